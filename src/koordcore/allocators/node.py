@@ -203,11 +203,20 @@ class DeviceProvider:
 
     def score(self, mask: NUMAMask) -> int:
         """Rate NUMA nodes: 500 where they give the cards that the whole node would give, else 0."""
-        inside, whole = self._ask(mask), self._ask(self._everything)
-        if isinstance(inside, DeviceShortfall) or isinstance(whole, DeviceShortfall):
-            return 0
-        same = set(inside.minors(DeviceType.GPU)) == set(whole.minors(DeviceType.GPU))
-        return _SAME_CARDS if same else 0
+        inside = self._cards(mask)
+        return _SAME_CARDS if inside is not None and inside == self._cards(self._everything) else 0
+
+    def _cards(self, mask: NUMAMask) -> frozenset[int] | None:
+        """Give the cards that NUMA nodes would give; ``None`` where their devices do not serve the pod."""
+        if self._answers is not None and self._devices is not None and self._request.designated is None:
+            outline = self._answers.choice(self._number, mask)
+            if isinstance(outline, DeviceShortfall):
+                return None
+            return frozenset(
+                one.minor for kind, chosen in outline if kind is DeviceType.GPU for one in chosen
+            )
+        found = self._ask(mask)
+        return None if isinstance(found, DeviceShortfall) else frozenset(found.minors(DeviceType.GPU))
 
     def refusal(self) -> NUMARefusal | None:
         """Say why no set of NUMA nodes will do; ``None`` where one would."""

@@ -52,10 +52,11 @@ def device_table(
 class _Answers:
     """Answers on one set of NUMA nodes, by the number of the state; ``scores`` also tell who refuses."""
 
-    __slots__ = ("choices", "refusals", "scores")
+    __slots__ = ("choices", "refusals", "scores", "uses")
 
     def __init__(self) -> None:
-        self.choices: dict[int, tuple[Outline, tuple[TypeUse, ...]] | DeviceShortfall] = {}
+        self.choices: dict[int, Outline | DeviceShortfall] = {}
+        self.uses: dict[int, tuple[TypeUse, ...]] = {}
         self.refusals: dict[int, DeviceShortfall] = {}
         self.scores: IntVector = np.zeros(0, np.int64)
 
@@ -145,10 +146,8 @@ class DeviceAnswers:
             self._judge(answers, number, numa_mask)
         return answers.refusals.get(number)
 
-    def choice(
-        self, number: int, numa_mask: int | None = None
-    ) -> tuple[Outline, tuple[TypeUse, ...]] | DeviceShortfall:
-        """Choose the devices in a state, not in use before, and say what is taken of it then.
+    def choice(self, number: int, numa_mask: int | None = None) -> Outline | DeviceShortfall:
+        """Choose the devices in a state, not in use before.
 
         The state must be one of known devices, and the request not one that names its devices: those are a
         node's own.
@@ -156,18 +155,20 @@ class DeviceAnswers:
         choices = self._on(numa_mask).choices
         known = choices.get(number)
         if known is None:
-            known = choices[number] = self._choose(number, numa_mask)
+            state = self.table.states[number]
+            assert state is not None
+            known = choices[number] = outline_devices(state, self.request, numa_mask, policy=self.policy)
         return known
 
-    def _choose(
-        self, number: int, numa_mask: int | None
-    ) -> tuple[Outline, tuple[TypeUse, ...]] | DeviceShortfall:
-        state = self.table.states[number]
-        assert state is not None
-        outline = outline_devices(state, self.request, numa_mask, policy=self.policy)
-        if isinstance(outline, DeviceShortfall):
-            return outline
-        return outline, state.with_taken(write_outline(state, outline))
+    def _uses(self, number: int, numa_mask: int | None, outline: Outline) -> tuple[TypeUse, ...]:
+        """Say what is taken of a state once its choice is made."""
+        # Of all sets of NUMA nodes that are rated by their choice one is taken: only there it matters.
+        known = self._on(numa_mask).uses
+        if number not in known:
+            state = self.table.states[number]
+            assert state is not None
+            known[number] = state.with_taken(write_outline(state, outline))
+        return known[number]
 
     def allocate(
         self, state: NodeDevices | None, numa_mask: int | None = None
@@ -176,7 +177,7 @@ class DeviceAnswers:
         if state is None or self.request.designated is not None:
             return allocate_devices(state, self.request, numa_mask, policy=self.policy)
         found = self.choice(self.table.number(state), numa_mask)
-        return found if isinstance(found, DeviceShortfall) else write_outline(state, found[0])
+        return found if isinstance(found, DeviceShortfall) else write_outline(state, found)
 
     def take(
         self, state: NodeDevices, pod: str, numa_mask: int | None = None
@@ -195,9 +196,9 @@ class DeviceAnswers:
         if self.request.designated is not None:
             given = self.allocate(state, numa_mask)
             return given if isinstance(given, DeviceShortfall) else (given, state.assume(pod, given))
-        found = self.choice(self.table.number(state), numa_mask)
-        if isinstance(found, DeviceShortfall):
-            return found
-        outline, uses = found
+        number = self.table.number(state)
+        outline = self.choice(number, numa_mask)
+        if isinstance(outline, DeviceShortfall):
+            return outline
         allocation = write_outline(state, outline)
-        return allocation, state.assume(pod, allocation, uses)
+        return allocation, state.assume(pod, allocation, self._uses(number, numa_mask, outline))
