@@ -249,9 +249,9 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
     )
 
 
-_MAKERS: Final = {name: "GenuineIntel" for name in ("intel", "genuineintel")} | {
-    name: "AuthenticAMD" for name in ("amd", "authenticamd")
-}
+_MAKERS: Final = dict.fromkeys(("intel", "genuineintel"), "GenuineIntel") | dict.fromkeys(
+    ("amd", "authenticamd"), "AuthenticAMD"
+)
 """What people call the makers of CPUs, to what ``/proc/cpuinfo`` calls them."""
 
 
