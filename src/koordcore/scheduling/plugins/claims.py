@@ -121,6 +121,10 @@ class DynamicResources(Plugin):
                 return refusal
         return tuple(self._wishes(pod))
 
+    def _asks(self, pod: Pod) -> bool:
+        """Tell whether a pod has claims, or extended resources that become one."""
+        return bool(pod.resource_claims) or asks_for_served(pod, self._by_class)
+
     def _wishes(self, pod: Pod) -> Iterator[Wish]:
         ledger = self.ledger
         found = ledger.book.claims_of(pod)
@@ -212,6 +216,8 @@ class DynamicResources(Plugin):
         return found if any(found) else None
 
     def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        if not any(map(self._asks, pods)):
+            return ()
         from koordcore.scheduling.plugins.claims_together import sharing_one_claim
 
         ledger = self.ledger
