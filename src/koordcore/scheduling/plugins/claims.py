@@ -83,7 +83,9 @@ class DynamicResources(Plugin):
         return with_claims(end, decisions)
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if super().follow(changes):
+        # Before anybody asks for devices, all that is known of nodes is what they offer.
+        known = changes.nodes and (self._asked or "allocatable" in changes.said)
+        if not known and not (changes.records and self.concerned(changes)):
             return True
         if self._asked:
             from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
