@@ -75,7 +75,7 @@ def _offered(node: Node) -> Resources:
     if not node.annotations:
         return node.allocatable
     # Read on the first annotated node: its room's model is a fifth of the time of `import koordcore`.
-    from koordcore.protocol.numa_nodes import trimmed_allocatable
+    from koordcore.protocol.reserved_on_node import trimmed_allocatable
 
     return trimmed_allocatable(node.allocatable, node.annotations)
 

@@ -23,7 +23,7 @@ from koordcore.cli.moves import (
 )
 from koordcore.cli.progress import working
 from koordcore.cli.tables import say, show
-from koordcore.cli.words import near
+from koordcore.cli.words import many, near
 from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.descheduling.checked_moves import refused_shape
@@ -276,4 +276,7 @@ def _print_tables(wanted: Wanted, plan: DefragmentationPlan, shown: tuple[Move, 
         text = certificate_text(plan.certificate, "makes more room")
         say(f"{plan.missing} of {wanted.count} slots do not fit; {text}")
     else:
-        say(f"{wanted.count} slots fit after {len(plan.moves)} moves")
+        say(
+            f"{many(wanted.count, 'slot')} fit{'s' * (wanted.count == 1)} "
+            + (f"after {many(len(plan.moves), 'move')}" if plan.moves else "as it is: nobody has to move")
+        )

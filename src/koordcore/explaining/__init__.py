@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     )
     from koordcore.explaining.pod import (
         Explanation as Explanation,
-        Help as Help,
         explain as explain,
     )
     from koordcore.explaining.post_filter import failure_event as failure_event
@@ -42,7 +41,7 @@ else:
             "koordcore.explaining.cycle": ("explain_cycle",),
             "koordcore.explaining.diagnosis": ("diagnose",),
             "koordcore.explaining.endpoints": ("ENDPOINTS", "endpoint_view"),
-            "koordcore.explaining.pod": ("Explanation", "Help", "explain"),
+            "koordcore.explaining.pod": ("Explanation", "explain"),
             "koordcore.explaining.post_filter": ("failure_event",),
             "koordcore.explaining.reservation_events": ("reservation_event", "reservation_reasons"),
             "koordcore.explaining.verdicts": ("NodeVerdict",),

@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-import attrs
-
 from koordcore._arrays import IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from koordcore.framework.scheduling_class import SchedulingClass
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Together:
     """What several pods get on one node, or that they do not fit together.
 
@@ -46,7 +45,7 @@ class Together:
     rows: IntVector
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Countable:
     """Amounts that nodes have beside resources; none of them says more than is so.
 

@@ -12,6 +12,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._blame import shown
 from koordcore.errors import ManifestError, ModelError
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
@@ -49,7 +50,7 @@ def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
             raise ModelError(f"{told}{error}") from error
     if args is not None and not isinstance(args, expected or ()):
         wanted = "nothing" if expected is None else expected.__name__
-        raise ModelError(f"{told}expected {wanted}, got {args!r:.60}")
+        raise ModelError(f"{told}expected {wanted}, got {shown(args)}")
     return args
 
 
@@ -225,6 +226,7 @@ class PluginSet:
     def _forget(self) -> None:
         """Forget every class."""
         self._classes: dict[RequestKey, SchedulingClass] = {}
+        self._last: tuple[RequestKey, SchedulingClass] | None = None
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(self.workspace)
@@ -233,6 +235,7 @@ class PluginSet:
 
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
         """Forget the classes in which some plugins have a part."""
+        self._last = None
         for key, one in list(self._classes.items()):
             if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
                 self._classes.pop(key).retire()
@@ -303,11 +306,15 @@ class PluginSet:
         key = self.key_of(pod)
         if isinstance(key, Refusal):
             return _decisive(refusal for _, refusal in self.refusals(pod)) or key
+        last = self._last
+        if last is not None and key is last[0]:  # to hash what equal pods want costs more than a refusal
+            return last[1]
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= self._most:
                 self._classes.pop(next(iter(self._classes))).retire()
             found = self._classes[key] = self._make(pod, key)
+        self._last = key, found
         return found
 
     def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 
@@ -28,7 +29,7 @@ class TolerationOperator(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class Taint:
     """A mark on a node that repels pods."""
 
@@ -43,7 +44,7 @@ class Taint:
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class Toleration:
     """What lets a pod onto a tainted node; an empty key with ``Exists`` tolerates everything.
 
@@ -87,7 +88,7 @@ def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     return any(toleration.tolerates(taint) for toleration in tolerations)
 
 
-@attrs.frozen
+@record
 class PreferredNodeTerm:
     """A node selector term that earns ``weight`` (1..100) where it holds."""
 
@@ -97,7 +98,7 @@ class PreferredNodeTerm:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class NodeAffinity:
     """Which nodes a pod requires and prefers."""
 
@@ -107,7 +108,7 @@ class NodeAffinity:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class PodAffinityTerm:
     """Other pods that should be near, or far.
 
@@ -134,7 +135,7 @@ class PodAffinityTerm:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class WeightedPodAffinityTerm:
     """A pod affinity term that counts ``weight`` (1..100) for each pod it finds."""
 
@@ -144,7 +145,7 @@ class WeightedPodAffinityTerm:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class PodAffinity:
     """Required and preferred neighbours (or, as anti-affinity, pods to keep away from)."""
 
@@ -154,7 +155,7 @@ class PodAffinity:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class Affinity:
     """All the affinity of one pod."""
 
@@ -180,7 +181,7 @@ class NodeInclusionPolicy(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class TopologySpreadConstraint:
     """How evenly pods must lie over the values of a node label.
 

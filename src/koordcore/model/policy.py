@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import names_its_arguments
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import TopologySpreadConstraint
 from koordcore.model.checks import check_fields, names_its_fields
@@ -31,7 +33,7 @@ class ScoringStrategy(StrEnum):
     REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
-@attrs.frozen
+@record
 class ShapePoint:
     """A corner of the utilisation-to-score line: percent used (0..100) and score (0..10)."""
 
@@ -52,7 +54,7 @@ def _weights(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FitArgs:
     """Arguments of NodeResourcesFit.
 
@@ -88,7 +90,7 @@ class FitArgs:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class BalancedArgs:
     """Arguments of NodeResourcesBalancedAllocation: the resources whose use should be even."""
 
@@ -97,7 +99,7 @@ class BalancedArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeAffinityArgs:
     """Arguments of NodeAffinity: an affinity that every pod has in addition to its own."""
 
@@ -106,7 +108,7 @@ class NodeAffinityArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FitPlusArgs:
     """Arguments of NodeResourcesFitPlus: a strategy name and a weight for each resource.
 
@@ -127,7 +129,7 @@ class FitPlusArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ScarceArgs:
     """Arguments of ScarceResourceAvoidance: names that pods without need for them should stay away from."""
 
@@ -136,7 +138,7 @@ class ScarceArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class InterPodArgs:
     """Arguments of InterPodAffinity.
 
@@ -168,7 +170,7 @@ class SpreadDefaulting(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SpreadArgs:
     """Arguments of PodTopologySpread.
 
@@ -200,7 +202,7 @@ class SpreadArgs:
 _MAX_WEIGHT: Final = 2**31 - 1
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PluginSetting:
     """One plugin in a policy.
 
@@ -317,7 +319,7 @@ def _profiles(others: Iterable[Policy]) -> tuple[Policy, ...]:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Policy:
     """Which plugins decide, in the order in which they filter.
 
@@ -424,6 +426,7 @@ class Policy:
         """Give one plugin's setting, or ``None``."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
+    @names_its_arguments
     def args_of(self, kind: type[T]) -> T:
         """Give the arguments of a class that a plugin has; the defaults where none says anything."""
         return next((one.args for one in self.plugins if isinstance(one.args, kind)), None) or kind()
@@ -433,6 +436,7 @@ class Policy:
         setting = self.plugin(name)
         return setting is not None and setting.filters
 
+    @names_its_arguments
     def with_plugin(self, setting: PluginSetting) -> Policy:
         """Add a plugin at the end, or replace the one of the same name in its place."""
         if self.plugin(setting.name) is None:
@@ -440,6 +444,7 @@ class Policy:
         plugins = tuple(setting if one.name == setting.name else one for one in self.plugins)
         return attrs.evolve(self, plugins=plugins)
 
+    @names_its_arguments
     def without_plugin(self, name: str) -> Policy:
         """Leave a plugin out."""
         return attrs.evolve(self, plugins=tuple(one for one in self.plugins if one.name != name))

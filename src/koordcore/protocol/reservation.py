@@ -9,12 +9,14 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.affinity import Taint, Toleration, tolerated
 from koordcore.model.mappings import EMPTY, found_in, frozen
 from koordcore.model.pods import Pod
-from koordcore.model.resources import CPU, NO_RESOURCES, Resources, make_resources, parse_resources
+from koordcore.model.resources import NO_RESOURCES, Resources, parse_resources
 from koordcore.model.selectors import NodeSelector
+from koordcore.protocol.device import load_go_json
 from koordcore.protocol.fields import (
     Json,
     as_labels,
@@ -26,7 +28,6 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.numbers import parse_decimal
 from koordcore.protocol.selectors import as_node_selector_terms, as_tolerations
-from koordcore.topology.cpu import parse_cpulist
 
 PREFIX: Final = "scheduling.koordinator.sh/"
 RESERVATION_IGNORED: Final = PREFIX + "reservation-ignored"
@@ -42,7 +43,6 @@ RESERVE_POD: Final = PREFIX + "reserve-pod"
 RESERVATION_NAME: Final = PREFIX + "reservation-name"
 RESERVATION_NODE: Final = PREFIX + "reservation-node"
 IS_PRE_ALLOCATION: Final = PREFIX + "is-pre-allocation"
-NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 PRIORITY: Final = "koordinator.sh/priority"
 NOMINATED_NODE: Final = "koordcore.io/nominated-node"
 """Node of which a reservation that waits has had pods leave; a pod has a field of its status for that."""
@@ -50,10 +50,14 @@ NOMINATED_NODE: Final = "koordcore.io/nominated-node"
 HELD_CLAIMS: Final = "koordcore.io/held-claims"
 """What a reservation's claims were allocated: no ResourceClaim exists for them, since no pod does."""
 
+LOAN_ANNOTATIONS: Final = (RESERVATION_AFFINITY,)
+LOAN_LABELS: Final = (PRE_ALLOCATION_REQUIRED, RESERVATION_IGNORED)
+"""What of a pod says how it draws from reservations; see :func:`loan_rules`."""
+
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationAffinity:
     """Which reservations a pod must use.
 
@@ -93,7 +97,7 @@ class ReservationAffinity:
 NO_AFFINITY: Final = ReservationAffinity()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationWish:
     """What a pod says about reservations.
 
@@ -148,6 +152,23 @@ def reservation_wish(labels: Mapping[str, str], annotations: Mapping[str, str]) 
     return wish
 
 
+def loan_rules(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[bool, bool]:
+    """Tell whether devices must come out of a reservation, and whether all reservations count as free.
+
+    The affinity only has to be JSON here, as upstream's DeviceShare has it.
+
+    Raises
+    ------
+    ManifestError
+        When it is not.
+    """
+    affinity = annotations.get(RESERVATION_AFFINITY, "")
+    if affinity:
+        load_go_json(affinity)
+    required = bool(affinity) or labels.get(PRE_ALLOCATION_REQUIRED) == "true"
+    return required, labels.get(RESERVATION_IGNORED) == "true"
+
+
 def _affinity(raw: Mapping[str, Json]) -> ReservationAffinity:
     key = "requiredDuringSchedulingIgnoredDuringExecution"
     required = optional(raw, key, as_mapping, None, fold_case=True)
@@ -164,7 +185,7 @@ def _affinity(raw: Mapping[str, Json]) -> ReservationAffinity:
     )
 
 
-@attrs.frozen
+@record
 class AllocatedReservation:
     """The reservation that a pod uses, as written on it."""
 
@@ -243,25 +264,6 @@ def resized_allocatable(annotations: Mapping[str, str]) -> Resources:
         return optional(raw, "resources", _resources, NO_RESOURCES, fold_case=True)
     except ManifestError as error:
         raise error.within(f"metadata.annotations[{RESIZE_ALLOCATABLE}]") from None
-
-
-def inner_reserved(annotations: Mapping[str, str]) -> Resources:
-    """Give what a reservation keeps from its owners; the number of ``reservedCPUs`` replaces ``cpu``.
-
-    What cannot be read keeps nothing back, as upstream has it.
-    """
-    text = annotations.get(NODE_RESERVATION)
-    if text is None:
-        return NO_RESOURCES
-    try:
-        raw = _object(text)
-        amounts = dict(optional(raw, "resources", _resources, NO_RESOURCES, fold_case=True))
-        listed = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
-        if listed:
-            amounts[CPU] = 1000 * parse_cpulist(listed).bit_count()
-    except ManifestError:
-        return NO_RESOURCES
-    return make_resources(amounts)
 
 
 def is_reserve_pod(pod: Pod) -> bool:

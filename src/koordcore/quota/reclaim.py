@@ -20,8 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
 from koordcore.model.resources import Resources
@@ -30,7 +29,7 @@ from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.preempt import NodeFilter, NoVictims, QuotaVictims, importance, split_by_budgets
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReclaimNode:
     """A node that may be cleared.
 
@@ -49,7 +48,7 @@ class ReclaimNode:
     refuse: NodeFilter
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReclaimPlan:
     """Where a pod gets what its quota has lent, and who leaves."""
 

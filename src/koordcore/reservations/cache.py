@@ -22,7 +22,6 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.holdings import HOLDINGS, without
-from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
@@ -30,6 +29,7 @@ from koordcore.protocol.reservation import (
     allocated_reservation,
     is_reserve_pod,
 )
+from koordcore.protocol.reservation_operating import is_operating_pod
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.reservations.columns import (
     NOTHING,
@@ -56,7 +56,7 @@ from koordcore.reservations.state import (
 )
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_on, derived, once, state_at
+from koordcore.snapshot.following import changed_on, derived, once, records_changed, state_at
 from koordcore.snapshot.forking import with_pods
 
 _NAMES: Final = attrgetter("namespace", "name")
@@ -128,7 +128,9 @@ def without_holders(
     objects = [one for one in concerned if one is not None]
     for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
         changed[one.name] = one
-    records = [(before.find(Reservation, name), one) for name, one in changed.items()]
+    # What other plugins wrote on their records stays.
+    records = records_changed(before, after)
+    records += [(before.find(Reservation, name), one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
     return with_pods(before, pods, pending, records)
 

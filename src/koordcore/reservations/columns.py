@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
@@ -22,8 +23,8 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
-from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
 from koordcore.protocol.reservation import OPERATING_MODE, is_reserve_pod, reservation_order
+from koordcore.protocol.reservation_operating import is_operating_pod, operating_reservation
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import (
     ReservationState,
@@ -230,7 +231,7 @@ class OwnerGroups:
 # --- how all stand ------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Standing:
     """All reservations that are not over, and pods that act as such, in the order of their names.
 

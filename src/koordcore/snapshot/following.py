@@ -131,6 +131,14 @@ def changed_records(snapshot: ClusterSnapshot, before: Vector[ClusterRecord]) ->
     return _changed_records(before, snapshot._records) if known is None else known
 
 
+def records_changed(before: ClusterSnapshot, after: ClusterSnapshot) -> list[RecordPair]:
+    """Give the records that are not the same objects in two snapshots, before and after."""
+    if before._records is after._records:
+        return []
+    known = _records_between(before.place, after.place)
+    return _changed_records(before._records, after._records) if known is None else known
+
+
 def node_values(snapshot: ClusterSnapshot, build: Callable[[ClusterSnapshot, NodeState], T]) -> Vector[T]:
     """Compute one value per node, by row, and carry it over to forks where the node did not change.
 

@@ -1,4 +1,4 @@
-"""Where the claims of one class of pods can be allocated: on a node, or out of what a reservation holds."""
+"""Where the claims of one class of pods can be allocated: on a node, or out of a loan."""
 
 from __future__ import annotations
 
@@ -181,9 +181,12 @@ class ClaimEvaluator(Evaluator):
                 return (Shortfall(answer.text, resolvable=False),)
             case ClaimsRefused():
                 resolvable = not self._answers.hopeless(number)
+                # Enough devices that do not go together are no amount that is short.
                 return tuple(
-                    Shortfall(REASON_CANNOT, str(one.request), one.wanted, one.free, resolvable)
-                    for one in answer.shortfalls
+                    Shortfall(REASON_CANNOT, one.request, one.wanted, one.free, resolvable)
+                    if one.free < one.wanted
+                    else Shortfall(REASON_CANNOT, one.request, resolvable=resolvable)
+                    for one in self._answers.shortfalls(number)
                 ) or (Shortfall(REASON_CANNOT, resolvable=resolvable),)
             case _:
                 return ()
@@ -193,10 +196,10 @@ class ClaimEvaluator(Evaluator):
         self._read()
         if self._answers is None:
             return ()
-        answer = self._answers.at(int(self._ledger.numbers[row]))
-        if not isinstance(answer, ClaimsRefused):
+        number = int(self._ledger.numbers[row])
+        if not isinstance(self._answers.at(number), ClaimsRefused):
             return ()
-        return (*map(str, answer.shortfalls), *self._release(row))
+        return (*map(str, self._answers.shortfalls(number)), *self._release(row))
 
     def _release(self, row: int) -> Iterator[str]:
         """Say without whom the node would take the pod: the fewest pods that would have to go."""

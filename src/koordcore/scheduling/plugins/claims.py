@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from koordcore.allocators.claims.outcome import ClaimError
 from koordcore.framework.cluster_changes import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
@@ -37,7 +36,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.claim_records import with_claims
 
 if TYPE_CHECKING:
     # What allocates claims is read for the first pod that has some.
@@ -80,6 +78,10 @@ class DynamicResources(Plugin):
         decisions: Sequence[PodDecision],
         now: datetime | None,
     ) -> ClusterSnapshot:
+        if not end.has(ResourceClaim):
+            return end
+        from koordcore.snapshot.claim_records import with_claims
+
         return with_claims(end, decisions)
 
     def follow(self, changes: ClusterChanges) -> bool:
@@ -112,7 +114,7 @@ class DynamicResources(Plugin):
         return ledger
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
-        if not pod.resource_claims and not asks_for_served(pod, self._by_class):
+        if not pod.resource_claims and not (self._by_class and asks_for_served(pod, self._by_class)):
             return None
         found = self.ledger.book.claims_of(pod)
         if isinstance(found, ClaimProblem):
@@ -261,6 +263,7 @@ class DynamicResources(Plugin):
         unallocated, _ = self.split(pod)
         given: dict[ClaimKey, ClaimAllocation] = {}
         if unallocated and answers is not None:
+            from koordcore.allocators.claims.outcome import ClaimError
             from koordcore.allocators.claims.results import allocation_of
             from koordcore.scheduling.plugins.claim_evaluator import REASON_CANNOT
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope, default_normalise
 from koordcore.framework.hints import NODES, ROOM
 from koordcore.framework.lacks import Lack
@@ -137,7 +137,7 @@ class Taints(Plugin):
         return TaintEvaluator(self.workspace.layout, pod)
 
 
-@attrs.frozen
+@record
 class NodeLabelRequest:
     """What a pod wants of node labels: its selector as a term, its affinity, and that of the policy."""
 

@@ -27,7 +27,6 @@ from koordcore.model.reservations import (
     ReservationArgs,
     ReservationMatching,
 )
-from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
@@ -38,6 +37,7 @@ from koordcore.protocol.reservation import (
     reservation_wish,
     resized_allocatable,
 )
+from koordcore.protocol.reservation_operating import is_operating_pod
 from koordcore.reservations.cache import (
     ReservationLedger,
     concerns_reservations,
@@ -51,8 +51,8 @@ from koordcore.reservations.preallocation import (
     pre_allocation_refusal,
     requires_pods,
 )
-from koordcore.scheduling.plugins.holder import HolderEvaluator, WaitingReservation
 from koordcore.scheduling.plugins.reservation_evaluator import ReservationEvaluator, Wanted
+from koordcore.scheduling.plugins.reserve_pod import HolderEvaluator, WaitingReservation
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 

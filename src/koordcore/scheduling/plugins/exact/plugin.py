@@ -12,10 +12,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.allocators.device.request import DEVICE_RESOURCES, device_request_of
 from koordcore.allocators.node_request import NodeArgs, NodeRequest
@@ -50,8 +50,8 @@ from koordcore.protocol.fields import load_json
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
-from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
+from koordcore.protocol.reservation_operating import is_operating_pod
 from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     # What chooses CPUs and devices is read for the first pod that wants any.
     from koordcore.allocators.node import NodeAllocation
     from koordcore.scheduling.plugins.exact.question import Question
-    from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+    from koordcore.scheduling.plugins.exact.reservations import ExactRooms
     from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
@@ -74,7 +74,7 @@ _LOCKS = frozenset(LOCKS.values())
 NO_CARD = "no card chosen: the node has no Device object"
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class _Wanted:
     """What a pod wants under each name, and in one piece."""
 
@@ -137,7 +137,7 @@ class ExactPlugin(JointPlugin):
     @cached_property
     def rooms(self) -> ExactRooms:
         """What reservations lend of them."""
-        from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+        from koordcore.scheduling.plugins.exact.reservations import ExactRooms
 
         return ExactRooms(self.states)
 

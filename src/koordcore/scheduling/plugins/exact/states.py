@@ -12,7 +12,6 @@ from koordcore.allocators.device.reservations import remaining_devices
 from koordcore.allocators.node import NodeAllocation, NodeOffer
 from koordcore.allocators.node_batch import node_table
 from koordcore.allocators.numa import NodeAmounts
-from koordcore.allocators.numa_reservation import remaining_cpus
 from koordcore.allocators.numa_state import (
     NUMANode,
     NUMAState,
@@ -21,6 +20,7 @@ from koordcore.allocators.numa_state import (
     numa_node_of,
     numa_state_of,
 )
+from koordcore.allocators.reservation_numa import remaining_cpus
 from koordcore.allocators.state_table import StateTable
 from koordcore.errors import ManifestError
 from koordcore.framework.change_reader import ChangeReader
