@@ -172,6 +172,7 @@ def format_resource_status(status: ResourceStatus) -> str:
 
     Examples
     --------
+    >>> from koordcore.protocol.numa import ResourceStatus
     >>> format_resource_status(ResourceStatus(0b1111))
     '{"cpuset":"0-3"}'
     """
