@@ -40,7 +40,7 @@ class ClusterLayout:
         Resource name to row of the matrices.
     allocatable
         ``(R, N)``: milli-CPU, bytes, counts; 0 where a node does not name the resource. What a node
-        reservation keeps back is taken off.
+        keeps back is taken off.
     kinds
         Nodes by the values of single labels, by taints, and by whether they are cordoned.
     """

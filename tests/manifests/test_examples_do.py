@@ -27,7 +27,7 @@ def example(name: str) -> list[Object]:
     return [one for one in yaml.safe_load_all(text) if one]
 
 
-def node(name: str, labels: Mapping[str, str] | None = None, **amounts: str) -> Object:
+def node(name: str, labels: Mapping[str, str] | None = None, /, **amounts: str) -> Object:
     there = {"cpu": "96", "memory": "1Ti", "pods": "110", **amounts}
     return {
         "apiVersion": "v1",

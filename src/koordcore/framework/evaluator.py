@@ -56,7 +56,7 @@ class Reserved:
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     notes: tuple[str, ...] = ()
-    reservation: str = ""
+    loan: str = ""
     over: tuple[PodKey, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
 

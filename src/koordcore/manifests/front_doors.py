@@ -27,7 +27,7 @@ from koordcore.manifests.kueue_doors import (
 )
 from koordcore.manifests.sources import SourceObject
 from koordcore.protocol.fields import as_mapping
-from koordcore.protocol.gang import LABEL_POD_GROUP, gang_name
+from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
 
 __all__ = ["DOORS", "with_gangs"]

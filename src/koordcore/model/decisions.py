@@ -135,6 +135,11 @@ class Bound:
 
     __attrs_post_init__ = check_fields
 
+    @property
+    def on_loan(self) -> bool:
+        """Whether it draws from a reservation."""
+        return bool(self.reservation)
+
 
 bound_plainly: Final = partial(
     copier(Bound, "pod", "node", "score", "feasible"), Bound(pod=PodKey("", ""), node="")

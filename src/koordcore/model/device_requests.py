@@ -146,7 +146,7 @@ class DeviceRequest:
         The pod carries the joint annotation at all, even if no type of it is left.
     isolation_provider
         Label of the pod; enforced for shared cards.
-    reservation_required, reservation_ignored
+    loan_required, loans_ignored
         The pod must (must not care to) sit in a reservation.
     designated
         Exact devices that the caller wants the pod to get.
@@ -163,8 +163,8 @@ class DeviceRequest:
     joint_named: bool = False
     partition: PartitionSpec | None = None
     isolation_provider: str = ""
-    reservation_required: bool = False
-    reservation_ignored: bool = False
+    loan_required: bool = False
+    loans_ignored: bool = False
     designated: DeviceAllocation | None = None
     warnings: tuple[str, ...] = attrs.field(default=(), eq=False)
 

@@ -12,7 +12,7 @@ from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.policy import ScoringStrategy
-from koordcore.model.resources import CPU, MEMORY, Resources
+from koordcore.model.resources import CPU, MEMORY, Resources, make_resources
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
@@ -34,6 +34,9 @@ __all__ = [
     "NodeCPUBindPolicy",
     "NodeResourceTopology",
 ]
+
+OF_LOAN: Final = "Reservation(s) "
+"""Before every reason of a reservation that does not serve."""
 
 
 class CPUBindPolicy(StrEnum):
@@ -77,7 +80,7 @@ class NUMANodeResource:
     """Amounts on one NUMA node."""
 
     node: int
-    resources: Resources
+    resources: Resources = attrs.field(converter=make_resources)
 
     __attrs_post_init__ = check_fields
 

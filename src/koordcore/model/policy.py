@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 from immutabledict import immutabledict
@@ -429,7 +430,8 @@ class Policy:
     @names_its_arguments
     def args_of(self, kind: type[T]) -> T:
         """Give the arguments of a class that a plugin has; the defaults where none says anything."""
-        return next((one.args for one in self.plugins if isinstance(one.args, kind)), None) or kind()
+        found = (one.args for one in self.plugins if isinstance(one.args, kind))
+        return cast("T", next(found, None) or _default(cast("Any", kind)))
 
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""
@@ -448,6 +450,12 @@ class Policy:
     def without_plugin(self, name: str) -> Policy:
         """Leave a plugin out."""
         return attrs.evolve(self, plugins=tuple(one for one in self.plugins if one.name != name))
+
+
+@cache
+def _default(kind: Any) -> Any:
+    """Give the arguments of a plugin about which nobody says anything; they are frozen."""
+    return kind()
 
 
 DEFAULT_POLICY: Final = Policy()

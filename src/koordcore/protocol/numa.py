@@ -172,6 +172,7 @@ def format_resource_status(status: ResourceStatus) -> str:
 
     Examples
     --------
+    >>> from koordcore.protocol.numa import ResourceStatus
     >>> format_resource_status(ResourceStatus(0b1111))
     '{"cpuset":"0-3"}'
     """
@@ -202,7 +203,7 @@ def _compact(value: object) -> str:
 
 
 def resource_status_of(annotations: Mapping[str, str]) -> ResourceStatus | None:
-    """What a bound pod (or reservation) says it was given; ``None`` where it says nothing readable.
+    """What a bound pod (or a holder of room) says it was given; ``None`` where it says nothing readable.
 
     A status that cannot be read holds nothing, as upstream takes it.
     """

@@ -67,7 +67,7 @@ def annotations_of(raw: Mapping[str, Json]) -> dict[str, str]:
 
 
 def quota_label(labels: Mapping[str, str]) -> str:
-    """Quota that a pod or reservation names; empty for none."""
+    """Quota that an object's labels name; empty for none."""
     return labels.get(QUOTA_NAME, "")
 
 

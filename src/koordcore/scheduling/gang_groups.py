@@ -28,10 +28,8 @@ from koordcore.model.gangs import (
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.model.scheduling_groups import leaf_id
-from koordcore.protocol.gang import (
-    gang_name,
-    parse_topology_index,
-)
+from koordcore.protocol.gang import parse_topology_index
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import Part, split_members
 from koordcore.scheduling.gang_book import NO_MEMBERS, gang_book, gang_pod

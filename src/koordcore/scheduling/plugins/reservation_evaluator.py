@@ -413,4 +413,4 @@ class ReservationEvaluator(Evaluator):
             return None
         one = loan.states[0].reservation
         written = {RESERVATION_ALLOCATED: format_allocated_reservation(one.name, one.uid)}
-        return Reserved(written, notes=(f"reservation {one.name}",), reservation=one.name)
+        return Reserved(written, notes=(f"reservation {one.name}",), loan=one.name)
