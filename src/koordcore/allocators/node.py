@@ -80,7 +80,7 @@ class NodeOffer:
     amounts
         Of the node as a whole; they matter only where its CPU is amplified.
     room, terms
-        What reservations and victims lend: CPUs and amounts, and devices.
+        What loans and victims give back: CPUs and amounts, and devices.
     covers
         NUMA nodes that have to be among those that are chosen, where any are.
     only

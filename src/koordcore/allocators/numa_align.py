@@ -36,12 +36,12 @@ _NO_NUMA_RESOURCES: Final = "node(s) Insufficient NUMA Node resources"
 
 @attrs.frozen(kw_only=True)
 class NUMATrial:
-    """A reservation from which a pod may be served.
+    """A loan from which a pod may be served.
 
     Parameters
     ----------
     name
-        Of the reservation.
+        Whose it is.
     give_back
         What counts as free when it is used.
     guard
@@ -60,9 +60,9 @@ class NUMARoom:
     Parameters
     ----------
     trials
-        Reservations, in the order in which they are tried before the node itself.
+        Loans, in the order in which they are tried before the node itself.
     fallback
-        What counts as free when no reservation is used; ``None`` where the pod must be served by one.
+        What counts as free when no loan is used; ``None`` where the pod must be served by one.
     scored
         What counts as free when NUMA nodes are compared.
     refusal
@@ -122,14 +122,14 @@ NO_PROVIDERS: Final[tuple[NUMAProvider, ...]] = ()
 
 
 def offers_of(state: NUMAState, demand: CPUDemand, room: NUMARoom) -> list[tuple[str, Offer]]:
-    """What reservations and the node can give, by name of the reservation, in the order of trial.
+    """What loans and the node can give, by name of the loan, in the order of trial.
 
     Parameters
     ----------
     state, demand
         The node with its holders, and what the pod asks for there.
     room
-        The reservations that are tried, and whether the node itself is.
+        The loans that are tried, and whether the node itself is.
     """
     offers = []
     for trial in room.trials:
@@ -201,7 +201,7 @@ def align(
     args
         How NUMA nodes are rated.
     room
-        Which reservations are tried, and what counts as free where NUMA nodes are compared.
+        Which loans are tried, and what counts as free where NUMA nodes are compared.
     providers
         What else the pod needs from the same NUMA nodes.
     """

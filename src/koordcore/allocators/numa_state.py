@@ -205,7 +205,7 @@ class GiveBack:
     Parameters
     ----------
     preferred_cpus
-        CPUs held for the pod, such as a reservation's; they are also taken first.
+        CPUs held for the pod, such as a loan's; they are also taken first.
     preemptible_cpus
         CPUs of holders that would be evicted; a CPU in both sets is given back by two holders.
     reusable
@@ -332,7 +332,7 @@ def _known(node: NUMANode) -> NUMANode:
 def allocation_of(
     uid: str, annotations: Mapping[str, str], *, namespace: str = "", name: str = ""
 ) -> CPUAllocation | None:
-    """Read what a bound pod (or reservation) holds from its annotations.
+    """Read what a bound pod (or a holder of room) holds from its annotations.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup, SchedulingWorkload
 from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koordcore.protocol.extended_resources import classes_by_resource
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 

@@ -120,8 +120,8 @@ def say(text: str) -> None:
 
 def _print_names(table: Table) -> None:
     if table.columns[0].tone is Tone.NAME:
-        for row in table.rows:
-            print(row[0].strip())
+        for name in dict.fromkeys(row[0].strip() for row in table.rows):
+            print(name)
 
 
 def _print_table(table: Table, how: Presentation) -> None:

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from koordcore.model.pods import Pod
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot

@@ -13,7 +13,7 @@ from immutabledict import immutabledict
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._blame import shown
 from koordcore.errors import ManifestError, ModelError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_states import StateTables
@@ -198,7 +198,11 @@ class PluginSet:
         plugin has a part that was made anew, and for all where nodes were replaced.
         """
         changed = bool(changes.nodes or changes.records)
-        asked = (one for one in self._known.items() if changed or type(one[1]).follow is not Plugin.follow)
+        asked = (
+            (key, plugin)
+            for key, plugin in self._known.items()
+            if changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow)
+        )
         stale = [key for key, plugin in asked if not plugin.follow(changes)]
         gone = [self._known.pop(key) for key in stale]
         # What nodes are alike in hangs on what static plugins say of them.
@@ -218,6 +222,7 @@ class PluginSet:
     def _forget(self) -> None:
         """Forget every class."""
         self._classes: dict[RequestKey, SchedulingClass] = {}
+        self._last: tuple[RequestKey, SchedulingClass] | None = None
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(self.workspace)
@@ -226,6 +231,7 @@ class PluginSet:
 
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
         """Forget the classes in which some plugins have a part."""
+        self._last = None
         for key, one in list(self._classes.items()):
             if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
                 self._classes.pop(key).retire()
@@ -295,11 +301,15 @@ class PluginSet:
         key = self.key_of(pod)
         if isinstance(key, Refusal):
             return _decisive(refusal for _, refusal in self.refusals(pod)) or key
+        last = self._last
+        if last is not None and key is last[0]:  # to hash what equal pods want costs more than a refusal
+            return last[1]
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= self._most:
                 self._classes.pop(next(iter(self._classes))).retire()
             found = self._classes[key] = self._make(pod, key)
+        self._last = key, found
         return found
 
     def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:

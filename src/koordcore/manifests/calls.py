@@ -62,7 +62,8 @@ class Call:
             return f"{path}/{self.subresource}" if self.subresource else path
         if self.claim:
             path = f"/apis/resource.k8s.io/v1/namespaces/{self.pod.namespace}/resourceclaims"
-            return path if self.verb == "create" else f"{path}/{self.claim}/{self.subresource}"
+            named = (path,) if self.verb == "create" else (path, self.claim, self.subresource)
+            return "/".join(part for part in named if part)
         path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}"
         return f"{path}/{self.subresource}" if self.subresource else path
 

@@ -17,7 +17,8 @@ from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaProfile
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import Json, field, load_json, show
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP, gang_name
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC
+from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.networks import network_of
 from koordcore.protocol.quota import PARENT, QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
 from koordcore.protocol.quota_rules import QuotaTopology

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeGuard
+
+import attrs
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import Source
@@ -24,7 +27,7 @@ from koordcore.manifests.kueue_doors import (
 )
 from koordcore.manifests.sources import SourceObject
 from koordcore.protocol.fields import as_mapping
-from koordcore.protocol.gang import LABEL_POD_GROUP, gang_name
+from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
 
 __all__ = ["DOORS", "with_gangs"]
@@ -84,6 +87,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     }
     pods = _Pods([(place, one) for place, one in enumerate(known) if _is_pod(one)])
     added: list[SourceObject] = []
+    grouped: set[tuple[str, str]] = set()
     origin = {id(_raw(one)): one.source for one in well}
     for workload in queued.waiting:
         added += pods.of_workload(workload, origin[id(workload)], warnings)
@@ -106,7 +110,8 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
         except ManifestError as error:
             problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
             continue
-        for gang in opened.groups:
+        for written in opened.groups:
+            gang = _of_its_own(written, space, kind, grouped)
             made = None if pods.knows(gang, space) else queued.made_for(gang, _raw(one))
             if made is None:
                 added += pods.into(gang, space, kind, name, one, kinds, warnings)
@@ -120,7 +125,34 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             opened.unsaid.append(f"its quota in queue {queue}: there is no ClusterQueue")
         for what in opened.unsaid:
             warnings.append(Problem("", f"not said by a gang: {what}", shown, one.source))
-    return [*pods.written(known), *added]
+    taken = {(space, name) for _, kind, space, name in ids if kind == "Pod"}
+    return [*pods.written(known), *(_under_free_name(one, taken, warnings) for one in added)]
+
+
+def _of_its_own(gang: Group, space: str, kind: str, grouped: set[tuple[str, str]]) -> Group:
+    """Call a group after its kind, too, where another job of the same name has one."""
+    name = gang.name
+    while (space, name) in grouped:
+        name = f"{name}-{kind.lower()}"
+    grouped.add((space, name))
+    return attrs.evolve(gang, name=name)
+
+
+def _under_free_name(one: SourceObject, taken: set[tuple[str, str]], warnings: list[Problem]) -> SourceObject:
+    """Show a member under another name where a pod that is none has its own."""
+    raw = _raw(one)
+    _, kind, space, name = _identity(raw)
+    if kind != "Pod":
+        return one
+    free = next(
+        text for text in (name if not n else f"{name}-{n + 1}" for n in count()) if (space, text) not in taken
+    )
+    taken.add((space, free))
+    if free == name:
+        return one
+    told = f"another pod has this name; the member that is still to be made is shown as {free}"
+    warnings.append(Problem("", told, f"Pod {space}/{name}", one.source))
+    return SourceObject(one.source, {**raw, "metadata": {**raw["metadata"], "name": free}})
 
 
 def _raw(one: Source) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.device_slices import DeviceId
 from koordcore.model.mappings import EMPTY, frozen
@@ -26,6 +27,8 @@ EXACT_COUNT: Final = "ExactCount"
 ALL_DEVICES: Final = "All"
 MAX_DEVICES: Final = 32
 """Devices that one claim may be allocated."""
+MAX_ALTERNATIVES: Final = 8
+"""Alternatives that a request may have (``firstAvailable``)."""
 MAX_CONSUMERS: Final = 256
 """Entries of ``status.reservedFor``."""
 POD_GROUPS: Final = "podgroups"
@@ -44,7 +47,7 @@ class AllocationMode(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class ClaimArgs:
     """Arguments of the feature ``DynamicResources``.
 
@@ -69,7 +72,7 @@ class ConfigSource(StrEnum):
     CLAIM = "FromClaim"
 
 
-@attrs.frozen
+@record
 class DeviceConfig:
     """Parameters for a driver, not read by anybody else.
 
@@ -93,7 +96,7 @@ class DeviceConfig:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceClass:
     """A kind of device that claims can ask for.
 
@@ -116,7 +119,7 @@ class DeviceClass:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class DeviceToleration:
     """What lets a request have a tainted device; effect and key of ``""`` stand for any."""
 
@@ -129,7 +132,7 @@ class DeviceToleration:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class DerivedAttribute:
     """An attribute that constraints see, computed by a CEL expression."""
 
@@ -139,7 +142,7 @@ class DerivedAttribute:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceSubRequest:
     """One way to serve a request.
 
@@ -170,7 +173,7 @@ class DeviceSubRequest:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class ClaimRequest:
     """A request for devices in one form, or in the first of several forms that can be had.
 
@@ -190,7 +193,7 @@ class ClaimRequest:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class DeviceConstraint:
     """What the devices of several requests must have in common, or apart.
 
@@ -211,7 +214,7 @@ class DeviceConstraint:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class ClaimSpec:
     """What a claim asks for."""
 
@@ -225,7 +228,7 @@ class ClaimSpec:
 # --- what is allocated --------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceResult:
     """A device that is allocated for a request.
 
@@ -261,7 +264,7 @@ class DeviceResult:
         return DeviceId(self.driver, self.pool, self.device)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ClaimAllocation:
     """``status.allocation`` of a claim.
 
@@ -281,7 +284,7 @@ class ClaimAllocation:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class HeldClaim:
     """A claim as a pod has it on its node.
 
@@ -308,7 +311,7 @@ class HeldClaim:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class ClaimConsumer:
     """Who may use an allocated claim: a pod, or a group of pods (:data:`POD_GROUPS`)."""
 
@@ -320,7 +323,7 @@ class ClaimConsumer:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class AllocatedDeviceStatus:
     """What a driver says of an allocated device: conditions by type, ``True`` where they hold."""
 
@@ -333,7 +336,7 @@ class AllocatedDeviceStatus:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceClaim:
     """Devices that pods ask for together, and what they got.
 
@@ -366,7 +369,7 @@ class ResourceClaim:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceClaimTemplate:
     """From what a claim is made for each pod (or group) that names it."""
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.certificates import Certificate
 from koordcore.model.checks import check_fields
 from koordcore.model.claims import HeldClaim
@@ -16,7 +17,7 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
 
-@attrs.frozen
+@record
 class Shortfall:
     """Why something does not fit, with the numbers.
 
@@ -46,7 +47,7 @@ class Shortfall:
         return max(0, self.requested - self.available)
 
 
-@attrs.frozen
+@record
 class Rejection:
     """A reason and the number of nodes that gave it.
 
@@ -70,7 +71,7 @@ class Rejection:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class NearMiss:
     """The node that came closest: refused by the latest plugin, lacking the least.
 
@@ -94,7 +95,7 @@ class NearMiss:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+@record(kw_only=True, weakref_slot=False)
 class Bound:
     """The pod gets a node.
 
@@ -134,6 +135,11 @@ class Bound:
 
     __attrs_post_init__ = check_fields
 
+    @property
+    def on_loan(self) -> bool:
+        """Whether it draws from a reservation."""
+        return bool(self.reservation)
+
 
 bound_plainly: Final = partial(
     copier(Bound, "pod", "node", "score", "feasible"), Bound(pod=PodKey("", ""), node="")
@@ -141,7 +147,7 @@ bound_plainly: Final = partial(
 """``(pod, node, score, feasible)``: the decision by which a pod gets a node and nothing exact there."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Waiting:
     """The pod waits.
 
@@ -161,7 +167,7 @@ class Waiting:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class JobPlan:
     """What became of the members of one gang group that were asked about.
 
@@ -198,7 +204,7 @@ class JobPlan:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class JointPlan:
     """Jobs whose turns came one after the other and that were planned as one.
 
@@ -223,7 +229,7 @@ class JointPlan:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class Victim:
     """A pod that has to leave.
 
@@ -241,7 +247,7 @@ class Victim:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Nominated:
     """The pod gets a node once the victims have left."""
 
@@ -252,7 +258,7 @@ class Nominated:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+@record(kw_only=True, weakref_slot=False)
 class Unschedulable:
     """No node can take the pod.
 
@@ -292,7 +298,7 @@ refused_likewise: Final = copier(Unschedulable, "pod")
 """``(decision, pod)``: another pod of the same class is refused for the same reasons."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NotOurs:
     """The pod waits for another scheduler: no profile of the policy names its ``spec.schedulerName``.
 

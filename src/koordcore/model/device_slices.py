@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
@@ -45,7 +46,7 @@ class AttributeKind(StrEnum):
 AttributeScalar: TypeAlias = int | bool | str
 
 
-@attrs.frozen
+@record
 class AttributeValue:
     """Value of an attribute, or a list of values of one type.
 
@@ -66,7 +67,7 @@ class AttributeValue:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class CapacityRange:
     """Amounts from ``min`` to ``max`` in steps of ``step``; ``None`` is not set."""
 
@@ -77,7 +78,7 @@ class CapacityRange:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class CapacityPolicy:
     """Which amounts of a shared capacity can be had.
 
@@ -98,7 +99,7 @@ class CapacityPolicy:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class DeviceCapacity:
     """How much of something a device has.
 
@@ -119,7 +120,7 @@ class DeviceCapacity:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class CounterSet:
     """Amounts that the devices of a pool draw on together, such as the memory slices of one card."""
 
@@ -129,7 +130,7 @@ class CounterSet:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class CounterConsumption:
     """What a device takes from one counter set.
 
@@ -150,7 +151,7 @@ class CounterConsumption:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class DeviceTaint:
     """A mark on a device that repels claims.
 
@@ -170,7 +171,7 @@ class DeviceTaint:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SliceDevice:
     """A device as its driver publishes it.
 
@@ -210,7 +211,7 @@ class SliceDevice:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceSlice:
     """Some of the devices, or of the counter sets, of a driver's pool.
 
@@ -249,7 +250,7 @@ class ResourceSlice:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceTaintRule:
     """A taint that an administrator puts on devices.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
@@ -29,6 +30,14 @@ class JobMode(StrEnum):
 
     RESERVATION_FIRST = "ReservationFirst"
     EVICT_DIRECTLY = "EvictDirectly"
+
+    @property
+    def keeps_room(self) -> bool:
+        """Whether room is kept for the pod before it is evicted."""
+        return self is JobMode.RESERVATION_FIRST
+
+
+DEFAULT_JOB_MODE: Final = JobMode.RESERVATION_FIRST
 
 
 _ACTIVE = (JobPhase.NONE, JobPhase.PENDING, JobPhase.RUNNING)

@@ -11,6 +11,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._blame import shown
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Affinity, Toleration, TopologySpreadConstraint
 from koordcore.model.checks import check_fields
@@ -82,7 +83,7 @@ class PreemptionPolicy(StrEnum):
     NEVER = "Never"
 
 
-@attrs.frozen
+@record
 class OwnerReference:
     """The object that made a pod.
 
@@ -101,7 +102,7 @@ class OwnerReference:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(order=True)
+@record(order=True)
 class HostPort:
     """A port of the node that a container takes.
 
@@ -130,7 +131,7 @@ class HostPort:
         )
 
 
-@attrs.frozen
+@record
 class PodResourceClaim:
     """One entry of a pod's ``spec.resourceClaims``: devices that it asks for by a ResourceClaim.
 
@@ -152,7 +153,7 @@ class PodResourceClaim:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class SchedulingGroup:
     """Kubernetes' own group that a pod names, in either of the forms that were served.
 
@@ -204,7 +205,7 @@ def _scored(pod: Pod) -> Resources:
     return effective_requests(pod.containers, init, overhead=own, pod_level=level, defaults=NON_ZERO_DEFAULTS)
 
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+@record(kw_only=True, weakref_slot=False)
 class Pod:
     """A pod, waiting or bound.
 

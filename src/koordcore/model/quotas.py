@@ -10,6 +10,7 @@ from attrs.converters import optional
 from immutabledict import immutabledict
 
 from koordcore._blame import shown
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.pods import PodKey
@@ -33,7 +34,7 @@ _GROUP_MAX: Final = (2**63 - 1) // 5
 _UNLIMITED_GROUP: Final = make_resources({CPU: _GROUP_MAX * 1000, MEMORY: _GROUP_MAX})
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ElasticQuota:
     """One quota of a tree.
 
@@ -108,7 +109,7 @@ class ElasticQuota:
         return self.shared_weight
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaPod:
     """What quotas need to know about a pod, or about a pending Reservation that names a quota (ruling 23).
 
@@ -163,7 +164,7 @@ class QuotaPod:
         return self.key.namespace
 
 
-@attrs.frozen
+@record
 class NamedCheck:
     """A rule of the embedder's own for admission to a quota (upstream's hook plugins).
 
@@ -209,7 +210,7 @@ def _named(one: Any) -> NamedCheck:
     return NamedCheck(name, one)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaPolicy:
     """How quotas are enforced: upstream's plugin arguments and feature gates, under their names.
 
@@ -256,7 +257,7 @@ class QuotaPolicy:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaUsage:
     """Sums over the pods of one quota itself, its children's left out.
 
@@ -281,7 +282,7 @@ class QuotaUsage:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaProfile:
     """A part of the cluster, chosen by node labels, that gets a quota tree of its own.
 

@@ -9,9 +9,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.pods import Pod, PreemptionPolicy
 
@@ -25,7 +25,7 @@ class DisruptionMode(StrEnum):
     ALL = "all"
 
 
-@attrs.frozen
+@record
 class WorkloadRef:
     """The template of a Workload that a group was made from; says nothing that scheduling reads."""
 
@@ -35,7 +35,7 @@ class WorkloadRef:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupClaim:
     """One entry of a PodGroup's ``spec.resourceClaims``; ``claim`` is what is used, made or named."""
 
@@ -46,7 +46,7 @@ class GroupClaim:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupCondition:
     """A condition of a group's status; ``status`` is ``True``, ``False`` or ``Unknown``."""
 
@@ -59,7 +59,7 @@ class GroupCondition:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SchedulingPodGroup:
     """A PodGroup of ``scheduling.k8s.io``: v1beta1, v1alpha3 or v1alpha2.
 
@@ -111,7 +111,7 @@ class SchedulingPodGroup:
         return f"compositepodgroup:{self.namespace}/{self.parent}" if self.parent else ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CompositePodGroup:
     """A group of groups; the fields mean what they mean for a PodGroup.
 
@@ -150,7 +150,7 @@ class CompositePodGroup:
         return f"compositepodgroup:{self.namespace}/{self.parent}" if self.parent else ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SchedulingWorkload:
     """A Workload of ``scheduling.k8s.io``.
 

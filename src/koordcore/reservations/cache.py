@@ -21,12 +21,12 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.holdings import HOLDINGS, without
-from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
     ReservationWish,
     allocated_reservation,
+    is_operating_pod,
     is_reserve_pod,
 )
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
@@ -51,7 +51,7 @@ from koordcore.reservations.state import (
 )
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_on, derived, once, state_at
+from koordcore.snapshot.following import changed_on, derived, once, records_changed, state_at
 from koordcore.snapshot.forking import with_pods
 
 _NAMES: Final = attrgetter("namespace", "name")
@@ -75,8 +75,11 @@ def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
     ModelError
         When one of them has the key of another or of a pod.
     """
+    known = snapshot.of(Reservation)
+    if not known:
+        return []
     once(snapshot, check_stand_ins)
-    return [reserve_pod(one) for one in snapshot.of(Reservation) if one.pending]
+    return [reserve_pod(one) for one in known if one.pending]
 
 
 def without_holders(
@@ -101,7 +104,7 @@ def without_holders(
         return after
     held = once(before, with_holders)
     decided = tuple(decisions)
-    rows = changed_on(held.place, after.place)
+    rows = changed_on(held.place.path(after.place))
     every = range(len(after.layout.names)) if rows is None else rows
     touched = [state_at(after, row) for row in every if state_at(after, row) is not state_at(held, row)]
     pods = {state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod)) for state in touched}
@@ -123,7 +126,9 @@ def without_holders(
     objects = [one for one in concerned if one is not None]
     for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
         changed[one.name] = one
-    records = [(before.find(Reservation, name), one) for name, one in changed.items()]
+    # What other plugins wrote on their records stays.
+    records = records_changed(before, after)
+    records += [(before.find(Reservation, name), one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
     return with_pods(before, pods, pending, records)
 

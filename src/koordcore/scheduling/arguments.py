@@ -10,7 +10,6 @@ from koordcore._blame import shown
 from koordcore.model.certificates import Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.model.preemption import PreemptionRules
 from koordcore.snapshot import ClusterSnapshot
 
 _KINDS: Final[dict[str, type]] = {
@@ -18,7 +17,6 @@ _KINDS: Final[dict[str, type]] = {
     "policy": Policy,
     "now": datetime,
     "limits": Limits,
-    "preempt": PreemptionRules,
 }
 
 
@@ -56,7 +54,14 @@ def check_arguments(
     """
     given = {"snapshot": snapshot, "policy": policy, "now": now, "limits": limits, "preempt": preempt}
     for name, value in given.items():
-        kind = _KINDS[name]
+        if name == "preempt":
+            if value is None:
+                continue
+            from koordcore.model.preemption import PreemptionRules  # few calls evict
+
+            kind: type = PreemptionRules
+        else:
+            kind = _KINDS[name]
         if not isinstance(value, kind) and (value is not None or name == "snapshot"):
             raise TypeError(f"{name}: expected {kind.__name__}, got {shown(value)}")
     if isinstance(now, datetime) and now.tzinfo is None:

@@ -201,7 +201,7 @@ def _planned(
         return demand_of(workspace, job, spec, tree, outline, offers, barred)
 
     fit = fit_error(outline)
-    found = plan_and_bind(workspace, plugins, tree, outline, offers_of(outline), ask, limits, fit)
+    found = plan_and_bind(workspace, plugins, tree, outline, offers_of(outline, job.fit), ask, limits, fit)
     if isinstance(found, Planned):
         return finish(job, marked(workspace, job, found.bound), found.answer, cut=found.cut)
     known = {} if found.refused is None else {found.refused.pod: found.refused}

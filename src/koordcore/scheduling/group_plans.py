@@ -21,7 +21,7 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable
-from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.problem import Domains
 from koordcore.scheduling.domain_choice import DomainChoice
@@ -332,7 +332,8 @@ class Groups:
             demand = demand_of(self.workspace, self.job, _ANYWHERE, tree, outline, offers, barred)
             return self._in_units(demand, place) if self.tree.children else demand
 
-        offers = self._offers[:, place]
+        whole = self.job.fit is GangFit.TIGHTEST_FIT
+        offers = (offers_of(self._outline, self.job.fit) if whole else self._offers)[:, place]
         return plan_and_bind(self.workspace, self.plugins, tree, outline, offers, ask, self.limits)
 
     def _anywhere(self) -> Planned | Failed:

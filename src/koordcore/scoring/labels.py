@@ -140,7 +140,7 @@ def fit_own_terms(
     """Tell which nodes a pod's node selector and required terms leave; ``None`` where they say nothing.
 
     Where every term names nodes, the names alone decide, as upstream screens nodes before it looks for
-    reservations there. ``(N,)``.
+    room that is held there. ``(N,)``.
 
     Parameters
     ----------

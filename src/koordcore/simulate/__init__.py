@@ -31,20 +31,11 @@ if TYPE_CHECKING:
     )
     from koordcore.simulate.loop_rules import (
         KNOWN_RULES as KNOWN_RULES,
-        Kept as Kept,
         LoopRules as LoopRules,
-        Preempts as Preempts,
-        Reclaims as Reclaims,
     )
-    from koordcore.simulate.loop_search import (
-        loop_story as loop_story,
-        search_loops as search_loops,
-        small_worlds as small_worlds,
-    )
+    from koordcore.simulate.loop_search import search_loops as search_loops
     from koordcore.simulate.loops import (
-        Loop as Loop,
         LoopPod as LoopPod,
-        LoopStep as LoopStep,
         LoopWorld as LoopWorld,
         find_loop as find_loop,
     )
@@ -60,7 +51,6 @@ if TYPE_CHECKING:
     )
     from koordcore.simulate.scenario import (
         Cell as Cell,
-        CellResult as CellResult,
         Clock as Clock,
         play_cell as play_cell,
     )
@@ -96,14 +86,14 @@ else:
                 "Refused",
                 "Task",
             ),
-            "koordcore.simulate.loop_search": ("loop_story", "search_loops", "small_worlds"),
-            "koordcore.simulate.loops": ("Loop", "LoopPod", "LoopStep", "LoopWorld", "find_loop"),
-            "koordcore.simulate.loop_rules": ("KNOWN_RULES", "Kept", "LoopRules", "Preempts", "Reclaims"),
+            "koordcore.simulate.loop_search": ("search_loops",),
+            "koordcore.simulate.loops": ("LoopPod", "LoopWorld", "find_loop"),
+            "koordcore.simulate.loop_rules": ("KNOWN_RULES", "LoopRules"),
             "koordcore.simulate.reader": ("TraceFolder",),
             "koordcore.simulate.record": ("replay_record", "write_record"),
             "koordcore.simulate.plots": ("plot",),
             "koordcore.simulate.report": ("curves", "summaries"),
-            "koordcore.simulate.scenario": ("Cell", "CellResult", "Clock", "play_cell"),
+            "koordcore.simulate.scenario": ("Cell", "Clock", "play_cell"),
             "koordcore.simulate.scheduled": ("PodArrival", "replay_schedule"),
             "koordcore.simulate.sweeps": ("ResultFolder", "sweep"),
             "koordcore.simulate.trace": ("Trace", "resample"),

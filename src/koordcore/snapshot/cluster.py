@@ -19,10 +19,9 @@ import attrs
 from koordcore._blame import names_its_arguments, shown
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._line import Line, Place, RecordPair
-from koordcore._names import Names
 from koordcore._notebook import html_table
-from koordcore._table import Table
-from koordcore._vector import Vector
+from koordcore._record import record
+from koordcore._vector import Names, Table, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -85,7 +84,7 @@ def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...
         raise ModelError(f"snapshot: records: {error}") from None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class ClusterSnapshot:
     """Everything a decision may depend on; equal contents give equal snapshots in whatever order they come.
 
@@ -96,7 +95,7 @@ class ClusterSnapshot:
     pending
         Pods that wait for a node.
     records
-        Everything else as frozen records: gangs, quotas, reservations, devices, metrics, budgets, …
+        Everything else as frozen records: gangs, quotas, devices, metrics, budgets, …
 
     Raises
     ------

@@ -250,11 +250,11 @@ def allocate_reserved(
             reservations,
             source=source,
             victims=victims,
-            ignore_reservations=request.reservation_ignored,
+            ignore_reservations=request.loans_ignored,
         )
         return allocate_devices(state, request, numa_mask, policy=policy, terms=terms)
 
-    if request.reservation_ignored:
+    if request.loans_ignored:
         return attempt(None)
     reasons: list[str] = []
     served: dict[str, DeviceAllocation] = {}
@@ -269,7 +269,7 @@ def allocate_reserved(
             reasons.extend(f"Reservation(s) {reason}" for reason in found.reasons)
     if nominated in served:
         return served[nominated]
-    if candidates and request.reservation_required and not served:
+    if candidates and request.loan_required and not served:
         return DeviceShortfall(reasons=tuple(reasons))
     return attempt(None)
 

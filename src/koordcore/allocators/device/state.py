@@ -353,7 +353,7 @@ def node_devices(
     inventory
         ``None`` where the node has no Device object.
     holdings
-        Pod or reservation to what it holds; what the node does not report is kept, with no capacity.
+        Holder to what it holds; what the node does not report is kept, with no capacity.
     node
         Name of the node, for messages.
 

@@ -1,7 +1,7 @@
 """One node's devices as one pod may use them: what is free, what is touched, what is allowed.
 
 A view is made per decision and dropped with it. It starts from the node's state and is narrowed by selectors,
-NUMA affinity, exclusive policies and reservations, or widened by what a reservation or a victim gives back.
+NUMA affinity, exclusive policies and loans, or widened by what a loan or a victim gives back.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Terms:
 
 
 PLAIN_TERMS = Terms()
-"""No reservation, no victim."""
+"""No loan, no victim."""
 
 
 class TypeView:

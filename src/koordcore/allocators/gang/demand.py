@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from koordcore.errors import ModelError
 from koordcore.model.certificates import Certificate
 from koordcore.model.checks import names_its_fields
-from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.naming import natural_key
 from koordcore.topology.network import NetworkTopology
 
@@ -194,6 +194,8 @@ class GangDemand:
         number of roles that start comes before the number of members.
     quorums
         Members that several roles need together.
+    fit
+        What comes first on nodes of unequal size.
 
     Raises
     ------
@@ -212,6 +214,7 @@ class GangDemand:
     barred: tuple[tuple[int, tuple[int, ...]], ...] = ()
     units: tuple[Unit, ...] = ()
     quorums: tuple[Quorum, ...] = ()
+    fit: GangFit = GangFit.FEWEST_NODES
 
     def __attrs_post_init__(self) -> None:
         keys = [member.key for role in self.roles for member in role.members]

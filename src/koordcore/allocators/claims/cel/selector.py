@@ -74,6 +74,7 @@ def device_variable(driver: str, device: SliceDevice) -> DeviceVariable:
 
     Examples
     --------
+    >>> from koordcore.allocators.claims.cel import compile_selector
     >>> from koordcore.model.device_slices import AttributeKind, AttributeValue, SliceDevice
     >>> gpu = SliceDevice(name="gpu-0", attributes={"numa": AttributeValue(AttributeKind.INT, (1,))})
     >>> selector = compile_selector("device.attributes['gpu.example.com'].numa == 1")
