@@ -181,7 +181,6 @@ class ExactPlugin(JointPlugin):
             return devices  # a refusal, or nothing
         if cpu is not None and devices is None and not self._concerned:
             # Who asks for amounts only, where nodes say nothing, gets nothing of its own and is only scored.
-            # With a status from an earlier bind it may get CPUs back, so it is asked about in full.
             rated = None if ANNOTATION_RESOURCE_STATUS in pod.annotations else _rated_only(cpu)
             if rated is not None:
                 return rated
@@ -239,7 +238,6 @@ class ExactPlugin(JointPlugin):
             asked.append((pod, (wanted.exact if wanted is not None else None) or NodeRequest()))
         if all(request == NodeRequest() for _, request in asked):
             return None
-        # A policy ties CPUs and cards to the same NUMA nodes; without one each is chosen by itself.
         policies = {self.question(request).policy_at(row) for _, request in asked if request.cpu is not None}
         tied = bool(policies - {NUMATopologyPolicy.NONE})
         if any(request.cpu is not None and request.cpu.designated is not None for _, request in asked):
@@ -398,10 +396,8 @@ def describe_allocation(allocation: DeviceAllocation) -> str:
     """Write an allocation on one line: ``gpu 0,1 (50%) + rdma 2``."""
     parts = []
     for kind, holdings in allocation.devices.items():
-        minors = ",".join(str(holding.minor) for holding in holdings)
-        shares = {
-            amount for holding in holdings for name, amount in holding.resources.items() if "ratio" in name
-        }
+        minors = ",".join(str(one.minor) for one in holdings)
+        shares = {amount for one in holdings for name, amount in one.resources.items() if "ratio" in name}
         share = f" ({min(shares)}%)" if shares and min(shares) < 100 else ""
         parts.append(f"{kind} {minors}{share}")
     return " + ".join(parts)
@@ -436,20 +432,15 @@ def _heeded(node: Node) -> list[tuple[str, str]]:
 
 
 def _labelled_again(
-    nodes: Vector[NodeState],
-    records: Vector[ClusterRecord],
-    value: frozenset[str],
-    snapshot: ClusterSnapshot,
+    nodes: Vector[NodeState], _: Vector[ClusterRecord], value: frozenset[str], snapshot: ClusterSnapshot
 ) -> frozenset[str]:
     """Look only at the nodes that changed."""
-    del records
     changed = [(old, new) for old, new in changed_states(snapshot, nodes) if not _same_node(old, new)]
     if not changed:
         return value
     gone = {old.name for old, _ in changed if old is not None}
-    return value.difference(gone).union(
-        new.name for _, new in changed if new is not None and _is_labelled(new)
-    )
+    came = (new.name for _, new in changed if new is not None and _is_labelled(new))
+    return value.difference(gone).union(came)
 
 
 def _same_node(old: NodeState | None, new: NodeState | None) -> bool:
