@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._moved_rows import moved_rows
-from koordcore._names import Names
 from koordcore._node_columns import NodeColumns
-from koordcore._vector import Splice, Vector
+from koordcore._vector import Names, Splice, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod

@@ -20,7 +20,7 @@ from koordcore.model.reservations import (
     ReservationOwner,
 )
 from koordcore.model.resources import parse_resources
-from koordcore.protocol.reservation_operating import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import is_operating_pod, operating_reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 

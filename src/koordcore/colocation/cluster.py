@@ -48,8 +48,7 @@ from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import qos_class_of
 from koordcore.protocol.reserved_on_node import reserved_exactly
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import node_values
-from koordcore.snapshot.node_values import per_node
+from koordcore.snapshot.following import node_values, per_node
 
 _CONFIG_MAP: Final = ("koordinator-system", "slo-controller-config")
 _LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)

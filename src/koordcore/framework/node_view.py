@@ -16,7 +16,7 @@ from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
 from koordcore._record import record
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.pods import HostPort, Pod, PodKey
-from koordcore.protocol.reservation_operating import is_operating_pod
+from koordcore.protocol.reservation import is_operating_pod
 
 if TYPE_CHECKING:
     from koordcore.reservations.state import ReservationState

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from koordcore._arrays import IntMatrix, IntVector
 from koordcore._record import record
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.workspace import Workspace
@@ -103,6 +103,8 @@ class Plugin:
     """Class of its arguments; ``None`` for a plugin that takes none."""
     reads: ClassVar[frozenset[type] | None] = None
     """Types of the records that it reads; ``None`` where it may read any."""
+    follows_pods: ClassVar[bool] = True
+    """It asks to :meth:`follow` also where only pods came and left, of which it has been told."""
     looks_at: ClassVar[frozenset[str] | None] = None
     """Fields of :class:`Node` that its evaluators read, while it keeps nothing of nodes itself, or follows by
     its own; ``None`` where either may read any."""

@@ -14,7 +14,7 @@ from immutabledict import immutabledict
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._blame import shown
 from koordcore.errors import ManifestError, ModelError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_states import StateTables
@@ -200,7 +200,11 @@ class PluginSet:
         plugin has a part that was made anew, or whose evaluators read what nodes say otherwise now.
         """
         changed = bool(changes.nodes or changes.records)
-        asked = (one for one in self._known.items() if changed or type(one[1]).follow is not Plugin.follow)
+        asked = (
+            (key, plugin)
+            for key, plugin in self._known.items()
+            if changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow)
+        )
         stale = [key for key, plugin in asked if not plugin.follow(changes)]
         gone = [self._known.pop(key) for key in stale]
         void = gone

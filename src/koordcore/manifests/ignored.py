@@ -81,8 +81,7 @@ from koordcore.protocol.qos import (
     sub_priority,
 )
 from koordcore.protocol.quota import PREEMPTIBLE
-from koordcore.protocol.reservation import RESERVATION_IGNORED
-from koordcore.protocol.reservation_operating import RESERVATION_OWNERS, parse_owners
+from koordcore.protocol.reservation import RESERVATION_IGNORED, RESERVATION_OWNERS, parse_owners
 from koordcore.protocol.reserved_on_node import NODE_RESERVATION, reserved_exactly
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 from immutabledict import immutabledict
@@ -119,8 +120,8 @@ class FitPlusArgs:
     resources
         Resource name to strategy and weight.
     extended
-        Strategy and weight of every other extended resource, such as ``nvidia.com/gpu``; a pod that asks for
-        nothing of both is not scored. ``None``, which is all that upstream knows: nothing else counts.
+        Strategy and weight of every other extended resource; who asks for nothing of both is not scored.
+        ``None``, which is all that upstream knows: nothing else counts.
     """
 
     resources: immutabledict[str, tuple[str, int]] = attrs.field(default=EMPTY, converter=frozen)
@@ -429,25 +430,29 @@ class Policy:
     @names_its_arguments
     def args_of(self, kind: type[T]) -> T:
         """Give the arguments of a class that a plugin has; the defaults where none says anything."""
-        return next((one.args for one in self.plugins if isinstance(one.args, kind)), None) or kind()
+        found = (one.args for one in self.plugins if isinstance(one.args, kind))
+        return cast("T", next(found, None) or _default(cast("Any", kind)))
 
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""
-        setting = self.plugin(name)
-        return setting is not None and setting.filters
+        return any(one.filters for one in self.plugins if one.name == name)
 
     @names_its_arguments
     def with_plugin(self, setting: PluginSetting) -> Policy:
         """Add a plugin at the end, or replace the one of the same name in its place."""
-        if self.plugin(setting.name) is None:
-            return attrs.evolve(self, plugins=(*self.plugins, setting))
         plugins = tuple(setting if one.name == setting.name else one for one in self.plugins)
-        return attrs.evolve(self, plugins=plugins)
+        return attrs.evolve(self, plugins=plugins if setting in plugins else (*plugins, setting))
 
     @names_its_arguments
     def without_plugin(self, name: str) -> Policy:
         """Leave a plugin out."""
         return attrs.evolve(self, plugins=tuple(one for one in self.plugins if one.name != name))
+
+
+@cache
+def _default(kind: Any) -> Any:
+    """Give the arguments of a plugin about which nobody says anything; they are frozen."""
+    return kind()
 
 
 DEFAULT_POLICY: Final = Policy()

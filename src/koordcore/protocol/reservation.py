@@ -13,13 +13,22 @@ from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.affinity import Taint, Toleration, tolerated
 from koordcore.model.mappings import EMPTY, found_in, frozen
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodPhase
+from koordcore.model.reservations import (
+    AllocatePolicy,
+    ObjectReference,
+    Reservation,
+    ReservationOwner,
+    ReservationPhase,
+    ReservationStatus,
+)
 from koordcore.model.resources import NO_RESOURCES, Resources, parse_resources
 from koordcore.model.selectors import NodeSelector
 from koordcore.protocol.device import load_go_json
 from koordcore.protocol.fields import (
     Json,
     as_labels,
+    as_list,
     as_mapping,
     as_str,
     as_strings,
@@ -27,6 +36,7 @@ from koordcore.protocol.fields import (
     optional,
 )
 from koordcore.protocol.numbers import parse_decimal
+from koordcore.protocol.reservation_owners import as_object_reference, as_owner, owners_error
 from koordcore.protocol.selectors import as_node_selector_terms, as_tolerations
 
 PREFIX: Final = "scheduling.koordinator.sh/"
@@ -133,6 +143,8 @@ def reservation_wish(labels: Mapping[str, str], annotations: Mapping[str, str]) 
     ManifestError
         When the affinity or the exact-match annotation cannot be read; upstream ends the attempt then.
     """
+    if not annotations and not labels:
+        return _NO_WISH
     affinity, exact = found_in(annotations, RESERVATION_AFFINITY), found_in(annotations, EXACT_MATCH)
     ignored = found_in(labels, RESERVATION_IGNORED) == "true"
     if affinity is None and exact is None:
@@ -268,4 +280,73 @@ def resized_allocatable(annotations: Mapping[str, str]) -> Resources:
 
 def is_reserve_pod(pod: Pod) -> bool:
     """Tell whether a pod stands for a reservation."""
-    return found_in(pod.annotations, RESERVE_POD) == "true"
+    return RESERVE_POD in pod.annotations and pod.annotations[RESERVE_POD] == "true"
+
+
+RESERVATION_OWNERS: Final = PREFIX + "reservation-owners"
+CURRENT_OWNER: Final = PREFIX + "reservation-current-owner"
+
+
+def is_operating_pod(pod: Pod) -> bool:
+    """Tell whether a pod acts as a reservation once it runs."""
+    return OPERATING_MODE in pod.labels and pod.labels[OPERATING_MODE] == "Reservation"
+
+
+def parse_owners(text: str) -> tuple[ReservationOwner, ...]:
+    """Read whom an operating pod is for.
+
+    Raises
+    ------
+    ManifestError
+        When that cannot be read; then it is for nobody.
+    """
+    value = load_json(text) if text else None
+    listed = [] if value is None else as_list(value)
+    wrong = owners_error(listed)
+    if wrong:
+        raise ManifestError.at("", wrong)
+    return tuple(as_owner(one) for one in listed)
+
+
+def current_owner(annotations: Mapping[str, str]) -> ObjectReference | None:
+    """Read which pod is said to use an operating pod; ``None`` for none, or where it cannot be read."""
+    text = annotations.get(CURRENT_OWNER, "")
+    try:
+        value = load_json(text) if text else None
+        return None if value is None else as_object_reference(value)
+    except ManifestError:
+        return None
+
+
+def operating_reservation(pod: Pod) -> Reservation:
+    """Give an operating pod that has a node as the reservation that it acts as.
+
+    It holds what the pod asks for, is for one owner, and lets that one take from the node what it lacks.
+    Until the pod runs and is ready nobody is matched with it.
+    """
+    try:
+        owners, wrong = parse_owners(pod.annotations.get(RESERVATION_OWNERS, "")), ""
+    except ManifestError as error:
+        owners, wrong = (), str(error)
+    usable = pod.phase is PodPhase.RUNNING and pod.ready
+    return Reservation(
+        name=pod.name,
+        namespace=pod.namespace,
+        uid=pod.uid,
+        labels=pod.labels,
+        annotations=pod.annotations,
+        template=pod,
+        template_priority=pod.priority,
+        owners=owners,
+        owners_error=wrong,
+        ttl=0,
+        allocate_once=True,
+        allocate_policy=AllocatePolicy.ALIGNED,
+        created=pod.created,
+        deleted=pod.deleted,
+        status=ReservationStatus(
+            phase=ReservationPhase.AVAILABLE if usable else ReservationPhase.WAITING,
+            node_name=pod.node_name or "",
+            allocatable=pod.requests,
+        ),
+    )

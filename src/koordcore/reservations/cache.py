@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
@@ -27,9 +27,9 @@ from koordcore.protocol.reservation import (
     RESERVATION_NAME,
     ReservationWish,
     allocated_reservation,
+    is_operating_pod,
     is_reserve_pod,
 )
-from koordcore.protocol.reservation_operating import is_operating_pod
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.reservations.columns import (
     NOTHING,
@@ -80,8 +80,11 @@ def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
     ModelError
         When one of them has the key of another or of a pod.
     """
+    known = snapshot.of(Reservation)
+    if not known:
+        return []
     once(snapshot, check_stand_ins)
-    return [reserve_pod(one) for one in snapshot.of(Reservation) if one.pending]
+    return [reserve_pod(one) for one in known if one.pending]
 
 
 def without_holders(
@@ -106,7 +109,7 @@ def without_holders(
         return after
     held = once(before, with_holders)
     decided = tuple(decisions)
-    rows = changed_on(held.place, after.place)
+    rows = changed_on(held.place.path(after.place))
     every = range(len(after.layout.names)) if rows is None else rows
     touched = [state_at(after, row) for row in every if state_at(after, row) is not state_at(held, row)]
     pods = {state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod)) for state in touched}

@@ -23,8 +23,13 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
-from koordcore.protocol.reservation import OPERATING_MODE, is_reserve_pod, reservation_order
-from koordcore.protocol.reservation_operating import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import (
+    OPERATING_MODE,
+    is_operating_pod,
+    is_reserve_pod,
+    operating_reservation,
+    reservation_order,
+)
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import (
     ReservationState,
@@ -35,9 +40,8 @@ from koordcore.reservations.state import (
     used_reservations,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, changed_rows, derived, node_values, once
+from koordcore.snapshot.following import changed_records, changed_rows, derived, node_values, once, per_node
 from koordcore.snapshot.forking import with_pods
-from koordcore.snapshot.node_values import per_node
 
 UNLIMITED: Final = 2**62
 Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
@@ -379,18 +383,9 @@ def standing_again(
     states, holders = list(before.states), list(before.holders)
     row, open_, back = before.row.copy(), before.open.copy(), list(before.back)
     columns, by_row, over = before.columns.copy(), dict(before.by_row), before.over
-    anew: set[int] = set()
-    for old, new in changes:
-        number = before.by_name.get(old.name)
-        if number is None or not differs_in_status(old, new):
-            return standing(snapshot)
-        states[number] = reservation_state(new)
-        anew.add(number)
-    for at in changed_rows(snapshot, nodes):
-        here = before.by_row.get(at, ())
-        if not same_acting([states[number] for number in here], operating_pods(snapshot, snapshot.nodes[at])):
-            return standing(snapshot)
-        anew.update(here)
+    anew = _told_anew(changes, states, before, nodes, snapshot)
+    if anew is None:
+        return standing(snapshot)
     for number in sorted(anew):
         one = states[number].reservation
         there, state, holder = stands_now(snapshot, states[number])
@@ -422,3 +417,30 @@ def standing_again(
         named=named,
         over=over,
     )
+
+
+def _told_anew(
+    changes: list[tuple[Reservation, Reservation]],
+    states: list[ReservationState],
+    before: Standing,
+    nodes: Vector[NodeState],
+    snapshot: ClusterSnapshot,
+) -> set[int] | None:
+    """Give the numbers of those that say something else or stand on changed nodes; puts what they say in.
+
+    ``None`` where numbers are no longer the same: one came, says more than a status, or is an operating pod
+    that began or ended.
+    """
+    anew: set[int] = set()
+    for old, new in changes:
+        number = before.by_name.get(old.name)
+        if number is None or not differs_in_status(old, new):
+            return None
+        states[number] = reservation_state(new)
+        anew.add(number)
+    for at in changed_rows(snapshot, nodes):
+        here = before.by_row.get(at, ())
+        if not same_acting([states[number] for number in here], operating_pods(snapshot, snapshot.nodes[at])):
+            return None
+        anew.update(here)
+    return anew

@@ -31,10 +31,11 @@ from koordcore.protocol.reservation import (
     RESERVATION_NODE,
     RESERVE_POD,
     allocated_reservation,
+    current_owner,
     label_priority,
+    operating_reservation,
     restricted_resources,
 )
-from koordcore.protocol.reservation_operating import current_owner, operating_reservation
 from koordcore.protocol.reserved_on_node import inner_reserved
 
 MAX_PRIORITY: Final = 2**31 - 1

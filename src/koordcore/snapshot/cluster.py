@@ -19,11 +19,9 @@ import attrs
 from koordcore._blame import names_its_arguments, shown
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._line import Line, Place, RecordPair
-from koordcore._names import Names
 from koordcore._notebook import html_table
 from koordcore._record import record
-from koordcore._table import Table
-from koordcore._vector import Vector
+from koordcore._vector import Names, Table, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey

@@ -185,6 +185,11 @@ class ClaimStates:
         """Give the shape of the nodes in a state."""
         return self._states[number].shape
 
+    def in_use(self, number: int) -> int:
+        """Give the devices that are held in a state, whole or in shares."""
+        state = self._states[number]
+        return state.held | sum(1 << place for place in state.shared)
+
     def room(self, number: int) -> Room:
         """Give what is left of the devices in a state."""
         found = self._rooms.get(number)
@@ -300,11 +305,13 @@ class Answers:
 
     def _fullness(self, number: int, chosen: tuple[Choice, ...]) -> int:
         """Tell how much of the devices is in use with what was chosen, 0..100."""
-        table = self._states.room(number).table
-        after = self._states.room(self._states.after(number, chosen))
-        total = table.everything.bit_count()
-        used = (after.held | sum(1 << place for place in after.consumed)).bit_count()
-        return 100 * used // total if total else 0
+        used = self._states.in_use(number)
+        for choice in chosen:
+            for taken in choice.taken:
+                if not taken.form.admin:
+                    used |= 1 << taken.device
+        total = self._states.room(number).table.everything.bit_count()
+        return 100 * used.bit_count() // total if total else 0
 
     def hopeless(self, number: int) -> bool:
         """Tell that the claims do not even fit where nobody holds anything."""

@@ -22,6 +22,9 @@ from koordcore.scoring.labels import fit_selector
 REASON_CANNOT: Final = "cannot allocate all claims"
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
 
+_FEW: Final = 8
+"""Nodes that are sorted by hand: mostly one or two have changed."""
+
 Wish: TypeAlias = ClaimSpec | ClaimKey
 """What tells the claims of pod classes apart: what is asked for, or the name where others may name it."""
 
@@ -114,8 +117,13 @@ class ClaimEvaluator(Evaluator):
 
     def _by_state(self, rows: Rows) -> tuple[IntVector, IntVector]:
         """Give the states that some nodes are in, and for each node which of them it is."""
-        states, which = np.unique(self._ledger.numbers[rows], return_inverse=True)
-        return states, which.reshape(-1)
+        numbers = self._ledger.numbers[rows]
+        if len(numbers) <= _FEW:
+            found: dict[int, int] = {}
+            which = [found.setdefault(number, len(found)) for number in numbers.tolist()]
+            return np.array(list(found), np.int64), np.array(which, np.int64)
+        states, inverse = np.unique(numbers, return_inverse=True)
+        return states, inverse.reshape(-1)
 
     def fits(self, view: NodeView) -> BoolVector:
         rows = view.rows

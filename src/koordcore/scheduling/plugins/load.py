@@ -10,7 +10,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._vector import Vector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack

@@ -30,7 +30,7 @@ from koordcore.scoring.labels import (
     untolerated_taint,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.node_values import per_node
+from koordcore.snapshot.following import per_node
 
 _MOST_TAINTS: Final = 64
 """Where nodes say more different things than this, each is asked by itself."""

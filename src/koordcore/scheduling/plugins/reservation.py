@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.plugin import Plugin
@@ -32,12 +32,12 @@ from koordcore.protocol.reservation import (
     RESERVATION_NAME,
     RESERVATION_NODE,
     format_allocated_reservation,
+    is_operating_pod,
     is_reserve_pod,
     label_priority,
     reservation_wish,
     resized_allocatable,
 )
-from koordcore.protocol.reservation_operating import is_operating_pod
 from koordcore.reservations.cache import (
     ReservationLedger,
     concerns_reservations,

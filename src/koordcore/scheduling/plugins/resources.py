@@ -22,8 +22,7 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
-from koordcore.framework.change_reader import ChangeReader
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
@@ -315,6 +314,7 @@ class ResourceFit(Plugin):
     name = "NodeResourcesFit"
     by_template = True
     helped_by = ROOM | {"DeviceClass"}
+    follows_pods = False
     reads = frozenset[type]()
     looks_at = OFFERS
     amounts = True
@@ -377,6 +377,7 @@ class BalancedAllocation(Plugin):
 
     name = "NodeResourcesBalancedAllocation"
     by_template = True
+    follows_pods = False
     reads = frozenset[type]()
     looks_at = OFFERS
     arguments = BalancedArgs
