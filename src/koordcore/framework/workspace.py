@@ -155,7 +155,9 @@ class Workspace:
         """
         values = self._values.get(build)
         if values is None:
-            values = self._values[build] = list(node_values(self.snapshot, build))
+            # Whoever was touched since the last freeze is looked at when the next snapshot is to keep them.
+            kept = self._kept[build] = node_values(self.snapshot, build)
+            values = self._values[build] = list(kept)
             # Who came and left in this call before anybody asked.
             rows = self._changed()
             for row in rows:
@@ -349,10 +351,7 @@ class Workspace:
         rows = {*self.touched[self._kept_at :]}
         memo = {}
         for build, values in self._values.items():
-            before = self._kept.get(build)
-            memo[build] = (
-                Vector(values) if before is None else before.changed({row: values[row] for row in rows})
-            )
+            memo[build] = self._kept[build].changed({row: values[row] for row in rows})
         self._kept, self._kept_at = memo, len(self.touched)
         return memo
 
