@@ -163,6 +163,16 @@ def test_everyday_names_leave_rooms_alone() -> None:
     assert loaded.isdisjoint(("koordcore.scheduling.cycle", "koordcore.result", "koordcore.model.policy"))
 
 
+def test_a_plain_call_leaves_alone_what_others_need() -> None:
+    """Who places a plain pod does not wait for gangs, quotas, networks, claims or evictions to be read."""
+    make = "schedule(ClusterSnapshot(nodes=[Node(name='n')], pending=[Pod(name='p', requests={'cpu': 1})]))"
+    loaded = loaded_by(f"{EVERYDAY}; {make}")
+    assert "koordcore.scheduling.cycle" in loaded
+    rooms = ("scheduling.gang_groups", "quota.ledger", "protocol.networks", "allocators.claims", "preemption")
+    idle = ("model.preemption", "protocol.gang", "protocol.device_object")
+    assert loaded.isdisjoint(f"koordcore.{name}" for name in (*rooms, *idle))
+
+
 def test_snapshots_and_results_are_short_to_look_at() -> None:
     nodes = [koordcore.Node(name=f"n{number}", allocatable={"cpu": 1000, "pods": 9}) for number in range(50)]
     pods = [koordcore.Pod(name=f"p{number}", requests={"cpu": 600}) for number in range(51)]
