@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import attrs
@@ -86,6 +87,25 @@ class Toleration:
 def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     """Tell whether one of the tolerations covers the taint."""
     return any(toleration.tolerates(taint) for toleration in tolerations)
+
+
+class Tolerances:
+    """Tolerations by the key that they name: of ten thousand, few concern a taint.
+
+    Parameters
+    ----------
+    tolerations
+        Those of a pod.
+    """
+
+    def __init__(self, tolerations: Iterable[Toleration]) -> None:
+        self._by_key: dict[str, list[Toleration]] = {}
+        for one in tolerations:
+            self._by_key.setdefault(one.key, []).append(one)
+
+    def cover(self, taint: Taint) -> bool:
+        """Tell whether one of the tolerations covers the taint."""
+        return any(one.tolerates(taint) for key in {taint.key, ""} for one in self._by_key.get(key, ()))
 
 
 @record
