@@ -16,6 +16,7 @@ from koordcore.manifests._raw import Source, SourceObject
 from koordcore.manifests.cross_checks import filled_topology
 from koordcore.manifests.loading import assemble
 from koordcore.model.cluster import Namespace, PriorityClass
+from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from koordcore.model.resources import format_resources
@@ -36,7 +37,11 @@ _SIGS: Final = "scheduling.sigs.k8s.io"
 
 
 def load_admitted(
-    found: Iterable[Source], network: ClusterNetworkTopology | None = None, *, as_gangs: bool = False
+    found: Iterable[Source],
+    network: ClusterNetworkTopology | None = None,
+    *,
+    as_gangs: bool = False,
+    feature_gates: Mapping[str, bool] = EMPTY,
 ) -> tuple[Loaded, list[str]]:
     """Load a dump after its ClusterColocationProfiles and ElasticQuotaProfiles were applied.
 
@@ -44,7 +49,7 @@ def load_admitted(
     ----------
     found
         What the dump holds.
-    network, as_gangs
+    network, as_gangs, feature_gates
         As for :func:`koordcore.manifests.load`.
 
     Returns
@@ -85,7 +90,7 @@ def load_admitted(
         f"ElasticQuotaProfile {name} keeps {count} pod{'s' * (count > 1)} of its tree on its nodes"
         for name, count in sorted(kept.items())
     )
-    return assemble(admitted, network, as_gangs), told
+    return assemble(admitted, network, as_gangs, feature_gates), told
 
 
 def unapplied(snapshot: ClusterSnapshot) -> list[str]:

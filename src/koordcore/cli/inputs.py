@@ -21,9 +21,12 @@ from koordcore.manifests.loading import assemble
 from koordcore.manifests.podless import OPENED_KINDS
 from koordcore.manifests.sources import read_sources
 from koordcore.model.kueue import KueueWorkload
+from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology, label_layers
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from koordcore.protocol.feature_gates import parse_feature_gates
+from koordcore.protocol.fields import at
 from koordcore.protocol.times import moment_of
 from koordcore.reservations.lifecycle import controlled
 from koordcore.result import ScheduleResult
@@ -124,12 +127,14 @@ def _warn(arguments: argparse.Namespace, told: str) -> None:
 
 
 def _read(arguments: argparse.Namespace, sources: Iterator[Source]) -> tuple[Loaded, list[str]]:
+    text = getattr(arguments, "feature_gates", None)  # of verbs that take a policy
+    gates = at("--feature-gates", parse_feature_gates, text) if text is not None else EMPTY
     if not arguments.admit:
-        return assemble(sources, arguments.layers, arguments.as_gangs), []
+        return assemble(sources, arguments.layers, arguments.as_gangs, gates), []
     # Only who wants the webhooks' work done pays for what that brings.
     from koordcore.cli.admission import load_admitted
 
-    return load_admitted(sources, arguments.layers, as_gangs=arguments.as_gangs)
+    return load_admitted(sources, arguments.layers, as_gangs=arguments.as_gangs, feature_gates=gates)
 
 
 def need_folder(path: Path | None, option: str) -> None:

@@ -92,7 +92,7 @@ def _gated(arguments: argparse.Namespace, policy: Policy) -> Policy:
     if arguments.feature_gates is None:
         return policy
     gates = at("--feature-gates", parse_feature_gates, arguments.feature_gates)
-    for one in () if arguments.quiet else idle_gates(gates):
+    for one in () if arguments.quiet else idle_gates(gates, loading=True):
         print(f"warning: --feature-gates: {one.path.partition('.')[2]}: {one.reason}", file=sys.stderr)
     others = tuple(attrs.evolve(one, feature_gates={**one.feature_gates, **gates}) for one in policy.others)
     return attrs.evolve(policy, feature_gates={**policy.feature_gates, **gates}, others=others)

@@ -41,6 +41,7 @@ from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.checks import names_its_fields
 from koordcore.model.cluster import PriorityClass, RawObject
+from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -104,8 +105,9 @@ class _Place:
 class Bundle:
     """Collects objects until all are known, then resolves what they say about each other."""
 
-    def __init__(self, memory: Memory | None = None) -> None:
+    def __init__(self, memory: Memory | None = None, gates: Mapping[str, bool] = EMPTY) -> None:
         self.memory = memory or Memory()
+        self.gates = gates
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.counts: Counter[str] = Counter()
@@ -278,7 +280,7 @@ class Bundle:
         pods = [read.pod for read, _ in self.pods]
         self.problems += self._placed(stand_ins(self.records, pods))
         self.warnings += self._placed(topology_remarks(self.records, pods, self.nodes))
-        self.warnings += self._placed(quota_remarks(self.quotas, pods))
+        self.warnings += self._placed(quota_remarks(self.quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))
 
     def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:

@@ -10,7 +10,9 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
+from koordcore.model.feature_gates import WEBHOOK_GATES
 from koordcore.model.gangs import GatherStrategy, PodGroup
+from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
@@ -22,7 +24,7 @@ from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC
 from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.networks import network_of
 from koordcore.protocol.quota import PARENT, QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
-from koordcore.protocol.quota_rules import QuotaTopology
+from koordcore.protocol.quota_rules import QuotaTopology, WebhookPolicy
 from koordcore.protocol.quota_webhook import check_tree, open_topology, refuse_pod, resolve_quota
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, parse_sub_groups
 from koordcore.topology.network import CLUSTER_LAYER, NODE_LAYER, NetworkTopology
@@ -181,8 +183,11 @@ def profile_remarks(records: Sequence[ClusterRecord]) -> Iterator[Remark]:
             yield ("quota.koordinator.sh", "ElasticQuotaProfile", one.namespace, one.name), Problem("", told)
 
 
-def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterator[Remark]:
+def quota_remarks(
+    quotas: Sequence[QuotaObject], pods: Iterable[Pod], gates: Mapping[str, bool] = EMPTY
+) -> Iterator[Remark]:
     """Say what the webhook would have refused: trees that cannot be, and pods in inner or unknown quotas."""
+    policy = WebhookPolicy(**{field: gates[gate] for gate, field in WEBHOOK_GATES.items() if gate in gates})
     if not quotas:
         return
     named: dict[str, QuotaObject] = {}
@@ -192,16 +197,16 @@ def quota_remarks(quotas: Sequence[QuotaObject], pods: Iterable[Pod]) -> Iterato
             told = f"a quota of this name is in namespace {first.namespace} too; names tell quotas apart"
             yield _key(quota), Problem("metadata.name", told)
     topology = filled_topology(named)
-    for quota, message in check_tree(topology):
+    for quota, message in check_tree(topology, policy=policy):
         yield _key(quota), Problem("", f"the webhook refuses it: {message}")
     for pod in pods:
         asked = quota_pod_of(pod)
-        name = resolve_quota(topology, asked)
+        name = resolve_quota(topology, asked, policy=policy)
         key = ("", "Pod", pod.namespace, pod.name)
         if asked.quota and name not in topology.quotas and name not in BUILTIN_QUOTAS:
             told = f"no ElasticQuota {show(name)}; the default quota counts it"
             yield key, Problem(f"metadata.labels[{QUOTA_NAME}]", told)
-        refused = refuse_pod(topology, asked)
+        refused = refuse_pod(topology, asked, policy=policy)
         if refused is not None:
             yield key, Problem("", f"the webhook refuses it: {refused.message}")
 

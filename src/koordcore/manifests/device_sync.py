@@ -54,7 +54,7 @@ def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: 
     shares = any(GPU_SHARED in pod.requests for pod in pods)
     devices = {one.name: one for one in records if isinstance(one, DeviceObject)}
     done: list[Node] = []
-    lacking: dict[tuple[str, ...], list[str]] = {}
+    lacking: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     policies: dict[str, DeviceObject] = {}
     for node in nodes:
         device = devices.get(node.name)
@@ -62,15 +62,17 @@ def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: 
             done.append(node)
             continue
         amounts, labels = _lacked(node, device)
-        if labels or (amounts and (shares or amounts.keys() != {GPU_SHARED})):
-            lacking.setdefault((*amounts, *labels), []).append(node.name)
+        told = amounts if shares or amounts.keys() != {GPU_SHARED} else {}
+        for path, names in (("status.allocatable", told), ("metadata.labels", labels)):
+            if names:
+                lacking.setdefault((path, tuple(names)), []).append(node.name)
         done.append(_completed(node, amounts, labels))
         policy = node.labels.get(GPU_PARTITION_POLICY)
         if policy and device.partitions is not None and GPU_PARTITION_POLICY not in device.labels:
             labelled = immutabledict({**device.labels, GPU_PARTITION_POLICY: policy})
             policies[node.name] = attrs.evolve(device, labels=labelled)
     kept = [policies.get(one.name, one) if isinstance(one, DeviceObject) else one for one in records]
-    remarks = [_lacking(sorted(those), names) for names, those in lacking.items()]
+    remarks = [_lacking(sorted(those), *what) for what, those in lacking.items()]
     remarks += map(_policy_taken, sorted(policies))
     return Synced(done, kept, [*remarks, *_unsplit(done, pods)])
 
@@ -95,10 +97,10 @@ def _completed(node: Node, amounts: Mapping[str, int], labels: Mapping[str, str]
     )
 
 
-def _lacking(nodes: Sequence[str], names: Sequence[str]) -> Remark:
+def _lacking(nodes: Sequence[str], path: str, names: Sequence[str]) -> Remark:
     others = "" if len(nodes) == 1 else f" (here and on {len(nodes) - 1} more nodes)"
     told = f"lacks {', '.join(sorted(names))}; taken from its Device, as the manager does{others}"
-    return ("", "Node", "", nodes[0]), Problem("status.allocatable", told)
+    return ("", "Node", "", nodes[0]), Problem(path, told)
 
 
 def _unsplit(nodes: Sequence[Node], pods: Iterable[Pod]) -> Iterator[Remark]:

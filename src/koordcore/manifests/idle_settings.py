@@ -8,7 +8,7 @@ from typing import Final
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.model.feature_gates import FIXED_GATES, GATED_ARGUMENTS, POLICY_GATES
+from koordcore.model.feature_gates import FIXED_GATES, GATED_ARGUMENTS, POLICY_GATES, WEBHOOK_GATES
 
 
 @record
@@ -96,9 +96,16 @@ UNREAD_ARGUMENTS: Final[Mapping[str, str]] = immutabledict(
 """Plugin to why none of its arguments has an effect."""
 
 
-def idle_gates(gates: Mapping[str, bool]) -> Iterator[Unused]:
-    """Give the gates that change nothing: unknown ones, and those that act the other way here."""
-    deciding = {gate for _, fields in GATED_ARGUMENTS.values() for gate in fields} | POLICY_GATES.keys()
+def idle_gates(gates: Mapping[str, bool], *, loading: bool = False) -> Iterator[Unused]:
+    """Give the gates that change nothing: unknown ones, and those that act the other way here.
+
+    Parameters
+    ----------
+    loading
+        Objects were read with these gates, too, so that those of the quota webhook count.
+    """
+    deciding = set(WEBHOOK_GATES if loading else ())
+    deciding |= {gate for _, fields in GATED_ARGUMENTS.values() for gate in fields} | POLICY_GATES.keys()
     for gate, on in gates.items():
         if gate in deciding or FIXED_GATES.get(gate) is on:
             continue

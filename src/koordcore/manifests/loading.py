@@ -11,6 +11,7 @@ from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests.bundle import Bundle, Loaded
 from koordcore.manifests.front_doors import with_gangs
 from koordcore.manifests.sources import read_sources
+from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.protocol.fields import Json
 
@@ -25,6 +26,7 @@ def load(
     limits: SourceLimits | None = None,
     network: ClusterNetworkTopology | None = None,
     as_gangs: bool = False,
+    feature_gates: Mapping[str, bool] = EMPTY,
 ) -> Loaded:
     """Read files, folders and standard input into a snapshot.
 
@@ -41,6 +43,8 @@ def load(
     as_gangs
         Jobs of known kinds (:data:`koordcore.manifests.front_doors.DOORS`) become gangs with the pods that
         their controllers would make; the warnings say so.
+    feature_gates
+        Those of the quota webhook (``SupportParentQuotaSubmitPod``, ...), whose checks are warnings here.
 
     Raises
     ------
@@ -51,7 +55,8 @@ def load(
     """
     if isinstance(paths, str | Path):
         paths = [paths]
-    return assemble(read_sources(paths, stdin=stdin, limits=limits or SourceLimits()), network, as_gangs)
+    sources = read_sources(paths, stdin=stdin, limits=limits or SourceLimits())
+    return assemble(sources, network, as_gangs, feature_gates)
 
 
 def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False) -> Loaded:
@@ -84,10 +89,13 @@ def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bo
 
 
 def assemble(
-    sources: Iterable[Source], network: ClusterNetworkTopology | None = None, as_gangs: bool = False
+    sources: Iterable[Source],
+    network: ClusterNetworkTopology | None = None,
+    as_gangs: bool = False,
+    feature_gates: Mapping[str, bool] = EMPTY,
 ) -> Loaded:
     """Make a snapshot of objects that say where they come from; see :func:`load`."""
-    bundle = Bundle()
+    bundle = Bundle(gates=feature_gates)
     if as_gangs:
         sources = with_gangs(sources, bundle.problems, bundle.warnings)
     for source in sources:

@@ -28,6 +28,16 @@ GATED_ARGUMENTS: Final[Mapping[str, tuple[type[Any], Mapping[str, str]]]] = immu
 )
 """Plugin to the record of its arguments and the fields that feature gates decide, by gate."""
 
+WEBHOOK_GATES: Final[Mapping[str, str]] = immutabledict(
+    {
+        "DisableDefaultQuota": "disable_default_quota",
+        "ElasticQuotaEnableUpdateResourceKey": "update_resource_key",
+        "ElasticQuotaGuaranteeUsage": "guarantee_usage",
+        "SupportParentQuotaSubmitPod": "support_parent_quota_submit_pod",
+    }
+)
+"""Gate to the rule of the quota webhook that it decides, for what is said when objects are read."""
+
 POLICY_GATES: Final[Mapping[str, str]] = immutabledict({"PodGroupPreemptionPolicy": "group_preemption"})
 """Gate to the field of a policy that it decides."""
 
