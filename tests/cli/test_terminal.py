@@ -41,6 +41,8 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Run:
         (["explain", "default/pretrian", EXAMPLE], "did you mean default/pretrain?"),
         (["inspect", "gpu-s1b1", EXAMPLE], "did you mean gpu-s1b1-1?"),
         (["quota", EXAMPLE, "--quota", "reserch"], "did you mean research?"),
+        (["world", "--set", "nods=3"], "did you mean nodes?"),
+        (["audit", "--loops", "kordcore"], "did you mean koordcore?"),
         (["defrag", EXAMPLE, "--want", "gpu=8"], "did you mean nvidia.com/gpu?"),
     ],
     ids=lambda value: value.rpartition(" ")[2] if isinstance(value, str) else "",

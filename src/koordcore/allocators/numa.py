@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.cpu_wish import CPUShortage
 from koordcore.allocators.cpuset import available_cpus
 from koordcore.allocators.numa_align import (
@@ -50,7 +51,7 @@ _NOT_MULTIPLE: Final = "node(s) requested cpus not multiple cpus per core"
 _NO_NUMA_ZONES: Final = "insufficient resources on NUMA Node"
 
 
-@attrs.frozen
+@record
 class NodeAmounts:
     """Amounts of a node as a whole; without NUMA nodes.
 
@@ -69,7 +70,7 @@ class NodeAmounts:
 NO_AMOUNTS: Final = NodeAmounts()
 
 
-@attrs.frozen
+@record
 class NUMAAllocation:
     """What a pod gets of a node's CPUs and NUMA nodes.
 

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.numa_fit import Offer, feasible_masks, offer_of
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState
@@ -34,7 +35,7 @@ _MISSING_NUMA: Final = "node(s) missing NUMA resources"
 _NO_NUMA_RESOURCES: Final = "node(s) Insufficient NUMA Node resources"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NUMATrial:
     """A loan from which a pod may be served.
 
@@ -53,7 +54,7 @@ class NUMATrial:
     guard: GiveBack | None = None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NUMARoom:
     """Where on a node a pod may find its CPUs and amounts besides what is simply free.
 
@@ -78,7 +79,7 @@ class NUMARoom:
 PLAIN_ROOM: Final = NUMARoom()
 
 
-@attrs.frozen
+@record
 class NUMAAdmission:
     """A node that may take a pod.
 
@@ -140,7 +141,7 @@ def offers_of(state: NUMAState, demand: CPUDemand, room: NUMARoom) -> list[tuple
     return offers
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MaskField:
     """The masks of one node that can serve one pod, found size by size."""
 

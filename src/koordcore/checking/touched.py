@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.checking.gangs import gang_configs
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.holders import holder_key, holder_of, used_by
@@ -67,7 +68,7 @@ _OF_NODES: Final[tuple[type, ...]] = (DeviceObject, NodeResourceTopology, CSINod
 """Kinds of which each node has one by its name."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Touched:
     """The small cluster before, the result on it, and what pods hold that are not in it."""
 

@@ -54,12 +54,15 @@ class ClusterChanges(NamedTuple):
         Type, and what was there before and after, of each record that was added, replaced or removed.
     states
         Row, and the node with its pods before and after, of each that is not the same object.
+    said
+        Names of the fields of :class:`Node` in which any node that was replaced says something else.
     """
 
     pods: Sequence[tuple[Pod, int, int]]
     nodes: Mapping[int, tuple[Node, Node]]
     records: Mapping[type, Sequence[RecordPair]]
     states: Mapping[int, tuple[NodeState, NodeState]]
+    said: frozenset[str] = frozenset()
 
 
 def changes_between(deltas: Iterable[Delta]) -> ClusterChanges | None:
@@ -83,7 +86,16 @@ def changes_between(deltas: Iterable[Delta]) -> ClusterChanges | None:
     for old, new in net_records(path):
         by_type.setdefault(type(new if old is None else old), []).append((old, new))
     pods.sort(key=lambda moved: moved[2])  # who leaves goes first
-    return ClusterChanges(pods, nodes, by_type, states)
+    return ClusterChanges(pods, nodes, by_type, states, _said(nodes.values()))
+
+
+def _said(replaced: Iterable[tuple[Node, Node]]) -> frozenset[str]:
+    """Give the names of the fields in which nodes say something else."""
+    found: set[str] = set()
+    for before, after in replaced:
+        fields = type(before).__attrs_attrs__
+        found.update(one.name for one in fields if getattr(before, one.name) != getattr(after, one.name))
+    return frozenset(found)
 
 
 def _moved(row: int, before: NodeState, after: NodeState) -> Iterable[tuple[Pod, int, int]]:

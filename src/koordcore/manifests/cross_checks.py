@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.gangs import GatherStrategy, PodGroup
 from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
@@ -115,7 +116,7 @@ def _part_remarks(
                     yield key, Problem(path, told + effect)
 
 
-@attrs.frozen
+@record
 class _Layers:
     """The layers of the network as rules may call them."""
 

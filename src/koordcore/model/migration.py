@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import PodKey
@@ -43,7 +44,7 @@ DEFAULT_JOB_MODE: Final = JobMode.RESERVATION_FIRST
 _ACTIVE = (JobPhase.NONE, JobPhase.PENDING, JobPhase.RUNNING)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodMigrationJob:
     """The migration of one pod.
 

@@ -120,8 +120,8 @@ class FitPlusArgs:
     resources
         Resource name to strategy and weight.
     extended
-        Strategy and weight of every other extended resource, such as ``nvidia.com/gpu``; a pod that asks for
-        nothing of both is not scored. ``None``, which is all that upstream knows: nothing else counts.
+        Strategy and weight of every other extended resource; who asks for nothing of both is not scored.
+        ``None``, which is all that upstream knows: nothing else counts.
     """
 
     resources: immutabledict[str, tuple[str, int]] = attrs.field(default=EMPTY, converter=frozen)
@@ -439,16 +439,13 @@ class Policy:
     @names_its_arguments
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""
-        setting = self.plugin(name)
-        return setting is not None and setting.filters
+        return any(one.filters for one in self.plugins if one.name == name)
 
     @names_its_arguments
     def with_plugin(self, setting: PluginSetting) -> Policy:
         """Add a plugin at the end, or replace the one of the same name in its place."""
-        if self.plugin(setting.name) is None:
-            return attrs.evolve(self, plugins=(*self.plugins, setting))
         plugins = tuple(setting if one.name == setting.name else one for one in self.plugins)
-        return attrs.evolve(self, plugins=plugins)
+        return attrs.evolve(self, plugins=plugins if setting in plugins else (*plugins, setting))
 
     @names_its_arguments
     def without_plugin(self, name: str) -> Policy:

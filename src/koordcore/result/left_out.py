@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.affinity import TaintEffect
 from koordcore.model.claims import ResourceClaim
 from koordcore.model.devices import (
@@ -43,7 +43,7 @@ from koordcore.protocol.reservation import RESERVATION_AFFINITY
 from koordcore.snapshot import ClusterSnapshot
 
 
-@attrs.frozen
+@record
 class LeftOut:
     """Something that no decision looked at.
 

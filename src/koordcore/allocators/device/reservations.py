@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.device.allocate import allocate_devices
 from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices
@@ -34,7 +35,7 @@ Ledger: TypeAlias = dict[DeviceType, dict[int, Amounts]]
 VFs: TypeAlias = dict[DeviceType, dict[int, int]]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceReservation:
     """A reservation on the node, as far as devices go.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.device.shape import Amounts, TypeShape
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.wants import TypeWant
@@ -24,7 +25,7 @@ from koordcore.topology.devices import bits
 PerMinor = Mapping[int, Amounts]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Terms:
     """On what terms a pod uses a node besides its own request.
 

@@ -85,7 +85,9 @@ class DynamicResources(Plugin):
         return with_claims(end, decisions)
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if super().follow(changes):
+        # Before anybody asks for devices, all that is known of nodes is what they offer.
+        known = changes.nodes and (self._ledger is not None or "allocatable" in changes.said)
+        if not known and not (changes.records and self.concerned(changes)):
             return True
         if self._ledger is not None:
             self.workspace.drop(type(self._ledger))

@@ -137,6 +137,7 @@ class Hints(Plugin):
     name = HINT_PLUGIN
     by_template = True
     reads = frozenset[type]()
+    looks_at = frozenset[str]()
     arguments = int
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:

@@ -62,6 +62,7 @@ class Unschedulable(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("unschedulable",))
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -78,6 +79,7 @@ class NodeName(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset[str]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.node_name or None
@@ -126,6 +128,7 @@ class Taints(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("taints",))
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -207,6 +210,7 @@ class NodeLabels(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("labels",))
     arguments = NodeAffinityArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -273,6 +277,7 @@ class NodePorts(Plugin):
     by_template = True
     helped_by = ROOM
     reads = frozenset[type]()
+    looks_at = frozenset[str]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.host_ports or None

@@ -53,6 +53,7 @@ class QuotaPlugin(Plugin):
 
     name = "ElasticQuota"
     reads = frozenset((ElasticQuota,))
+    looks_at = frozenset[str]()
     arguments = QuotaPolicy
     refuses_at = 5
 

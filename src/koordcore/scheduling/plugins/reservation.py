@@ -173,6 +173,8 @@ class ReservationPlugin(Plugin):
         acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)
         if not acting and not self.concerned(changes) and not (self.ledger.states and self._touched(changes)):
             return True
+        if not acting and self.ledger.states and self.ledger.follow(changes):
+            return True
         if self.workspace.made(ReservationLedger):
             self.ledger.release()
             self.workspace.drop(ReservationLedger)

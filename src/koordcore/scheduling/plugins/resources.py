@@ -44,6 +44,8 @@ from koordcore.scoring.resources import (
     weighted_mean,
 )
 
+OFFERS = frozenset(("allocatable", "annotations"))
+"""Fields of a node that say what it offers."""
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -314,6 +316,7 @@ class ResourceFit(Plugin):
     helped_by = ROOM | {"DeviceClass"}
     follows_pods = False
     reads = frozenset[type]()
+    looks_at = OFFERS
     amounts = True
     arguments = FitArgs
 
@@ -323,9 +326,10 @@ class ResourceFit(Plugin):
         self._columns: dict[tuple[str, ...], FitColumns] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
+        if self.rereads(changes):
             self.workspace.drop(Capacities)
-        return super().follow(changes)
+            self._columns.clear()
+        return True
 
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
@@ -375,6 +379,7 @@ class BalancedAllocation(Plugin):
     by_template = True
     follows_pods = False
     reads = frozenset[type]()
+    looks_at = OFFERS
     arguments = BalancedArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -385,9 +390,10 @@ class BalancedAllocation(Plugin):
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
+        if self.rereads(changes):
             self.workspace.drop(Capacities)
-        return super().follow(changes)
+            self._scored.clear()
+        return True
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())

@@ -39,12 +39,13 @@ from koordcore.model.devices import (
     SharedResourceTemplates,
     SharedTemplates,
 )
-from koordcore.model.nodes import NodeState
+from koordcore.model.nodes import Node, NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
+from koordcore.protocol.device_plugins import LOCKS
 from koordcore.protocol.fields import load_json
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
@@ -52,6 +53,7 @@ from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
+from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_states, derived
 from koordcore.topology.cpu import format_cpulist
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
 
 NUMA: str = "NodeNUMAResource"
 DEVICES: str = "DeviceShare"
+_OURS = "koordinator.sh/"
+_LOCKS = frozenset(LOCKS.values())
 NO_CARD = "no card chosen: the node has no Device object"
 
 
@@ -137,8 +141,14 @@ class ExactPlugin(JointPlugin):
 
         return ExactRooms(self.states)
 
+    def rereads(self, changes: ClusterChanges) -> bool:
+        if {*changes.said} <= {"labels", "annotations"}:
+            return any(_heeded(before) != _heeded(after) for before, after in changes.nodes.values())
+        return bool(changes.nodes)
+
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
+        reread = self.rereads(changes)
+        if reread:
             forget_vendors(self.workspace)
         if SharedTemplates in changes.records or locked(self.workspace):
             return False  # a lock ends with time
@@ -146,7 +156,8 @@ class ExactPlugin(JointPlugin):
         if self.workspace.made(_Told) and self._concerned != anything_told(self.workspace.snapshot):
             self.workspace.drop(_Told)
             return False
-        if changes.nodes:
+        if reread:
+            self.workspace.drop(Capacities)
             self._questions.clear()
             if "states" in vars(self):
                 self.states.relabel()
@@ -415,7 +426,13 @@ def _labelled(snapshot: ClusterSnapshot) -> frozenset[str]:
 
 
 def _is_labelled(state: NodeState) -> bool:
-    return any("koordinator.sh/" in key for key in (*state.node.labels, *state.node.annotations))
+    return any(_OURS in key for key in (*state.node.labels, *state.node.annotations))
+
+
+def _heeded(node: Node) -> list[tuple[str, str]]:
+    """Give the labels and annotations of a node that say anything about its CPUs and devices."""
+    every = (*node.labels.items(), *node.annotations.items())
+    return sorted(one for one in every if _OURS in one[0] or one[0] in _LOCKS)
 
 
 def _labelled_again(
