@@ -204,6 +204,7 @@ class SpreadArgs:
 _MAX_WEIGHT: Final = 2**31 - 1
 
 
+@names_its_fields
 @record(kw_only=True)
 class PluginSetting:
     """One plugin in a policy.
