@@ -14,6 +14,7 @@ from koordcore import ClusterSnapshot, ModelError, Node, Pod, PodKey, Policy, Sc
 from koordcore._blame import names_its_arguments, shown
 from koordcore.colocation import latest_report
 from koordcore.controllers import parse_mask
+from koordcore.controlplane import complete, version_of
 from koordcore.explaining import advise
 from koordcore.manifests import SourceLimits
 from koordcore.scheduling import schedule as the_same
@@ -120,6 +121,9 @@ def test_deep_and_endless_things_end_in_a_name() -> None:
         (ClusterSnapshot().assume, ([],), "pods"),
         (Policy().with_plugin, (5,), "setting"),
         (Pod(name="p").at, (5,), "node"),
+        (koordcore.queue_order, ({"x": 1},), "pods"),
+        (version_of, ("Nothing", {"Pod": "v1"}), "kind"),
+        (complete, ("Pod", {"cpu": 1}), "item"),
     ],
 )
 def test_public_calls_name_what_they_cannot_take(

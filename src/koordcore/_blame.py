@@ -79,7 +79,7 @@ def blamed(
                 words = "a time with its zone" if zone else str(parameter.annotation)
                 return f"{name}: expected {words}, got {shown(one)}"
     for name, value in bound.items():
-        if isinstance(value, Iterator) or _is_extreme(value):
+        if isinstance(value, Iterator) or _is_extreme(value) or _lacks(value, error):
             return f"{name}: {type(error).__name__}: {error!s:.200}"
     return None
 
@@ -91,6 +91,14 @@ def _says_enough(error: Exception, names: Iterable[str]) -> bool:
     if isinstance(error, TypeError):
         return str(error).startswith(tuple(f"{name}{sign}" for name in names for sign in ":["))
     return isinstance(error, KoordcoreError | OSError)
+
+
+def _lacks(value: object, error: Exception) -> bool:
+    """Tell whether a value is the name that was not found, or the mapping that does not have it."""
+    if not isinstance(error, KeyError) or not error.args:
+        return False
+    name = error.args[0]
+    return name not in value if isinstance(value, Mapping) else isinstance(value, str) and value == name
 
 
 def _is_extreme(value: object) -> bool:
@@ -162,7 +170,7 @@ def _fits(value: object, wanted: Any, depth: int = 0) -> bool:
         return isinstance(value, type)
     if not isinstance(value, origin) or isinstance(value, str | bytes):
         return False
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and issubclass(origin, Mapping):
         return len(inner) != 2 or all(
             _fits(key, inner[0], depth + 1) and _fits(one, inner[1], depth + 1) for key, one in value.items()
         )

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from benchmarks.bench_rebalance import cards, cluster, plan
 from koordcore.checking.certificates import check_certificate
-from koordcore.checking.cover_proof import cheapest_cover, least_cooling, least_vacating
+from koordcore.checking.cover_proof import cheapest_cover, cheapest_node, least_cooling, least_vacating
 from koordcore.descheduling.defrag import Wanted, plan_defragmentation
 from koordcore.manifests.proof_records import proofs_from_record, proofs_record
 from koordcore.model.certificates import Certificate
@@ -173,3 +173,33 @@ def test_a_question_without_sense_is_not_accepted() -> None:
         attrs.evolve(question, amounts=np.array([[-5]])),
     ):
         assert not check_certificate(broken, good).accepted
+
+
+@pytest.mark.parametrize(
+    ("slack", "known", "is_least"),
+    [
+        (1, (0, 1, 7, 0), True),
+        (1, (0, 2, 7, 0), False),  # one pod is enough
+        (1, (1, 1, 7, 0), False),  # and breaks no job
+        (0, (1, 1, 7, 0), True),
+        (0, (2, 1, 7, 0), False),  # its job is one
+    ],
+)
+def test_a_claim_that_is_dearer_by_one_is_told(
+    slack: int, known: tuple[int, int, int, int], is_least: bool
+) -> None:
+    """One pod of a job, which can spare it or not, makes room on the only node."""
+    problem = EvictionProblem(
+        request=np.array([1]),
+        members=1,
+        free=np.array([[0]]),
+        most=np.array([1]),
+        home=np.array([0]),
+        node=np.array([0]),
+        priority=np.array([7]),
+        job=np.array([0]),
+        amounts=np.array([[1]]),
+        slack=np.array([slack]),
+        breakable=np.array([True]),
+    )
+    assert cheapest_node(problem, np.array([True]), np.array([True]), known) is is_least

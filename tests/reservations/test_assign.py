@@ -66,3 +66,11 @@ def test_strangers_stay_without() -> None:
     states = [reservation_state(reservation("r1", 4, "n1", app="b"))]
     found = assign_reservations([pod("a", 1, "a")], states, NODES)
     assert found.unassigned == (PodKey("default", "a"),)
+
+
+def test_without_reservations_everybody_stays_without() -> None:
+    """And without pods nothing is asked."""
+    found = assign_reservations([pod("a", 1, "a")], [], NODES)
+    assert found.unassigned == (PodKey("default", "a"),)
+    states = [reservation_state(reservation("r1", 4, "n1"))]
+    assert assign_reservations([], states, NODES).unassigned == ()

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._blame import names_its_arguments
 from koordcore.checking import verify
 from koordcore.controlplane.feed import Feed
 from koordcore.controlplane.overdue import Overdue
@@ -90,6 +91,7 @@ class ControlLoop:
         Where its news come in; all kinds have been listed before :meth:`open`.
     """
 
+    @names_its_arguments
     def __init__(self, feed: Feed, settings: LoopSettings) -> None:
         self._feed, self._settings = feed, settings
         self.journal = Journal(feed, patience=settings.patience)

@@ -9,7 +9,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.errors import ModelError
-from koordcore.model.checks import check_fields
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.proofs import Evidence, Problem
 
 
@@ -126,6 +126,7 @@ class Certificate:
         return cls(status, problem=problem, evidence=evidence)
 
 
+@names_its_fields
 @record
 class Limits:
     """The budget of one solver call; the same limits give the same answer on every machine.

@@ -11,7 +11,7 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.errors import ModelError
-from koordcore.model.checks import check_fields
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.durations import SECOND
 from koordcore.model.mappings import frozen_texts
 
@@ -222,6 +222,7 @@ class GangFit(StrEnum):
     """Nodes of which the least is left over, of these as few as can be: larger blocks stay whole."""
 
 
+@names_its_fields
 @record(kw_only=True)
 class CoschedulingArgs:
     """Arguments of the gang room.

@@ -340,6 +340,9 @@ class Pod:
         """
         if node is not None and not isinstance(node, str):
             raise TypeError(f"node: expected text, got {shown(node)}")
+        for name, added in (("annotations", annotations), ("labels", labels)):
+            if added is not EMPTY and not isinstance(added, Mapping):
+                raise TypeError(f"{name}: expected texts by text, got {shown(added)}")
         made = _copy(self, node, None)
         # The empty mapping is told by what it is: asking a frozen one for its length is a call.
         if annotations is not EMPTY and annotations:

@@ -139,6 +139,7 @@ class ScarceArgs:
     __attrs_post_init__ = check_fields
 
 
+@names_its_fields
 @record(kw_only=True)
 class InterPodArgs:
     """Arguments of InterPodAffinity.
@@ -203,6 +204,7 @@ class SpreadArgs:
 _MAX_WEIGHT: Final = 2**31 - 1
 
 
+@names_its_fields
 @record(kw_only=True)
 class PluginSetting:
     """One plugin in a policy.
@@ -389,6 +391,7 @@ class Policy:
         """Give this profile and the others."""
         return (self, *self.others)
 
+    @names_its_arguments
     def profile_of(self, scheduler_name: str) -> Policy | None:
         """Give the profile that decides the pods of a scheduler; ``None`` where they are not ours."""
         everybody: Policy | None = None
@@ -423,6 +426,7 @@ class Policy:
             if gate in gates:
                 object.__setattr__(self, field, gates[gate])
 
+    @names_its_arguments
     def plugin(self, name: str) -> PluginSetting | None:
         """Give one plugin's setting, or ``None``."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
@@ -433,6 +437,7 @@ class Policy:
         found = (one.args for one in self.plugins if isinstance(one.args, kind))
         return cast("T", next(found, None) or _default(cast("Any", kind)))
 
+    @names_its_arguments
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""
         return any(one.filters for one in self.plugins if one.name == name)

@@ -97,6 +97,8 @@ def _with_room(pods: Sequence[Pod], states: Sequence[ReservationState]) -> BoolM
     asked = np.array([[pod.requests.get(name, 0) for name in names] for pod in pods], np.int64)
     left = np.array([[one.available.get(name, 0) for name in names] for one in states], np.int64)
     found: BoolMatrix = np.ones((len(pods), len(states)), bool)
+    if not found.size:
+        return found
     for column in range(len(names)):
         found &= asked[:, column, None] <= left[None, :, column]
     return found
@@ -245,9 +247,9 @@ def _one_each(
     pods: Sequence[Pod], states: Sequence[ReservationState], eligible: BoolMatrix, limits: Limits
 ) -> tuple[list[tuple[int, int]], Certificate]:
     rows, columns = eligible.shape
-    if not rows:
-        nothing = Program().problem((Stage(()), Stage(()), Stage(())))
-        return [], certified(nothing, (), limits)
+    if not eligible.any():
+        nobody = Stage((), int(_weights(pods).sum()))
+        return [], certified(Program().problem((nobody, Stage(()), Stage(()))), (), limits)
     unused = _unused(pods, states, eligible)
     places = np.array(_places(states), np.int64)
     per_place = _SHARE * rows + 1

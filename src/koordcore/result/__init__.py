@@ -10,6 +10,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore import model
+from koordcore._blame import names_its_arguments
 from koordcore._notebook import html_table
 from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
@@ -102,6 +103,7 @@ class ScheduleResult:
         pods = [pod for pod in found if pod is not None]
         return left_out(self.snapshot, self.policy, pods, preempting="nominated" in self.stats)
 
+    @names_its_arguments
     def decision(self, pod: PodKey | str) -> PodDecision | None:
         """Give one pod's decision; ``None`` when it was not asked about. A text is ``"namespace/name"``."""
         key = PodKey.of(pod)
