@@ -41,6 +41,8 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Run:
         (["explain", "default/pretrian", EXAMPLE], "did you mean default/pretrain?"),
         (["inspect", "gpu-s1b1", EXAMPLE], "did you mean gpu-s1b1-1?"),
         (["quota", EXAMPLE, "--quota", "reserch"], "did you mean research?"),
+        (["world", "--set", "nods=3"], "did you mean nodes?"),
+        (["audit", "--loops", "kordcore"], "did you mean koordcore?"),
         (["defrag", EXAMPLE, "--want", "gpu=8"], "did you mean nvidia.com/gpu?"),
     ],
     ids=lambda value: value.rpartition(" ")[2] if isinstance(value, str) else "",
@@ -133,6 +135,29 @@ def test_every_verb_speaks_json_and_yaml_alike(
     _, told, _ = run(capsys, *argv, *quiet, "-o", "json")
     _, again, _ = run(capsys, *argv, *quiet, "-o", "yaml")
     assert json.loads(told) == yaml.safe_load(again)
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (("explain", "web-0"), ["cpu-3", "cpu-2"]),
+        (("explain", "report"), []),
+        (("inspect", "gpu-s1b1-1"), ["gpu-s1b1-1"]),
+        (("quota",), ["research", "serving", "students"]),
+        (("quota", "--quota", "research"), ["research"]),
+        (("colocation", "--node", "cpu-1"), ["cpu-1"]),
+        (("defrag", "--want", "5x:nvidia.com/gpu=8"), ["default/eval-1"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_names_alone_are_for_pipes(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], names: list[str]
+) -> None:
+    """Each once, and nothing else."""
+    _, out, _ = run(capsys, *argv, EXAMPLE, "-q", "-o", "name")
+    assert out.split()[: len(names)] == names
+    assert len(out.splitlines()) == len(set(out.splitlines()))
+    assert all(len(line.split()) == 1 for line in out.splitlines())
 
 
 @pytest.mark.parametrize("form", ["jsonpath={.items[*].node}", "custom-columns=A:.a", "go-template={{.}}"])

@@ -217,8 +217,8 @@ def sent(
     bound = pod(
         *entries, node_name="n1", containers=containers, requests=requests or {}, scheduling_group=named
     )
-    records = (ResourceClaim(name="c", uid="u-c"), a_class("gpu", "r/x"), TEMPLATE)
-    records += () if group is None else (group,)
+    known = () if group is None else (group,)
+    records = (ResourceClaim(name="c", uid="u-c"), a_class("gpu", "r/x"), TEMPLATE, *known)
     state = NodeState(Node(name="n1", allocatable={"cpu": 1000, "pods": 10}), (bound,))
     snapshot = ClusterSnapshot(nodes=[state], records=records)
     result = ScheduleResult(snapshot=snapshot, decisions=(Bound(pod=bound.key, node="n1", claims=(held,)),))

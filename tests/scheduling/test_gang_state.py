@@ -15,7 +15,8 @@ from koordcore.allocators.gang.state import GangState
 from koordcore.model.gangs import DEFAULT_ARGS, PodGroup
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
-from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
+from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.gang_book import gang_book
 from koordcore.scheduling.gang_states import gang_state
 from koordcore.snapshot import (

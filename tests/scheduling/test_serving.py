@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from koordcore import ClusterSnapshot, Node, Pod, PodKey, Policy, schedule
+from koordcore import ClusterSnapshot, Node, Pod, PodKey, Policy, load, schedule
 from koordcore.cli.main import main
+from koordcore.cli.starts import known_starts
 from koordcore.scheduling.serving import queue_starts, queue_units
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -172,3 +173,13 @@ def test_when_wants_a_name_or_all(dump: str, capsys: pytest.CaptureFixture[str])
     assert main(["when", dump]) == 2
     assert "--all is about the whole queue" in capsys.readouterr().err
     assert main(["when", "--all", dump, "-o", "reservations"]) == 2
+
+
+def test_the_page_tells_the_starts_that_the_queue_has(dump: str) -> None:
+    """Those of everybody who is left waiting, in their turns, as ``when --all`` has them."""
+    before = load([dump]).snapshot
+    starts = known_starts(before, schedule(before), None)
+    assert starts == {key("big"): NOW + minutes(10), key("late"): NOW + minutes(70)}
+    emptied = before.forget(*(pod.key for pod in before.bound_pods()))
+    placed = known_starts(emptied, schedule(emptied), NOW)
+    assert placed == {key("late"): NOW + minutes(60)}

@@ -11,8 +11,10 @@ from typing import Any, Final
 import attrs
 
 from koordcore.cli.output import add_record_output, for_programs, print_record
-from koordcore.cli.policies import read_policy
+from koordcore.cli.policies import KNOWN_POLICIES, read_policy
 from koordcore.cli.progress import working
+from koordcore.cli.tables import say
+from koordcore.cli.words import near
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
@@ -82,9 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0 if loop is None else 1
     for name, value in attrs.asdict(rules).items():
         print(f"  {name:<11} {str(value).lower()}")
-    size = f"up to {arguments.pods} pods, {arguments.nodes} nodes and 2 quotas"
+    size = f"up to {arguments.pods} pods, {arguments.nodes} node{'s' * (arguments.nodes != 1)} and 2 quotas"
     if loop is None:
-        print(f"no loop in {worlds} worlds of {size}, nor where a rule that moves pods is off")
+        say(f"no loop in {worlds} worlds of {size}, nor where a rule that moves pods is off")
         return 0
     print(f"a loop, in the {worlds}. world of {size}:")
     for line in loop_story(loop):
@@ -103,6 +105,8 @@ def _rules(arguments: argparse.Namespace) -> LoopRules:
             raise ManifestError.at(asked, f"this is no JSON: {error}") from None
         if isinstance(written, dict) and "kind" not in written:
             return _made(written, asked)
+    if not Path(asked).exists() and asked not in KNOWN_POLICIES:
+        raise ModelError(f"--loops: no rules {asked}{near(asked, (*KNOWN_RULES, *KNOWN_POLICIES))}")
     source = argparse.Namespace(
         policy=asked,
         profile=None,

@@ -21,7 +21,7 @@ from koordcore.cli.explain_tables import (
 )
 from koordcore.cli.finding import Subject, find_subject, name_and_paths
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
-from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.output import NAME, add_output, for_programs, print_record
 from koordcore.cli.placing import place
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
@@ -56,6 +56,7 @@ examples:
   koordcore explain report cluster.yaml --nodes 50
   koordcore explain jobset/train cluster.yaml train.yaml  before submitting
   koordcore explain report cluster.yaml --event
+  koordcore explain web-0 cluster.yaml -o name         nodes on which it fits
   koordcore explain pretrain-0 cluster.yaml -o object  as a ScheduleExplanation
   koordcore explain --diff a.json b.json cluster.yaml  why two plans differ
 """
@@ -131,6 +132,9 @@ def run(arguments: argparse.Namespace) -> int:
         extra = {"event": event} if event else {}
         print_record(arguments, _record(explanation) | {"advice": advice_record(advice)} | extra)
         return 0 if advice.settled else 1
+    if arguments.output == NAME:
+        _print_fitting(explanation)
+        return 0 if advice.settled else 1
     if queued:
         say(queued)
     say_head(pod, subject, advice)
@@ -177,12 +181,19 @@ def _running(
     explanation = explain(snapshot, pod, policy=policy, now=now)
     if for_programs(arguments):
         print_record(arguments, _record(explanation))
+    elif arguments.output == NAME:
+        _print_fitting(explanation)
     else:
         say_head(pod, subject, None)
         say("")
         show(*explanation_tables(explanation, arguments.nodes))
         _say_details(explanation)
     return 0 if explanation.best is not None else 1
+
+
+def _print_fitting(explanation: Explanation) -> None:
+    for node in explanation.fitting:
+        print(node)
 
 
 def _event(

@@ -74,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.node is not None:
         find_node(snapshot, arguments.node)
         if not for_programs(arguments):
-            print(draw_node(snapshot, snapshot.node(arguments.node)))
+            named = arguments.output == NAME
+            print(arguments.node if named else draw_node(snapshot, snapshot.node(arguments.node)))
             return 0
     if for_programs(arguments):
         record = cluster_record(loaded, selection)

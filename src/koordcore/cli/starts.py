@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from koordcore.errors import ManifestError
+from koordcore.model.decisions import Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.expectations import expected_duration, expected_end
 from koordcore.result import ScheduleResult
@@ -56,8 +57,8 @@ def known_starts(
     Returns
     -------
     dict
-        Empty where nobody says when it ends. Without those who start at once, and those who do not within
-        the ends that are looked at; ``None`` for a pod whose start is not in sight.
+        For whoever the result leaves waiting; empty where nobody says when it ends. Without those who do not
+        start within the ends that are looked at; ``None`` for a pod whose start is not in sight.
     """
     moment = now or newest_start(before)
     try:
@@ -67,8 +68,9 @@ def known_starts(
     if moment is None or not (ends or durations):
         return {}
     units = queue_starts(before, ends, durations, now=moment, policy=result.policy, rounds=_ROUNDS)
-    later = (unit for unit in units if unit.start != moment and unit.not_before is None)
-    return {key: unit.start for unit in later for key in unit.pods}
+    left = {one.pod for one in result.decisions if isinstance(one, Unschedulable | Waiting)}
+    known = (unit for unit in units if unit.not_before is None)
+    return {key: unit.start for unit in known for key in unit.pods if key in left}
 
 
 def _expected(pod: Pod) -> tuple[datetime | None, timedelta | None]:

@@ -33,6 +33,15 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
+def many(number: int, what: str) -> str:
+    """Count things that have a plain plural.
+
+    >>> many(1, "node"), many(2, "hot node")
+    ('1 node', '2 hot nodes')
+    """
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def help_format() -> Any:
     """Give a formatter whose lines have at most 80 columns."""
     width = min(shutil.get_terminal_size().columns, _WIDTH)

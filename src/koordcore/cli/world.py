@@ -13,6 +13,7 @@ import attrs
 from koordcore.cli.inputs import need_picture
 from koordcore.cli.output import add_record_output, for_programs, print_record
 from koordcore.cli.progress import working
+from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.simulate.world.engine import run_world
 from koordcore.simulate.world.own_loop import own_scheduler
@@ -97,7 +98,8 @@ def _setting(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
     known = [one.name for one in attrs.fields(FaultProfile) if one.name != "name"]
     if name not in known:
-        raise ModelError(f"--set {text}: no such field; there are {', '.join(known)}")
+        hint = near(name, known) or f"; there are {', '.join(known)}"
+        raise ModelError(f"--set {text}: no such field{hint}")
     return name, _number(f"--set {name}", value)
 
 

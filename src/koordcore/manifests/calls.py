@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.pods import PodKey
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -13,7 +12,7 @@ STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 """Conditions are a list with a key: a plain merge patch would replace all of them."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Call:
     """One request to the API server about a pod.
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.gang.cycle import NO_TOPOLOGY, before_pre_filter
 from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
@@ -28,10 +28,8 @@ from koordcore.model.gangs import (
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.model.scheduling_groups import leaf_id
-from koordcore.protocol.gang import (
-    gang_name,
-    parse_topology_index,
-)
+from koordcore.protocol.gang import parse_topology_index
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import Part, split_members
 from koordcore.scheduling.gang_book import NO_MEMBERS, gang_book, gang_pod
@@ -46,7 +44,7 @@ NO_PARTS: Final[immutabledict[str, tuple[Part, ...]]] = immutabledict()
 NOWHERE: Final[immutabledict[PodKey, str]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@record(kw_only=True, slots=False)
 class Job:
     """Pods that are decided together: the members of a gang group that are asked about.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from koordcore.allocators.gang.state import GangState
 from koordcore.model.gangs import DEFAULT_ARGS, CoschedulingArgs
 from koordcore.model.pods import Pod
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.gang_book import gang_book
 from koordcore.snapshot import ClusterSnapshot
 

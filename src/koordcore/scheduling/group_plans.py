@@ -30,7 +30,7 @@ from koordcore.scheduling.gang_input import Barred, Outline, demand_of, offers_o
 from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
 from koordcore.scheduling.one_pod import place_pod, place_there
-from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, weakened
+from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, unplaced, weakened
 from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
@@ -224,7 +224,7 @@ class Groups:
             for leaf in group.leaves:
                 for pod in self.job.members[leaf.id]:
                     if isinstance(decisions[pod.key], Bound):
-                        decisions[pod.key] = Unschedulable(pod=pod.key, refusal=text)
+                        decisions[pod.key] = unplaced(self.workspace, pod.key, text)
         return success
 
     def _short(self, group: GroupTree, why: str) -> str:
@@ -390,7 +390,7 @@ class Groups:
                 listed += [decisions[pod.key] for pod in pods]
                 continue
             left = "no place is left beside the members that start" if starts else self._short(leaf, "")
-            listed += [decisions.get(pod.key) or Unschedulable(pod=pod.key, refusal=left) for pod in pods]
+            listed += [decisions.get(p.key) or unplaced(self.workspace, p.key, left) for p in pods]
         nodes = [one.node for one in listed if isinstance(one, Bound)]
         used = {self.tree.key: 1} if domain else {}
         if nodes:

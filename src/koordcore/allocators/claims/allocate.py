@@ -24,6 +24,7 @@ from koordcore.allocators.claims.results import Choice, allocation_of, choice_of
 from koordcore.allocators.claims.room import Room
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.claims import AllocationMode, ClaimAllocation, DeviceClass, ResourceClaim
+from koordcore.model.proofs import Leaf, LinearEvidence, LinearProblem, LinearStage
 
 _STEPS: Final = 3_000
 """Steps of the reference's search before the exact one is asked."""
@@ -187,15 +188,26 @@ def _choices(question: Question, forms: Sequence[ClaimForms], answer: Answer) ->
 
 
 def _certificate(room: Room, chosen: Sequence[Choice]) -> Certificate:
-    places = tuple(
-        form.index
+    ranks = [
+        (form.index, len(forms) - 1)
         for choice in chosen
         for form, forms in zip(choice.forms, choice.claim.requests, strict=True)
         if len(forms) > 1
-    )
+    ]
+    places = tuple(place for place, _ in ranks)
     conditional = sum(
         room.table.conditional >> taken.device & 1 for choice in chosen for taken in choice.taken
     )
     if conditional:
         return Certificate.make_bounded((*places, conditional), (*places, 0))
-    return Certificate.make_proven((*places, 0))
+    if any(places):
+        return Certificate.make_proven((*places, 0))
+    return _nothing_below((*(last for _, last in ranks), sum(len(choice.taken) for choice in chosen)))
+
+
+def _nothing_below(most: tuple[int, ...]) -> Certificate:
+    """Certify that every part is 0: each of them counts something, and may be as much as is said."""
+    nothing = (0,) * len(most)
+    stages = tuple(LinearStage(((part, 1),)) for part in range(len(most)))
+    problem = LinearProblem(lower=nothing, upper=most, rows=(), stages=stages)
+    return Certificate.make_proven(nothing, problem, LinearEvidence(nothing, (Leaf((), 1),) * len(most)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.certificates import Certificate
 from koordcore.model.claims import ClaimAllocation
 
@@ -30,7 +29,7 @@ class ClaimErrorKind(StrEnum):
     TIMEOUT = "timeout"
 
 
-@attrs.frozen
+@record
 class ClaimError:
     """Nothing can be said about the claims: an object of the cluster, or the claims themselves, are wrong.
 
@@ -45,7 +44,7 @@ class ClaimError:
     on_node: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ClaimShortfall:
     """What one request lacks on a node.
 
@@ -75,7 +74,7 @@ class ClaimShortfall:
         return f"claim {self.claim}, request {self.request}: {self.reason}"
 
 
-@attrs.frozen
+@record
 class ClaimsAllocated:
     """The claims fit.
 
@@ -92,7 +91,7 @@ class ClaimsAllocated:
     certificate: Certificate | None = None
 
 
-@attrs.frozen
+@record
 class ClaimsRefused:
     """It is proven that the claims do not fit.
 

@@ -184,7 +184,7 @@ function queueRow(group) {
   return h("tr", null, cell("#", { class: "num" }, place + 1), cell("Pod", { class: "name" }, toPod(one.p), more),
     cell("Workload", {}, pod ? jobText(pod[3]) : ""), cell("Asks for", {}, pod ? asked(pod[4]) : ""), cell("Outcome", {}, badge(one.o)),
     cell("Node", { class: "name" }, toNode(one.n)), cell("Why", { class: "why" }, text(one.w), near && h("div", { class: "dim" }, near)),
-    cell("Starts", {}, startText(one)));
+    cell("Starts", { class: "when" }, startText(one)));
 }
 function queueView(state) {
   const find = matcher(state.q);
@@ -221,10 +221,8 @@ function queueView(state) {
 
 function certificateText(known) {
   if (!known) return "";
-  const parts = [h("span", { class: known.proven ? "good" : "warn" }, known.text)];
-  if (known.objective.length) parts.push(h("div", { class: "dim mono" }, `objective ${known.objective.join(" ")}`));
-  if (known.bound.length && !known.proven) parts.push(h("div", { class: "dim mono" }, `bound ${known.bound.join(" ")}`));
-  return parts;
+  const figures = [known.objective.length && `reached ${known.objective.join(", ")}`, known.bound.length && !known.proven && `bound ${known.bound.join(", ")}`];
+  return h("span", { class: known.proven ? "good" : "warn", title: figures.filter(Boolean).join("; ") }, known.text);
 }
 function domainsText([layer, count, names]) {
   const kind = layer.replace(/Layer$/, "").replace(/Topology$/, "").toLowerCase() + (count === 1 ? "" : "s");

@@ -1,4 +1,4 @@
-"""Where the claims of one class of pods can be allocated: on a node, or out of what a reservation holds."""
+"""Where the claims of one class of pods can be allocated: on a node, or out of a loan."""
 
 from __future__ import annotations
 

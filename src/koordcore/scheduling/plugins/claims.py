@@ -11,8 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from koordcore.allocators.claims.outcome import ClaimError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.plugin import Countable, Plugin, Together
@@ -37,7 +36,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.claim_records import with_claims
 
 if TYPE_CHECKING:
     # What allocates claims is read for the first pod that has some.
@@ -80,10 +78,16 @@ class DynamicResources(Plugin):
         decisions: Sequence[PodDecision],
         now: datetime | None,
     ) -> ClusterSnapshot:
+        if not end.has(ResourceClaim):
+            return end
+        from koordcore.snapshot.claim_records import with_claims
+
         return with_claims(end, decisions)
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if super().follow(changes):
+        # Before anybody asks for devices, all that is known of nodes is what they offer.
+        known = changes.nodes and (self._ledger is not None or "allocatable" in changes.said)
+        if not known and not (changes.records and self.concerned(changes)):
             return True
         if self._ledger is not None:
             self.workspace.drop(type(self._ledger))
@@ -265,6 +269,7 @@ class DynamicResources(Plugin):
         unallocated, _ = self.split(pod)
         given: dict[ClaimKey, ClaimAllocation] = {}
         if unallocated and answers is not None:
+            from koordcore.allocators.claims.outcome import ClaimError
             from koordcore.allocators.claims.results import allocation_of
             from koordcore.scheduling.plugins.claim_evaluator import REASON_CANNOT
 
