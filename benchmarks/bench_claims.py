@@ -16,7 +16,7 @@ from benchmarks.claims_data import (
     request,
     whole_gpus,
 )
-from koordcore.allocators.claims import ClaimsAllocated, Room, allocate_claims
+from koordcore.allocators.claims import Room, choose_devices
 
 GPUS_16 = whole_gpus("n1", 16)
 QUESTIONS = {
@@ -38,7 +38,7 @@ QUESTIONS = {
 
 
 class OneNode:
-    """One attempt of a pod on a node, nothing held; what selectors say of its devices is known."""
+    """One attempt of a pod on a node, nothing held, as the filter asks; selectors have been evaluated."""
 
     params = tuple(QUESTIONS)
 
@@ -48,7 +48,7 @@ class OneNode:
         assert self.ask() is self.fits
 
     def ask(self) -> bool:
-        return isinstance(allocate_claims(self.room, self.claims, CLASSES), ClaimsAllocated)
+        return isinstance(choose_devices(self.room, self.claims, CLASSES), tuple)
 
     def time_exact(self, question: str) -> None:
         self.ask()

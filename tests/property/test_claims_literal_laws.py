@@ -136,19 +136,20 @@ def _check_exact(asked: _Asked) -> None:
         case ClaimsRefused():
             assert best is None
             assert first in (None, "all-constraint")
+        case ClaimError() if outcome.kind.value in _SELECTOR_ERRORS:
+            # A device on which a selector fails is left out; the error is the answer where nothing fits then.
+            assert best is None or isinstance(best, str)
         case ClaimError():
-            # The reference may have passed over the device on which a selector fails; nothing fits then.
-            passed_over = first is None and best is None and outcome.kind.value in _SELECTOR_ERRORS
-            assert passed_over or outcome.kind.value == first
+            assert outcome.kind.value == first
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.integers(0, 10**9))
 def test_first_fit_takes_the_devices_of_the_reference(seed: int) -> None:
     _check_first_fit(_asked(random_case(Random(seed))))
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.integers(0, 10**9))
 def test_the_exact_answer_is_that_of_trying_everything(seed: int) -> None:
     _check_exact(_asked(random_case(Random(seed), 10)))

@@ -116,6 +116,10 @@ def choose_devices(
     return chosen
 
 
+_PASSED_OVER: Final = frozenset(
+    {ClaimErrorKind.ALL_CONSTRAINT, ClaimErrorKind.CEL_COMPILE, ClaimErrorKind.CEL_RUNTIME}
+)
+"""Errors of the reference that end its search although something may fit."""
 _TIMEOUT: Final = ClaimError(ClaimErrorKind.TIMEOUT, "timed out trying to allocate devices", on_node=True)
 
 
@@ -157,12 +161,13 @@ def _exact(
 ) -> tuple[Choice, ...] | ClaimError | None:
     question = make_question(room, forms)
     if question.fault is not None:
-        # Devices that cannot be judged are left out, unless the reference would have stumbled over them.
+        # Devices on which a selector fails are left out as long as others serve (ruling 35). What cannot be
+        # counted or derived is the answer where the reference would have stumbled over it.
         try:
             first = FirstFit(room, forms, steps=_STEPS).run()
         except OutOfSteps:
             first = None
-        if isinstance(first, ClaimError) and first.kind is not ClaimErrorKind.ALL_CONSTRAINT:
+        if isinstance(first, ClaimError) and first.kind not in _PASSED_OVER:
             return first
     answer = answer_question(question, limits)
     if isinstance(answer, Outcome):

@@ -250,8 +250,8 @@ def _selectable(
 
 def _selector_error(table: DeviceTable, where: str, device: int, fault: SelectorFault) -> ClaimError:
     if not fault.compiles:
-        return ClaimError(ClaimErrorKind.CEL_COMPILE, f"{where}: CEL compile error: {fault.text}")
-    text = f"{where} on device {table.devices[device].id}: CEL runtime error: {fault.text}"
+        return ClaimError(ClaimErrorKind.CEL_COMPILE, f"{where}: {fault.text}")
+    text = f"{where} on device {table.devices[device].id}: {fault.text}"
     return ClaimError(ClaimErrorKind.CEL_RUNTIME, text)
 
 
