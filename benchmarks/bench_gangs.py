@@ -26,7 +26,8 @@ from koordcore.model.certificates import Limits
 from koordcore.model.gangs import GangFit, GatherRule, NetworkTopologySpec, PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import GangTurns
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC
+from koordcore.protocol.gang_names import LABEL_POD_GROUP
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree, order_layers
 from tests.property.gang_strategies import demand_of, tree_of
 from tests.reference.gang_best_fit import best_fit

@@ -27,7 +27,8 @@ from koordcore.model.colocation import (
     RawSelector,
     overlay,
 )
-from koordcore.protocol.colocation import cpuset_size, parse_config, parse_strategy
+from koordcore.protocol.colocation import parse_config, parse_strategy
+from koordcore.protocol.reserved_on_node import cpuset_size
 from tests.reference.colocation_objects import format_config
 
 STRATEGY = "node.koordinator.sh/colocation-strategy"

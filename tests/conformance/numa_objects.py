@@ -45,9 +45,9 @@ from koordcore.protocol.numa import (
 from koordcore.protocol.numa_args import numa_args_of
 from koordcore.protocol.numa_nodes import (
     node_resource_topology_of,
-    trimmed_allocatable,
 )
 from koordcore.protocol.qos import ContainerResources
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import (
     NUMATopologyPolicy,

@@ -314,6 +314,6 @@ def test_a_snapshot_opens_its_ledger_once() -> None:
     assert ledger.used_of("q") == make_resources({"cpu": 20})
     assert ledger.used_of(DEFAULT_QUOTA) == make_resources({"cpu": 10})
     booked = QuotaPod(key=PodKey("d", "booked"), quota="q", request=make_resources({"cpu": 1}))
-    with_one = cluster_ledger(snapshot, reservations=[booked])
+    with_one = cluster_ledger(snapshot).track(booked)
     assert with_one.status("q").request == make_resources({"cpu": 221})
     assert quota_pod_of(snapshot.pending[0]).quota == "q"

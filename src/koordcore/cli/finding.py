@@ -14,7 +14,7 @@ from koordcore.explaining.groups import waiting_jobs
 from koordcore.explaining.workloads import workload_of
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.snapshot import ClusterSnapshot
 
 _GROUPS: Final = ("podgroup", "compositepodgroup", "gang")

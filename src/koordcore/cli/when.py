@@ -33,8 +33,8 @@ from koordcore.scheduling.backfilling import (
     NoStart,
     backfill,
     earliest_start,
-    future_reservations,
 )
+from koordcore.scheduling.reservations_ahead import future_reservations
 from koordcore.scheduling.serving import queue_starts, queue_units
 from koordcore.snapshot import ClusterSnapshot
 

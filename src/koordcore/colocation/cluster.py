@@ -42,13 +42,13 @@ from koordcore.model.resources import (
     Resources,
     make_resources,
 )
-from koordcore.protocol.colocation import numa_nodes_of, reserved_of
+from koordcore.protocol.colocation import numa_nodes_of
 from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import qos_class_of
+from koordcore.protocol.reserved_on_node import reserved_exactly
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import node_values
-from koordcore.snapshot.node_values import per_node
+from koordcore.snapshot.following import node_values, per_node
 
 _CONFIG_MAP: Final = ("koordinator-system", "slo-controller-config")
 _LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
@@ -135,7 +135,7 @@ def node_load_of(snapshot: ClusterSnapshot, state: NodeState) -> NodeLoad:
     """
     node = state.node
     try:
-        reserved = reserved_of(node.annotations)
+        reserved = reserved_exactly(node.annotations)
     except ManifestError:
         reserved = NOTHING_MEASURED
     return NodeLoad(

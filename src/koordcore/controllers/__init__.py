@@ -69,12 +69,6 @@ if TYPE_CHECKING:
         reconcile_profile as reconcile_profile,
         tree_profile as tree_profile,
     )
-    from koordcore.reservations.lifecycle import (
-        collected as collected,
-        made_unschedulable as made_unschedulable,
-        next_sync as next_sync,
-        synced as synced,
-    )
     from koordcore.topology.network import tree_status as tree_status
 else:
     __all__, __getattr__, __dir__ = read_late(
@@ -122,7 +116,6 @@ else:
             ),
             "koordcore.quota.hints": ("hint_for_deleted_pod", "hint_for_quota"),
             "koordcore.quota.profile": ("reconcile_profile", "tree_profile"),
-            "koordcore.reservations.lifecycle": ("collected", "made_unschedulable", "next_sync", "synced"),
             "koordcore.topology.network": ("tree_status",),
         },
     )

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from koordcore._blame import shown
 from koordcore._notebook import html_table
 from koordcore.errors import ModelError
 from koordcore.explaining.verdicts import NodeVerdict, NodeVerdicts, RefusedNodes
@@ -149,7 +150,7 @@ def explain(
     """
     limits = DEFAULT_LIMITS if limits is None else limits
     if not isinstance(pod, Pod | PodKey | str):
-        raise TypeError(f"pod: expected Pod, its key or namespace/name, got {pod!r:.60}")
+        raise TypeError(f"pod: expected Pod, its key or namespace/name, got {shown(pod)}")
     if isinstance(source, ScheduleResult):
         policy = source.policy if policy is None else policy
         asked = _find(source.snapshot, pod)

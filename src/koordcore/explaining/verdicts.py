@@ -99,8 +99,12 @@ class RefusedNodes(NamedTuple):
                 group = np.unique(2 * group + refusing, return_inverse=True)[1]
         counts = np.bincount(group)
         best = np.zeros(len(counts), np.int64)
-        # Of several that are written to one place the last one stays: the nearest.
-        order = np.lexsort((self.rows, self.whole, self.most))[::-1]
+        # Of several that are written to one place the last one stays: the nearest. What somebody's leaving
+        # mends is nearer than what stays.
+        hopeless = np.zeros(len(self.rows), np.bool_)
+        for _, lacks in self.by_plugin:
+            hopeless |= lacks.hopeless(len(self.rows))
+        order = np.lexsort((self.rows, self.whole, self.most, hopeless))[::-1]
         best[group[order]] = order
         names = [tuple(self.at(int(self.rows[place]))) for place in best.tolist()]
         ranked = sorted(

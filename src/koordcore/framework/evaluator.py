@@ -11,6 +11,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._record import record
 from koordcore.framework.lacks import Lack
 from koordcore.framework.node_view import NodeView, Others, Rating, Source
 from koordcore.model.claims import HeldClaim
@@ -32,7 +33,7 @@ class Scope(StrEnum):
     """Any pod anywhere; the answer is asked for anew each time."""
 
 
-@attrs.frozen
+@record
 class Refusal:
     """A pod that no node needs to be asked about, such as one with an illegal request.
 
@@ -48,14 +49,14 @@ class Refusal:
     resolvable: bool = False
 
 
-@attrs.frozen
+@record
 class Reserved:
     """What a pod gets on its node from one plugin, as it is written on the pod."""
 
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     notes: tuple[str, ...] = ()
-    reservation: str = ""
+    loan: str = ""
     over: tuple[PodKey, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
 

@@ -101,6 +101,16 @@ class NodeLacks(NamedTuple):
             found[place] = len(shortfalls)
         return found
 
+    def hopeless(self, number: int) -> BoolVector:
+        """Tell which of the nodes lack something that no eviction mends: ``(n,)``."""
+        found = np.zeros(number, np.bool_)
+        for one in self.columns:
+            if one.hopeless is not None:
+                found |= one.where & one.hopeless
+        for place, shortfalls in self.singles.items():
+            found[place] = any(not one.resolvable for one in shortfalls)
+        return found
+
     def shares(self, number: int, otherwise: int = _WHOLE) -> Iterator[IntVector]:
         """Give the parts of requests that the nodes lack, in thousandths: ``(n,)`` for each lack.
 

@@ -365,7 +365,7 @@ class SchedulingClass:
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
         notes: tuple[str, ...] = ()
-        reservation = ""
+        loan = ""
         over: tuple[PodKey, ...] = ()
         claims: tuple[HeldClaim, ...] = ()
         view = NodeView(self._workspace, slice(row, row + 1))
@@ -380,7 +380,7 @@ class SchedulingClass:
                 annotations.update(holding.annotations)
                 labels.update(holding.labels)
                 notes += holding.notes
-                reservation = holding.reservation or reservation
+                loan = holding.loan or loan
                 over += holding.over
                 claims += holding.claims
         return Bound(
@@ -390,7 +390,7 @@ class SchedulingClass:
             feasible=number,
             annotations=annotations,
             labels=labels,
-            reservation=reservation,
+            reservation=loan,
             notes=notes,
             over=over,
             claims=claims,

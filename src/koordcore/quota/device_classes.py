@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.model.claims import (
     ALL_DEVICES,
@@ -82,7 +83,7 @@ def quota_reader(snapshot: ClusterSnapshot) -> Callable[[Pod], QuotaPod]:
     return _WithDevices(snapshot, classes).read
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _WithDevices:
     snapshot: ClusterSnapshot
     classes: frozenset[str]

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.quotas import (
     BUILTIN_QUOTAS,
@@ -32,7 +33,7 @@ NO_RUNTIMES: Final[immutabledict[str, Resources]] = immutabledict()
 NO_NOTATIONS: Final[immutabledict[str, tuple[Notation, Notation]]] = immutabledict()
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class QuotaLedger:
     """Quotas, what their pods ask for and use, and what there is to share.
 

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.quota.runtime import TreeArrays, arrays_of
 from koordcore.quota.sharing import Dealt, Need, Pool, Shares, Siblings
@@ -21,7 +22,7 @@ from koordcore.quota.tree import DETACHED, TOP, QuotaTree, Vector
 _CHUNK: Final = 64
 
 
-@attrs.frozen
+@record
 class Sums:
     """What the pods of one quota itself add up to, one vector each."""
 
@@ -46,7 +47,7 @@ def _clamped(left: Vector, right: Vector, sign: int) -> Vector:
     return tuple([max(0, a + sign * b) for a, b in zip(left, right, strict=True)])
 
 
-@attrs.frozen
+@record
 class Tally:
     """State of one quota that comes from below.
 
@@ -69,7 +70,7 @@ class Tally:
 T = TypeVar("T")
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Families(Generic[T]):
     """One value for each sibling group, in two levels of tuples; replacing one copies two short ones."""
 
@@ -106,7 +107,7 @@ class _Memo:
     siblings: dict[int, Siblings] = attrs.Factory(dict)
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class TreeState:
     """One tree with its sums and its pool.
 

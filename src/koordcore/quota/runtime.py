@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.quota.tree import DETACHED, TOP, QuotaTree
 
 IntVector: TypeAlias = NDArray[np.int64]
@@ -152,7 +152,7 @@ def _divide_exactly(weight: IntVector, amount: int, quotient: IntVector, remaind
 # --- a whole tree -----------------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class _Level:
     """Rows of one depth, and the sibling groups in them."""
 
@@ -166,7 +166,7 @@ class _Level:
     says it."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class TreeArrays:
     """A compiled tree as columns, for the quotas whose chain of parents reaches the root.
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from operator import is_not
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 
+from koordcore._record import record
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.quota.distribution import scale_min, share_out
 from koordcore.quota.runtime import LARGEST, VECTOR_WORTHWHILE, BoolVector, IntMatrix, IntVector, deal
@@ -26,7 +26,7 @@ _SAFE: Final = float(LARGEST // 4)
 """Sums below it, rounded as they may be, are safe in arrays."""
 
 
-@attrs.frozen
+@record
 class Pool:
     """What a tree, or the parent of a group, has to share.
 
@@ -43,7 +43,7 @@ class Pool:
     present: tuple[bool, ...]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Shares:
     """What one sibling group got, by resource and place: the scaled mins and the runtimes."""
 
@@ -59,7 +59,7 @@ class Shares:
         return tuple([int(column[place]) for column in self.runtime])
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Asked:
     """What the members of a group ask for, in arrays of the shape (handed out resources, siblings)."""
 
@@ -68,7 +68,7 @@ class _Asked:
     guaranteed: IntMatrix | None
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Dealt:
     """What a group got, and of what this follows."""
 

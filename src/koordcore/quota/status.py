@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
@@ -31,7 +31,7 @@ _PUBLISHED: Final = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaStatus:
     """One quota with everything that follows for it, amounts by resource.
 

@@ -137,7 +137,7 @@ class DryRuns:
                         nowhere[shape] = taken[shape].sum()
                     return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
                 placed = place_there(self._workspace, self._plugins, pod, row)
-                if placed is None or (placed.reservation and shape >= len(problem.shapes)):
+                if placed is None or (placed.on_loan and shape >= len(problem.shapes)):
                     break
             else:
                 return None

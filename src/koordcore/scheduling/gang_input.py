@@ -24,7 +24,7 @@ from koordcore.framework.workspace import FREE, Workspace
 from koordcore.model.decisions import PodDecision, Unschedulable
 from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import topology_selector
+from koordcore.protocol.gang_names import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_roles import per_node, roles_of, with_ties
 from koordcore.scheduling.one_pod import place_there
@@ -294,7 +294,7 @@ class _NodeBinder:
         return self._planned(keys) or (0 if first is None else first)
 
     def _asked_together(self, keys: Sequence[str]) -> Iterator[tuple[Plugin, Together]]:
-        """Ask the plugins for a choice for all of them; none where they may draw from reservations."""
+        """Ask the plugins for a choice for all of them; none where they may draw from loans."""
         shapes = {self.outline.shape_of[key] for key in keys}
         if any(self.outline.classes[shape].source is not None for shape in shapes):
             return

@@ -249,7 +249,7 @@ class JointTurns:
             domains = domains_used(self._tree, counts)
             answer = GangPlacement(nodes=nodes, certificate=certificate, domains=domains)
             decisions = marked(self._workspace, job, bound[job.name])
-            self._settled[job.name] = finish(job, decisions, answer, cut=False)
+            self._settled[job.name] = finish(self._workspace, job, decisions, answer, cut=False)
         self.plans.append(
             JointPlan(
                 jobs=tuple(job.name for job in jobs),

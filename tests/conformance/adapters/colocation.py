@@ -24,8 +24,9 @@ from koordcore.model.colocation import NodeLoad, PodLoad
 from koordcore.model.metrics import NOTHING_MEASURED, parse_measured
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol import qos
-from koordcore.protocol.colocation import numa_nodes_of, parse_node_strategy, parse_strategy, reserved_of
+from koordcore.protocol.colocation import numa_nodes_of, parse_node_strategy, parse_strategy
 from koordcore.protocol.node_metric import parse_node_metric
+from koordcore.protocol.reserved_on_node import reserved_exactly
 from koordcore.protocol.times import parse_timestamp
 from tests.conformance.adapters.colocation_qos import (
     decimal_text,
@@ -70,7 +71,7 @@ def node_load(given: Mapping[str, Any]) -> NodeLoad:
         name=node["metadata"]["name"],
         capacity=parse_measured(status.get("capacity") or {}),
         allocatable=None if allocatable is None else parse_measured(allocatable),
-        reserved=lenient(reserved_of, node["metadata"].get("annotations") or {}, NOTHING_MEASURED),
+        reserved=lenient(reserved_exactly, node["metadata"].get("annotations") or {}, NOTHING_MEASURED),
         pods=tuple(pod_load(pod) for pod in given.get("pods") or []),
         metric=parse_node_metric(metric) if metric else None,
         zones=parse_zones(topology),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
@@ -115,15 +115,24 @@ class InterPodAffinity(Plugin):
     reads = frozenset((Namespace,))
     arguments = InterPodArgs
 
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        # How long the journal was when nobody had terms who runs or is nominated.
+        self._quiet = -1
+
     def follow(self, changes: ClusterChanges) -> bool:
+        self._quiet = -1
         if changes.nodes:
             follow_nodes(self.workspace)
         return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
+        if pod.affinity is None and self._quiet == len(self.workspace.journal):
+            return None
         waiting = once(self.workspace.snapshot, nominated_with_terms)
         asked = bool(waiting) or with_terms(pod)
         if not asked and not affine(self.workspace):
+            self._quiet = len(self.workspace.journal)
             return None
         groups = pod_groups(self.workspace)
         for one in waiting:

@@ -10,7 +10,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._vector import Vector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
@@ -23,6 +23,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.times import moment_of
+from koordcore.scheduling.plugins.resources import OFFERS
 from koordcore.scoring.load import EXPIRED, FITS, LoadState
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_records, changed_states, derived, moves_since, state_at
@@ -141,6 +142,7 @@ class LoadAware(Plugin):
     name = "LoadAwareScheduling"
     helped_by = ROOM | {"NodeMetric"}
     reads = frozenset((NodeMetric,))
+    looks_at = frozenset[str]()  # what evaluators know of nodes is asked of the state, which follows
     by_template = True
     arguments = LoadAwareArgs
 
@@ -172,7 +174,8 @@ class LoadAware(Plugin):
             return True
         row_of = workspace.layout.row_of
         names = ((before or after).name for before, after in metrics)  # type: ignore[union-attr]  # never both
-        rows = sorted({*changes.nodes, *(row_of[name] for name in names if name in row_of)})
+        told = () if OFFERS.isdisjoint(changes.said) else changes.nodes
+        rows = sorted({*told, *(row_of[name] for name in names if name in row_of)})
         self._state.read(workspace.journal, self._nominated)
         turned = None if len(rows) * _FEW > len(row_of) else self._state.go_to(clock(workspace))
         if turned is None:

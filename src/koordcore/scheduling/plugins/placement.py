@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope, default_normalise
 from koordcore.framework.hints import NODES, ROOM
 from koordcore.framework.lacks import Lack
@@ -30,7 +30,7 @@ from koordcore.scoring.labels import (
     untolerated_taint,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.node_values import per_node
+from koordcore.snapshot.following import per_node
 
 _MOST_TAINTS: Final = 64
 """Where nodes say more different things than this, each is asked by itself."""
@@ -62,6 +62,7 @@ class Unschedulable(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("unschedulable",))
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -78,6 +79,7 @@ class NodeName(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset[str]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.node_name or None
@@ -126,6 +128,7 @@ class Taints(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("taints",))
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -134,7 +137,7 @@ class Taints(Plugin):
         return TaintEvaluator(self.workspace.layout, pod)
 
 
-@attrs.frozen
+@record
 class NodeLabelRequest:
     """What a pod wants of node labels: its selector as a term, its affinity, and that of the policy."""
 
@@ -207,6 +210,7 @@ class NodeLabels(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("labels",))
     arguments = NodeAffinityArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -273,6 +277,7 @@ class NodePorts(Plugin):
     by_template = True
     helped_by = ROOM
     reads = frozenset[type]()
+    looks_at = frozenset[str]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.host_ports or None

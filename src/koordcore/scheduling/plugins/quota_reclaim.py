@@ -1,14 +1,14 @@
 """Who may be evicted so that a job gets back what its quota has lent: pods of quotas beyond their promises.
 
-A job may reclaim that stays within its quota's floor (the scaled ``min``), and within those above it. Then
-priorities do not count: what a quota is promised is its own, whoever borrowed it. Pods of a quota leave, the
-least important first, only while the quota still uses more than its floor, so that nobody who reclaims can be
-reclaimed from in turn (:mod:`koordcore.quota.reclaim`).
+A job may reclaim that stays within its quota's floor (the scaled ``min``); where it would go beyond that of
+a quota above, from quotas below that one alone. Then priorities do not count: what a quota is promised is its
+own, whoever borrowed it. Pods of a quota leave, the least important first, only while it still uses more
+than its floor, so that nobody who reclaims can be reclaimed from in turn (:mod:`koordcore.quota.reclaim`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.preempt import importance
-from koordcore.quota.reclaim import borrows, entitled_to_reclaim
+from koordcore.quota.reclaim import borrows, entitled_to_reclaim, have_to_give, is_below
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -35,10 +35,11 @@ def reclaimable(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequenc
     """
     read = quota_reader(snapshot)
     asked = [read(pod) for pod in members]
-    if not _entitled(ledger, asked):
+    above = have_to_give(ledger, asked)
+    if above is None:
         return None
     running = running_on(snapshot)
-    return _beyond_floors(running, _of_others(running, ledger, asked), ledger, asked, read)
+    return _beyond_floors(running, _of_others(running, ledger, asked, above), ledger, asked, read)
 
 
 def spared(
@@ -76,13 +77,17 @@ def _entitled(ledger: QuotaLedger, asked: Sequence[QuotaPod]) -> bool:
     return True
 
 
-def _of_others(running: RunningPods, ledger: QuotaLedger, asked: Sequence[QuotaPod]) -> BoolVector:
-    """Tell which pods of other quotas may be evicted at all, shape (V,)."""
+def _of_others(
+    running: RunningPods, ledger: QuotaLedger, asked: Sequence[QuotaPod], above: Collection[str] = ()
+) -> BoolVector:
+    """Tell which pods of other quotas, all below some quotas, may be evicted at all, shape (V,)."""
     mine = {ledger.resolve(pod) for pod in asked}
     found = np.zeros(len(running.pods), dtype=np.bool_)
     for team, (quota, namespace) in enumerate(running.teams):
         name = ledger.resolve(QuotaPod(key=PodKey(namespace, "-"), quota=quota))
-        if name is not None and name not in BUILTIN_QUOTAS and name not in mine:
+        if name is None or name in BUILTIN_QUOTAS or name in mine:
+            continue
+        if not above or is_below(ledger, name, above):
             found |= running.evictable & ~running.leaving & (running.team == team)
     return found
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.plugin import Plugin
@@ -32,12 +32,12 @@ from koordcore.protocol.reservation import (
     RESERVATION_NAME,
     RESERVATION_NODE,
     format_allocated_reservation,
+    is_operating_pod,
     is_reserve_pod,
     label_priority,
     reservation_wish,
     resized_allocatable,
 )
-from koordcore.protocol.reservation_operating import is_operating_pod
 from koordcore.reservations.cache import (
     ReservationLedger,
     concerns_reservations,
@@ -172,6 +172,8 @@ class ReservationPlugin(Plugin):
     def follow(self, changes: ClusterChanges) -> bool:
         acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)
         if not acting and not self.concerned(changes) and not (self.ledger.states and self._touched(changes)):
+            return True
+        if not acting and self.ledger.states and self.ledger.follow(changes):
             return True
         if self.workspace.made(ReservationLedger):
             self.ledger.release()

@@ -22,8 +22,7 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
-from koordcore.framework.change_reader import ChangeReader
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
@@ -45,6 +44,8 @@ from koordcore.scoring.resources import (
     weighted_mean,
 )
 
+OFFERS = frozenset(("allocatable", "annotations"))
+"""Fields of a node that say what it offers."""
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -313,7 +314,9 @@ class ResourceFit(Plugin):
     name = "NodeResourcesFit"
     by_template = True
     helped_by = ROOM | {"DeviceClass"}
+    follows_pods = False
     reads = frozenset[type]()
+    looks_at = OFFERS
     amounts = True
     arguments = FitArgs
 
@@ -323,9 +326,10 @@ class ResourceFit(Plugin):
         self._columns: dict[tuple[str, ...], FitColumns] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
+        if self.rereads(changes):
             self.workspace.drop(Capacities)
-        return super().follow(changes)
+            self._columns.clear()
+        return True
 
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
@@ -373,7 +377,9 @@ class BalancedAllocation(Plugin):
 
     name = "NodeResourcesBalancedAllocation"
     by_template = True
+    follows_pods = False
     reads = frozenset[type]()
+    looks_at = OFFERS
     arguments = BalancedArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -384,9 +390,10 @@ class BalancedAllocation(Plugin):
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
+        if self.rereads(changes):
             self.workspace.drop(Capacities)
-        return super().follow(changes)
+            self._scored.clear()
+        return True
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())

@@ -11,7 +11,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
@@ -186,6 +186,7 @@ class TopologySpread(Plugin):
     name = "PodTopologySpread"
     by_template = True
     helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
+    follows_pods = False
     reads = frozenset((RawObject, Workload))
     arguments = SpreadArgs
 
