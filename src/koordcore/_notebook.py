@@ -43,4 +43,10 @@ def html_table(title: str, table: Mapping[str, Sequence[Any]], notes: Iterable[s
 
 
 def _cells(tag: str, values: Iterable[Any]) -> str:
-    return "".join(f"<{tag}>{'' if one is None else escape(str(one))}</{tag}>" for one in values)
+    return "".join(_cell(tag, "" if one is None else str(one)) for one in values)
+
+
+def _cell(tag: str, text: str) -> str:
+    # A browser breaks names at their hyphens.
+    whole = ' style="white-space:nowrap"' if "-" in text and " " not in text else ""
+    return f"<{tag}{whole}>{escape(text)}</{tag}>"

@@ -30,6 +30,10 @@ examples:
   koordcore topology cluster.yaml --plot racks.svg   blocks as tiles
 """
 _FREE, _OTHER = "#eef1f4", "#b8c0c8"
+_TILE: Final = 140.0
+"""Points of letters in a line over a block that has one node in a row."""
+_LARGEST: Final = 7.0
+_READABLE: Final = 3.5
 _GOLDEN: Final = 0.6180339887
 """Steps of this part of the circle spread any number of hues evenly."""
 _OUTSIDE: Final = 8
@@ -172,6 +176,11 @@ def _colours(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def _light(colour: tuple[float, float, float]) -> bool:
+    red, green, blue = colour
+    return 0.3 * red + 0.59 * green + 0.11 * blue > 0.5
+
+
 def _patch(colour: Any, label: str) -> Any:
     from matplotlib.patches import Patch
 
@@ -192,11 +201,16 @@ def _draw_block(
     width = max(1, round(len(nodes) ** 0.5))
     for number, node in enumerate(nodes):
         members = jobs.get(node)
-        colour = _OTHER if node in busy else _FREE
+        colour: Any = _OTHER if node in busy else _FREE
         if members:
             colour = colours[min(members, key=lambda name: (-members[name], name))]
         corner = (number % width, -(number // width))
         axes.add_patch(Rectangle(corner, 0.9, 0.9, facecolor=colour, edgecolor="#808890", linewidth=0.6))
+        size = min(_LARGEST, _TILE / (width * len(node)))
+        if size >= _READABLE:
+            ink = "white" if members and not _light(colour) else "black"
+            middle = corner[0] + 0.45, corner[1] + 0.45
+            axes.text(*middle, node, ha="center", va="center", fontsize=size, color=ink)
     axes.set_xlim(-0.1, width)
     axes.set_ylim(-((len(nodes) - 1) // width) - 0.1, 1)
     axes.set_aspect("equal")

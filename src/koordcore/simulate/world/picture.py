@@ -90,7 +90,10 @@ def plot_world(run: WorldRun, path: Path) -> None:
         )
         above.set_yticks(range(len(kinds)), kinds)
         above.set_title(f"seed {run.seed}, profile {run.profile.name}")
-        middle.pcolormesh([*times, times[-1] + 1], range(len(names) + 1), full, cmap="viridis", vmin=-0.15)
+        mesh = middle.pcolormesh(
+            [*times, times[-1] + 1], range(len(names) + 1), full, cmap="viridis", vmin=-0.15
+        )
+        figure.colorbar(mesh, ax=[above, middle, below], label="in use; darkest: not open", fraction=0.03)
         middle.set_yticks([number + 0.5 for number in range(len(names))], names)
         below.step(times, [one.waiting for one in run.standings], where="post", linewidth=0.9)
         below.set_ylabel("waiting")
