@@ -29,6 +29,11 @@ if TYPE_CHECKING:
         Refused as Refused,
         Task as Task,
     )
+    from koordcore.simulate.loop_moves import (
+        LoopPod as LoopPod,
+        LoopStep as LoopStep,
+        LoopWorld as LoopWorld,
+    )
     from koordcore.simulate.loop_rules import (
         KNOWN_RULES as KNOWN_RULES,
         Kept as Kept,
@@ -43,9 +48,6 @@ if TYPE_CHECKING:
     )
     from koordcore.simulate.loops import (
         Loop as Loop,
-        LoopPod as LoopPod,
-        LoopStep as LoopStep,
-        LoopWorld as LoopWorld,
         find_loop as find_loop,
     )
     from koordcore.simulate.plots import plot as plot
@@ -96,8 +98,9 @@ else:
                 "Refused",
                 "Task",
             ),
+            "koordcore.simulate.loop_moves": ("LoopPod", "LoopStep", "LoopWorld"),
             "koordcore.simulate.loop_search": ("loop_story", "search_loops", "small_worlds"),
-            "koordcore.simulate.loops": ("Loop", "LoopPod", "LoopStep", "LoopWorld", "find_loop"),
+            "koordcore.simulate.loops": ("Loop", "find_loop"),
             "koordcore.simulate.loop_rules": ("KNOWN_RULES", "Kept", "LoopRules", "Preempts", "Reclaims"),
             "koordcore.simulate.reader": ("TraceFolder",),
             "koordcore.simulate.record": ("replay_record", "write_record"),

@@ -12,13 +12,14 @@ from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.quota.reclaim import borrowers, entitled_to_reclaim
+from koordcore.scheduling.plugins.quota_ranks import QuotaRanks
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
@@ -66,6 +67,8 @@ class QuotaPlugin(Plugin):
             if self._active
             else open_ledger((), total={}, policy=self._policy)
         )
+
+        self._ranks = QuotaRanks(workspace, self._read)
 
     def follow(self, changes: ClusterChanges) -> bool:
         if self._active != self.workspace.snapshot.has(ElasticQuota):
@@ -115,19 +118,9 @@ class QuotaPlugin(Plugin):
         return QuotaBudget(self.ledger, self.workspace.snapshot)
 
     def outranks(self, waiting: Pod, pod: Pod) -> bool:
-        """Tell whether one waits for what its quota is promised, and nobody has promised it to the other."""
-        if not self._active:
-            return False
-        first, other = self._read(waiting), self._read(pod)
-        mine, theirs = self.ledger.resolve(first), self.ledger.resolve(other)
-        if (
-            mine is None
-            or mine in BUILTIN_QUOTAS
-            or mine == theirs
-            or entitled_to_reclaim(self.ledger, first)
-        ):
-            return False
-        return theirs in BUILTIN_QUOTAS or bool(entitled_to_reclaim(self.ledger, other))
+        """Tell whether one has a part of what its quota is promised, and the other has none."""
+        ledger, ranks = self.ledger, self._ranks
+        return self._active and ranks.promised(ledger, waiting) and not ranks.promised(ledger, pod)
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         again = self._read(pod) if charged else self._tracked(pod)
