@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TypeAlias
 
+import attrs
 import numpy as np
 from immutabledict import immutabledict
 
@@ -22,10 +23,11 @@ from koordcore.allocators.gang.planner import place_gang
 from koordcore.allocators.gang.queue import QueuedGang, plan_in_order, plan_queue
 from koordcore.allocators.gang.slots import shared_slots
 from koordcore.model.certificates import Limits
-from koordcore.model.gangs import GatherRule, NetworkTopologySpec, PodGroup
+from koordcore.model.gangs import GangFit, GatherRule, NetworkTopologySpec, PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import GangTurns
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC
+from koordcore.protocol.gang_names import LABEL_POD_GROUP
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree, order_layers
 from tests.property.gang_strategies import demand_of, tree_of
 from tests.reference.gang_best_fit import best_fit
@@ -244,7 +246,10 @@ class Fragments:
     on average over the second half.
     """
 
-    params = (("ours", "reference's rule"), ("one slot", "two slots", "one to four slots"))
+    params = (
+        ("ours", "ours, tightest fit", "reference's rule"),
+        ("one slot", "two slots", "one to four slots"),
+    )
     param_names = ("rule", "nodes")
     timeout = 1800
     queues = 200
@@ -290,11 +295,12 @@ class Fragments:
     def counts(self, tree: NetworkTopology, slots: IntVector, size: int, rule: str) -> IntVector:
         """Members per node, all 0 when there is no place."""
         counts = np.zeros(len(slots), dtype=np.int64)
-        if rule != "ours":
+        if rule == "reference's rule":
             for node, count in best_fit(tree, slots, size).items():
                 counts[node] = count
             return counts
-        placed = place_gang(tree, uniform(tree, size, SPREAD, slots))
+        fit = GangFit.FEWEST_NODES if rule == "ours" else GangFit.TIGHTEST_FIT
+        placed = place_gang(tree, attrs.evolve(uniform(tree, size, SPREAD, slots), fit=fit))
         if isinstance(placed, GangPlacement):
             assert placed.certificate.proven
             for name in placed.nodes.values():

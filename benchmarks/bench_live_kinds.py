@@ -16,7 +16,7 @@ from benchmarks.bench_live import GIB, START, _Line, cluster
 from koordcore import ClusterSnapshot, NodeState, Nominated, Pod, PreemptionRules, explain, schedule
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.gangs import PodGroup
-from koordcore.protocol.gang import LABEL_POD_GROUP
+from koordcore.protocol.gang_names import LABEL_POD_GROUP
 from koordcore.snapshot import PodEnded, RecordAdded
 
 CARDS = {"koordinator.sh/gpu-core": 200, "koordinator.sh/gpu-memory-ratio": 200}
@@ -96,6 +96,24 @@ class Gang(_Line):
         return [self.pod(f"{gang}-{k}", labels={LABEL_POD_GROUP: gang}) for k in range(8)]
 
 
+class Members(_Line):
+    """A plain pod after one has ended, where all that run are members of gangs of eight."""
+
+    def world(self, number: int) -> ClusterSnapshot:
+        start = cluster(number)
+        pods = [(one.name, pod) for one in start.nodes for pod in one.pods]
+        gangs = [f"g{place // 8:05}" for place in range(len(pods))]
+        held: dict[str, list[Pod]] = {one.name: [] for one in start.nodes}
+        for gang, (node, pod) in zip(gangs, pods, strict=True):
+            held[node].append(pod.at(node, labels={LABEL_POD_GROUP: gang}))
+        groups = [PodGroup(namespace="default", name=gang, min_member=8) for gang in sorted({*gangs})]
+        states = [NodeState(one.node, tuple(held[one.name])) for one in start.nodes]
+        return ClusterSnapshot(nodes=states, records=[*start.records, *groups])
+
+    def happen(self) -> Sequence[PodEnded]:
+        return [PodEnded(self.state().pods[0].key)]
+
+
 class Explained(_Line):
     """One ``explain`` of a pod that waits, after one pod has ended."""
 
@@ -146,5 +164,5 @@ class Huge(_Line):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-ROWS = (Cards, Gang, Explained, Preempts)
+ROWS = (Cards, Gang, Members, Explained, Preempts)
 """Those of two usual sizes, for a table."""

@@ -6,7 +6,9 @@ import random
 from collections.abc import Iterable
 
 from campaigns.case import Case, Failure, Figures
-from koordcore.simulate.world import PROFILES, Rule, named_profile, own_scheduler, run_world
+from koordcore.simulate.world import named_profile, own_scheduler, run_world
+from koordcore.simulate.world.profile import PROFILES
+from koordcore.simulate.world.record import Rule
 
 __all__ = ["Worlds"]
 

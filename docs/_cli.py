@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from unittest import mock
 
 from koordcore.cli import main
 from koordcore.cli.main import VERBS
@@ -96,7 +98,7 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
         value = "" if action.nargs == 0 else _value(action)
         names = " ".join([", ".join(action.option_strings), value]).strip() or action.dest
         told = formatter._expand_help(action) if action.help else ""  # noqa: SLF001 - likewise
-        cells = (f"`{names}`", told)
+        cells = (f"`{names}`", told.replace("__", r"\_\_"))
         yield "| " + " | ".join(one.replace("|", "\\|").replace("<", "&lt;") for one in cells) + " |"
 
 
@@ -115,9 +117,20 @@ def _epilog(text: str) -> tuple[list[str], list[str]]:
     return notes.strip().splitlines(), kept
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def _printed(root: Path, command: str) -> str:
     """Run a command in the checkout and give what it prints."""
-    out = io.StringIO()
-    with contextlib.chdir(root), contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+    out = _Terminal()
+    environment = mock.patch.dict(os.environ, COLUMNS="80", NO_COLOR="1")
+    with (
+        environment,
+        contextlib.chdir(root),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         main(command.split())
     return out.getvalue().strip("\n")

@@ -11,7 +11,8 @@ from koordcore.explaining import pool_views
 from koordcore.explaining.network import domain_rows
 from koordcore.manifests import load
 from koordcore.model.network import ClusterNetworkTopology
-from koordcore.protocol.gang import ANNOTATION_GANG_NAME, ANNOTATION_MIN_AVAILABLE, ANNOTATION_TOPOLOGY_SPEC
+from koordcore.protocol.gang import ANNOTATION_MIN_AVAILABLE, ANNOTATION_TOPOLOGY_SPEC
+from koordcore.protocol.gang_names import ANNOTATION_GANG_NAME
 from koordcore.topology.network import LayerSpec
 
 IMAGES = Path(__file__).parent / "images"

@@ -23,6 +23,7 @@ html_title = "koordcore"
 exclude_patterns = ["_build", "_api.py", "_cli.py"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+smartquotes = False  # flags begin with two hyphens
 napoleon_google_docstring = False
 napoleon_numpy_docstring = True
 napoleon_use_param = False

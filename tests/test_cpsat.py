@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from koordcore._certify import certify
 from koordcore._cpsat import OutcomeStatus, Program, Stage, solve
 from koordcore.checking.certificates import check_certificate
-from koordcore.errors import ModelError, SolverError
+from koordcore.errors import MissingExtraError, ModelError, SolverError
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 
 pytestmark = pytest.mark.solver
@@ -41,6 +41,13 @@ def test_a_hint_that_meets_the_bound_needs_no_solver() -> None:
     program, _, count = knapsack(7)
     outcome = solve(program, [Stage(count.terms, at_least=0)], hint=(0, 0, 0))
     assert (outcome.status, outcome.solves) == (OutcomeStatus.OPTIMAL, 0)
+
+
+def test_whoever_has_no_solver_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    program, size, _ = knapsack(7)
+    with pytest.raises(MissingExtraError, match=r"needs ortools: pip install 'koordcore\[solver\]'"):
+        solve(program, [size])
 
 
 def test_an_illegal_hint_is_ignored() -> None:

@@ -84,7 +84,8 @@ def read_fields() -> set[str]:
     for path in sorted(SOURCE.rglob("*.py")):
         room = path.relative_to(SOURCE).parts[0]
         if room not in ("protocol", "manifests", "model"):
-            found.update(re.findall(r"(?<![\w)\]])(?:\w+\.)+(\w+)", path.read_text(encoding="utf-8")))
+            chains = re.findall(r"(?<![\w)\]])\w+((?:\.\w+)+)", path.read_text(encoding="utf-8"))
+            found.update(name for chain in chains for name in chain.split("."))
     # Records that decide by methods of their own.
     for name in ("numa", "load", "reservations", "device_policy", "gangs", "policy", "rebalance"):
         text = (SOURCE / "model" / f"{name}.py").read_text(encoding="utf-8")

@@ -15,7 +15,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "gpu-cluster.yaml"
-BARE = "import sys\nfor name in ('yaml', 'rich', 'matplotlib', 'dask', 'jinja2'): sys.modules[name] = None\n"
+BARE = """import sys
+OPTIONAL = ("yaml", "argcomplete", "matplotlib", "dask", "jinja2", "kubernetes")
+for name in (*OPTIONAL, "ortools", "pandas"): sys.modules[name] = None
+"""
 EMBED = """
 from koordcore import ClusterSnapshot, Node, Pod, schedule, verify
 nodes = [Node(name="n1", allocatable={"cpu": 4000, "pods": 9})]
@@ -49,7 +52,7 @@ def build(where: Path, target: str) -> None:
 
 
 def run(wheel: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run code on the unpacked wheel alone, as if no extra were installed."""
+    """Run code on the unpacked wheel alone, as if no extra were installed, nor the solver."""
     environment = {**os.environ, "PYTHONPATH": str(wheel), "PYTHONSAFEPATH": "1"}
     return subprocess.run(
         [sys.executable, "-c", BARE + code],
@@ -129,6 +132,11 @@ def test_a_missing_extra_is_named(wheel: Path, tmp_path: Path, argv: list[str], 
     done = run(wheel, CLI.format(argv=[str(dump) if word == "DUMP" else word for word in argv]))
     assert done.returncode == 2
     assert re.fullmatch(rf"koordcore: .*: pip install 'koordcore\[{extra}\]'\n", done.stderr)
+
+
+def test_the_solver_of_the_extra_is_that_of_the_library() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(project["optional-dependencies"]["solver"]) <= set(project["dependencies"])
 
 
 def test_extras_and_classifiers_are_true() -> None:

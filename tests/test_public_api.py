@@ -84,12 +84,15 @@ def face_of(path: Path) -> dict[str, str]:
 
 
 def test_each_name_is_what_its_module_has() -> None:
-    """Readers and type checkers see the same; the package hands out the very objects, and keeps them."""
+    """Readers and type checkers see the same; the package hands out the very classes, and keeps them.
+
+    Functions it hands out as ones that name what is wrong with their arguments.
+    """
     face = face_of(Path(str(koordcore.__file__)))
     assert set(face) == set(promised())
     for name, module in face.items():
         value = getattr(koordcore, name)
-        assert value is getattr(importlib.import_module(module), name)
+        assert inspect.unwrap(value) is getattr(importlib.import_module(module), name)
         assert vars(koordcore)[name] is value
         assert name in dir(koordcore)
 
@@ -110,12 +113,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_names_can_be_pickled() -> None:
-    """Another process finds classes, functions and records in the modules that define them."""
+    """Another process finds functions where they are handed out, classes and records where they are made."""
     pod = koordcore.Pod(name="web", requests={"cpu": 1000})
     told = pickle.dumps((koordcore.schedule, koordcore.verify, koordcore.Policy, pod))
     assert pickle.loads(told) == (koordcore.schedule, koordcore.verify, koordcore.Policy, pod)
     code = f"import pickle; print(pickle.loads({told!r})[0].__module__)"
-    assert printed(code) == "koordcore.scheduling.entry"
+    assert printed(code) == "koordcore"
 
 
 @pytest.mark.slow

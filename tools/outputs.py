@@ -1,7 +1,7 @@
 """What the Python blocks of a page print: ``python -m tools.outputs PAGE...`` writes it below them.
 
 A block of ``text`` that follows a Python block, with nothing but an empty line between, is what that block
-prints; one that begins with ``$ koordcore`` is what that command prints.
+prints; one that begins with ``$ koordcore`` is what that command prints on a terminal of 80 columns.
 ``tests/docs/test_blocks.py`` holds every page to that.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 import attrs
 
@@ -57,11 +59,17 @@ def run_blocks(page: Path, text: str) -> Iterator[Ran]:
         yield Ran(block.end(1) + 3, block.span(2), block.group(2), out.getvalue())
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def run_commands(text: str) -> Iterator[Ran]:
-    """Run the commands of a page."""
+    """Run the commands of a page, each on a terminal of 80 columns without colours."""
     for block in COMMAND.finditer(text):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        out = _Terminal()
+        environment = mock.patch.dict(os.environ, COLUMNS="80", NO_COLOR="1")
+        with environment, contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             command(shlex.split(block.group(1)))
         yield Ran(block.end(), block.span(2), block.group(2), out.getvalue().rstrip() + "\n")
 

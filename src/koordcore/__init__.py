@@ -72,9 +72,7 @@ if TYPE_CHECKING:
         Victim as Victim,
         Waiting as Waiting,
     )
-    from koordcore.model.device_slices import (
-        ResourceSlice as ResourceSlice,
-    )
+    from koordcore.model.device_slices import ResourceSlice as ResourceSlice
     from koordcore.model.devices import DeviceInventory as DeviceInventory
     from koordcore.model.gangs import (
         GatherRule as GatherRule,

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._moved_rows import moved_rows
-from koordcore._names import Names
 from koordcore._node_columns import NodeColumns
-from koordcore._vector import Splice, Vector
+from koordcore._vector import Names, Splice, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
@@ -75,7 +74,7 @@ def _offered(node: Node) -> Resources:
     if not node.annotations:
         return node.allocatable
     # Read on the first annotated node: its room's model is a fifth of the time of `import koordcore`.
-    from koordcore.protocol.numa_nodes import trimmed_allocatable
+    from koordcore.protocol.reserved_on_node import trimmed_allocatable
 
     return trimmed_allocatable(node.allocatable, node.annotations)
 

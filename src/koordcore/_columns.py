@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import attrs
-
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.model.nodes import Node
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from koordcore._node_columns import NodeColumns
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class ClusterLayout:
     """What the nodes are, apart from what runs on them.
 
@@ -41,7 +40,7 @@ class ClusterLayout:
         Resource name to row of the matrices.
     allocatable
         ``(R, N)``: milli-CPU, bytes, counts; 0 where a node does not name the resource. What a node
-        reservation keeps back is taken off.
+        keeps back is taken off.
     kinds
         Nodes by the values of single labels, by taints, and by whether they are cordoned.
     """
@@ -55,7 +54,7 @@ class ClusterLayout:
     kinds: NodeColumns
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class ClusterColumns:
     """What is taken, by resource and node.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from koordcore.errors import SolverError
+from koordcore.errors import MissingExtraError, SolverError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.proofs import LinearProblem, LinearRow, LinearStage
 
@@ -350,7 +350,10 @@ class _Search:
         status, found, lower
             How the call ended; the solver's assignment; its bound, ``None`` where it has computed none.
         """
-        from ortools.sat.python import cp_model
+        try:
+            from ortools.sat.python import cp_model
+        except ImportError:  # whoever has installed the library without its dependencies
+            raise MissingExtraError.for_extra("ortools", "solver", "this question") from None
 
         if self._model is None:
             self._model = self._program._compile()  # noqa: SLF001 - one file, one idea

@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import FunctionType
+from typing import Final
+
+_HANDED_OUT: Final[dict[FunctionType, object]] = {}
 
 
 def read_late(
@@ -24,7 +28,7 @@ def read_late(
     def read(name: str) -> object:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-        value = getattr(import_module(home_of[name]), name)
+        value = handed_out(getattr(import_module(home_of[name]), name), package)
         setattr(sys.modules[package], name, value)
         return value
 
@@ -32,3 +36,17 @@ def read_late(
         return sorted({*vars(sys.modules[package]), *home_of})
 
     return sorted(home_of), read, listed
+
+
+def handed_out(value: object, package: str) -> object:
+    """Give what a face gives for a name: a function names what is wrong with its arguments."""
+    if not isinstance(value, FunctionType):
+        return value
+    if value not in _HANDED_OUT:
+        from koordcore._blame import names_its_arguments
+
+        wrapped = names_its_arguments(value)
+        # Where it is found again, by a process that it is sent to.
+        wrapped.__module__ = package
+        _HANDED_OUT[value] = wrapped
+    return _HANDED_OUT[value]

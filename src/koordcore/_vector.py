@@ -1,11 +1,11 @@
-"""A sequence that shares with others what it has in common with them."""
+"""A sequence, sorted names and a mapping that share with others what they have in common with them."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Final, NamedTuple, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -169,3 +169,138 @@ class Vector(Sequence[T_co]):
         self._chunks[number : last + 1] = [there[a : a + size] for a in range(0, len(there), size or 1)]
         self._number += edit.come - edit.gone
         self._starts = [0, *accumulate(map(len, self._chunks[:-1]))] if self._chunks else None
+
+
+class Names(Mapping[str, int]):
+    """Sorted names that stand once each, as a mapping from name to place.
+
+    Another one with few changes shares with it what is the same: nothing is written down for names that only
+    move up or down.
+    """
+
+    __slots__ = ("_firsts", "_starts", "order")
+
+    def __init__(self, order: Vector[str]) -> None:
+        self.order = order
+        self._firsts = [chunk[0] for chunk in order.chunks]
+        self._starts: list[int] = []
+        start = 0
+        for chunk in order.chunks:
+            self._starts.append(start)
+            start += len(chunk)
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Names:
+        """Take names in order."""
+        return cls(Vector(names))
+
+    def place(self, name: str) -> int:
+        """Give the place of a name, or where it would stand."""
+        number = bisect_right(self._firsts, name) - 1
+        return 0 if number < 0 else self._starts[number] + bisect_left(self.order.chunks[number], name)
+
+    def find(self, name: str) -> int:
+        """Give the place of a name, -1 where it is not there."""
+        number = bisect_right(self._firsts, name) - 1
+        if number < 0:
+            return -1
+        chunk = self.order.chunks[number]
+        at = bisect_left(chunk, name)
+        return self._starts[number] + at if at < len(chunk) and chunk[at] == name else -1
+
+    def spliced(self, edits: Iterable[Splice], items: Mapping[int, str]) -> Names:
+        """Give the names after some came and went; see :meth:`Vector.spliced`."""
+        return Names(self.order.spliced(edits, items))
+
+    def __getitem__(self, name: str) -> int:
+        place = self.find(name)
+        if place < 0:
+            raise KeyError(name)
+        return place
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Give the place of a name, or the default."""
+        place = self.find(name)
+        return default if place < 0 else place
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) >= 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.order)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_FEWEST: Final = 16
+"""Parts of the smallest table; always a power of two."""
+
+
+class Table(Mapping[K, V], Generic[K, V]):
+    """A frozen mapping in parts: another one with few changes copies the parts that they fall into.
+
+    Parts are told apart by the keys' hashes, so nothing may be decided in the order of a walk.
+    """
+
+    __slots__ = ("_number", "_parts")
+
+    def __init__(self, items: Mapping[K, V]) -> None:
+        # A change copies the list of parts, and one part for each key: more parts than items of each, because
+        # items lie about in memory and parts do not.
+        parts = _FEWEST
+        while parts * parts < 4 * len(items):
+            parts *= 2
+        self._parts: list[dict[K, V]] = [{} for _ in range(parts)]
+        for key, value in items.items():
+            self._parts[hash(key) & (parts - 1)][key] = value
+        self._number = len(items)
+
+    def changed(self, gone: Collection[K], new: Mapping[K, V]) -> Table[K, V]:
+        """Give a table without some keys and with others."""
+        made: Table[K, V] = object.__new__(Table)
+        made._parts = parts = list(self._parts)
+        last = len(parts) - 1
+        owned: set[int] = set()
+        number = self._number
+        for key in gone:
+            place = hash(key) & last
+            if key in parts[place]:
+                if place not in owned:
+                    owned.add(place)
+                    parts[place] = dict(parts[place])
+                del parts[place][key]
+                number -= 1
+        for key, value in new.items():
+            place = hash(key) & last
+            if place not in owned:
+                owned.add(place)
+                parts[place] = dict(parts[place])
+            number += key not in parts[place]
+            parts[place][key] = value
+        made._number = number
+        # A table that has grown a lot is spread over more parts.
+        return Table(dict(made.items())) if number > 4 * len(parts) * len(parts) else made
+
+    def __getitem__(self, key: K) -> V:
+        return self._parts[hash(key) & (len(self._parts) - 1)][key]
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """Give the value of a key, or the default."""
+        return self._parts[hash(key) & (len(self._parts) - 1)].get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._parts[hash(key) & (len(self._parts) - 1)]
+
+    def __iter__(self) -> Iterator[K]:
+        for part in self._parts:
+            yield from part
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[dict[K, V]]]:
+        return Table, (dict(self.items()),)

@@ -10,6 +10,8 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
+
 
 class KoordcoreError(Exception):
     """Base of every exception that the library raises on purpose."""
@@ -66,7 +68,7 @@ def _shown(text: str) -> str:
     return printable(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
-@attrs.frozen
+@record
 class Problem:
     """One thing wrong with one place of one object.
 

@@ -24,6 +24,7 @@ from tests.property.gang_strategies import (
     even_instances,
     mixed_instances,
     scored_instances,
+    snug_instances,
     tree_of,
     uniform_instances,
 )
@@ -58,7 +59,7 @@ def accepted(certificate: Certificate) -> bool:
 
 
 @settings(max_examples=250)
-@given(uniform_instances() | scored_instances() | even_instances())
+@given(uniform_instances() | scored_instances() | even_instances() | snug_instances())
 @example(OPEN_NODES)
 def test_the_best_gathering_is_found_once_more(problem: Instance) -> None:
     tree = tree_of(problem.paths)

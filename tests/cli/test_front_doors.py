@@ -301,3 +301,31 @@ def test_kinds_that_are_no_gangs_are_named_without_the_flag(
         "not looked at: 1 Job without pods (--as-gangs takes them for gangs)",
         "not looked at: 1 Deployment, 1 Job.batch.volcano.sh without pods (only pods are placed)",
     ]
+
+
+def test_a_pod_with_the_name_of_a_member_hurts_nobody(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two jobs of one name and a pod that is called like a member: all are decided, the names are told."""
+    torch = made(
+        "kubeflow.org/v1",
+        "PyTorchJob",
+        {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": template()}}},
+    )
+    stranger = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train-0", "namespace": "ml"},
+        "spec": template()["spec"],
+    }
+    dump = tmp_path / "dump.json"
+    dump.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(5), JOB, torch, stranger]})
+    )
+    assert main(["schedule", str(dump), "--as-gangs", "-o", "json"]) == 0
+    told = capsys.readouterr()
+    placed = {one["pod"]: one["node"] for one in json.loads(told.out)["decisions"]}
+    names = ["train-0", "train-0-2", "train-1", "train-2", "train-worker-0"]
+    assert sorted(placed) == [f"ml/{name}" for name in names]
+    assert "another pod has this name; the member that is still to be made is shown as train-0-2" in told.err
+    assert "PyTorchJob ml/train: shown as gang ml/train-pytorchjob of 1" in told.err

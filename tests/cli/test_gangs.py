@@ -69,3 +69,29 @@ def test_a_joint_plan_is_written_verified_and_made_again(
     plan.write_text(written, encoding="utf-8")
     assert main(["verify", cluster, "--plan", str(plan)]) == 0
     assert main(["simulate", str(record)]) == 0
+
+
+def test_a_hold_that_is_over_counts_all_nodes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The event of a NonStrict gang that was not complete in time is about the nodes there are, not none."""
+    amounts = {"cpu": "2", "memory": "8Gi", "pods": "10"}
+    items: list[dict[str, object]] = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": amounts}}
+    ]
+    mode = {"gang.scheduling.koordinator.sh/mode": "NonStrict"}
+    spec = {"minMember": 3, "scheduleTimeoutSeconds": 60}
+    items.append({**GROUP, "metadata": {"name": "g", "namespace": "ml", "annotations": mode}, "spec": spec})
+    for number in range(3):
+        meta = {
+            "name": f"g-{number}",
+            "namespace": "ml",
+            "labels": {"pod-group.scheduling.sigs.k8s.io": "g"},
+            "creationTimestamp": "2026-11-01T12:00:00Z",
+        }
+        pod = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+        items.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod})
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert main(["schedule", str(path), "--now", "2026-11-01T12:05:00Z", "-o", "json"]) == 1
+    told = [one["message"] for one in json.loads(capsys.readouterr().out)["decisions"]]
+    assert all(text.startswith("0/1 nodes are available: ") for text in told), told
+    assert sum("was not complete in time" in text for text in told) == 2

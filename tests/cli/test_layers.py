@@ -261,3 +261,15 @@ def test_layers_in_python() -> None:
     assert {one.node for one in result.bound} == {"n0", "n1"}
     with pytest.raises(ModelError, match="expected a name and a label"):
         label_layers({"rack": ""})
+
+
+def test_a_layer_that_does_not_exist_is_named_to_each_member(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, plan, _ = asked(
+        capsys, tmp_path, [node("a", {"topology.kubernetes.io/rack": "r"}), *gang("g", 2, "Rak")]
+    )
+    assert code == 1
+    told = {one["message"] for one in plan["decisions"]}
+    (text,) = told
+    assert text.endswith("desiredOfferSlot: 2, , the network topology has no layer Rak.")

@@ -136,3 +136,26 @@ def test_who_can_move_does_not_have_to_go(tmp_path: Path, capsys: pytest.Capture
     assert "1 move" in shown
     assert main(["schedule", str(path), "--relocate"]) == 2
     assert "--preempt" in capsys.readouterr().err
+
+
+def test_who_leaves_anyhow_is_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Room that a terminating pod gives back costs nothing, and the table says whose room that is."""
+    room = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    going = {
+        "metadata": {"name": "going", "deletionTimestamp": "2026-11-01T12:00:00Z"},
+        "spec": {"nodeName": "a", "priority": 1, "containers": [{"resources": {"requests": {"cpu": "3"}}}]},
+    }
+    waits = {
+        "metadata": {"name": "waits"},
+        "spec": {"priority": 100, "containers": [{"resources": {"requests": {"cpu": "3"}}}]},
+    }
+    items = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"allocatable": room}},
+        *({"apiVersion": "v1", "kind": "Pod", **one} for one in (going, waits)),
+    ]
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert main(["schedule", str(path), "--preempt"]) == 0
+    out = capsys.readouterr().out
+    (row,) = [line for line in out.splitlines() if line.strip().startswith("default/going")]
+    assert "leaves anyhow" in row

@@ -142,7 +142,7 @@ def test_what_prod_pods_use_has_thresholds_of_its_own(
     assert main(["rebalance", str(path), "--prod-high", "cpu=50"]) == 0
     shown = capsys.readouterr().out
     assert "prod cpu" in shown
-    assert "1 hot nodes before, 0 after, 1 moves" in shown
+    assert "1 hot node before, 0 after, 1 move" in shown
     assert main(["rebalance", str(path), "--prod-high", "cpu"]) == 2
 
 
@@ -214,7 +214,7 @@ def test_the_reference_stands_beside_the_plan(capsys: pytest.CaptureFixture[str]
     )
     assert main(["rebalance", str(path), "--args", str(args), "--compare"]) == 0
     shown = capsys.readouterr().out
-    assert "1 hot nodes before, 0 after, 1 moves" in shown
+    assert "1 hot node before, 0 after, 1 move" in shown
     assert "LowNodeLoad in one round: 0 evictions, 0 pods without a place, 1 hot nodes after" in shown
     assert main(["rebalance", str(path), "--args", str(args), "--compare", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["reference"]["hotAfter"] == ["a"]

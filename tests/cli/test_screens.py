@@ -33,6 +33,8 @@ SCREENS = {
     "inspect-nodes": ("inspect", EXAMPLE, "--nodes"),
     "inspect-node": ("inspect", "gpu-s1b1-1", EXAMPLE),
     "quota": ("quota", EXAMPLE),
+    "when": ("when", "urgent-1", EXAMPLE),
+    "when-all": ("when", "--all", EXAMPLE),
     "topology": ("topology", EXAMPLE),
     "colocation": ("colocation", EXAMPLE),
     "rebalance": ("rebalance", EXAMPLE),

@@ -41,6 +41,8 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Run:
         (["explain", "default/pretrian", EXAMPLE], "did you mean default/pretrain?"),
         (["inspect", "gpu-s1b1", EXAMPLE], "did you mean gpu-s1b1-1?"),
         (["quota", EXAMPLE, "--quota", "reserch"], "did you mean research?"),
+        (["world", "--set", "nods=3"], "did you mean nodes?"),
+        (["audit", "--loops", "kordcore"], "did you mean koordcore?"),
         (["defrag", EXAMPLE, "--want", "gpu=8"], "did you mean nvidia.com/gpu?"),
     ],
     ids=lambda value: value.rpartition(" ")[2] if isinstance(value, str) else "",
@@ -117,15 +119,68 @@ def test_rows_are_chosen_and_decisions_are_not(capsys: pytest.CaptureFixture[str
         ("rebalance", EXAMPLE),
         ("defrag", EXAMPLE, "--want", "nvidia.com/gpu=8"),
         ("compare", EXAMPLE),
+        ("diff", EXAMPLE, EXAMPLE),
+        ("when", "--all", EXAMPLE),
+        ("when", "urgent-1", EXAMPLE),
+        ("world", "--seed", "1", "--set", "seconds=20"),
+        ("audit", "--loops", "koordcore", "--nodes", "1"),
+        ("policy", "binpack"),
     ],
-    ids=lambda argv: argv[0],
+    ids=lambda argv: " ".join(word for word in argv[:2] if word != EXAMPLE),
 )
 def test_every_verb_speaks_json_and_yaml_alike(
     capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
 ) -> None:
-    _, told, _ = run(capsys, *argv, "-q", "-o", "json")
-    _, again, _ = run(capsys, *argv, "-q", "-o", "yaml")
+    quiet = () if argv[0] in ("world", "policy") else ("-q",)
+    _, told, _ = run(capsys, *argv, *quiet, "-o", "json")
+    _, again, _ = run(capsys, *argv, *quiet, "-o", "yaml")
     assert json.loads(told) == yaml.safe_load(again)
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (("explain", "web-0"), ["cpu-3", "cpu-2"]),
+        (("explain", "report"), []),
+        (("inspect", "gpu-s1b1-1"), ["gpu-s1b1-1"]),
+        (("quota",), ["research", "serving", "students"]),
+        (("quota", "--quota", "research"), ["research"]),
+        (("colocation", "--node", "cpu-1"), ["cpu-1"]),
+        (("defrag", "--want", "5x:nvidia.com/gpu=8"), ["default/eval-1"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_names_alone_are_for_pipes(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], names: list[str]
+) -> None:
+    """Each once, and nothing else."""
+    _, out, _ = run(capsys, *argv, EXAMPLE, "-q", "-o", "name")
+    assert out.split()[: len(names)] == names
+    assert len(out.splitlines()) == len(set(out.splitlines()))
+    assert all(len(line.split()) == 1 for line in out.splitlines())
+
+
+@pytest.mark.parametrize("form", ["jsonpath={.items[*].node}", "custom-columns=A:.a", "go-template={{.}}"])
+def test_whoever_asks_as_of_kubectl_is_told_what_to_ask(
+    capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    code, out, err = run(capsys, "schedule", EXAMPLE, "-o", form)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"koordcore: -o {form.partition('=')[0]}: not known; ask `jq`")
+
+
+def test_a_form_of_output_is_no_name_for_a_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, "report", EXAMPLE, "-o", "json")
+    assert (code, "-o says where it goes" in err, list(tmp_path.iterdir())) == (2, True, [])
+
+
+def test_a_turn_is_that_in_the_whole_queue(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks for the rows of one workload sees how many are before it."""
+    _, told, _ = run(capsys, "when", "--all", EXAMPLE, "-q", "-l", "app=thesis", "-o", "json")
+    assert [one["turn"] for one in json.loads(told)] == [11, 12, 13]
 
 
 def test_rows_are_ordered_by_a_column(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,6 +236,9 @@ def test_watching_shows_it_again_until_ctrl_c(
     monkeypatch.setattr("koordcore.cli.output.time.sleep", sleep)
     code, out, _ = run(capsys, "quota", EXAMPLE, "--watch", "3")
     assert (code, slept, out.count("Quotas")) == (130, [3.0, 3.0], 2)
+    slept.clear()
+    code, out, _ = run(capsys, "inspect", "gpu-s1b1-1", EXAMPLE, "--watch", "3")
+    assert (code, out.count("gpu-s1b1-1: ")) == (130, 2)
     code, _, err = run(capsys, "quota", "-", "--watch")
     assert (code, "standard input can be read only once" in err) == (2, True)
 

@@ -146,10 +146,14 @@ def test_a_strategy_that_cannot_be_read_is_a_warning_when_loaded_and_an_error_wh
         pod_settings(loaded.snapshot)
 
 
-def test_patches_end_with_what_agents_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("maker", ["GenuineIntel", "Intel", "genuineintel "])
+def test_patches_end_with_what_agents_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], maker: str
+) -> None:
     dump = tmp_path / "d.json"
     waiting = pod("new", metadata={"labels": {LABEL: "BE"}}, schedulerName="koord-scheduler", priority=5500)
-    dump.write_text(json.dumps([node("n1", ROOM), hardware(), config(), runs("be", "BE"), waiting]))
+    there = [node("n1", ROOM), hardware(vendor=maker), config(), runs("be", "BE"), waiting]
+    dump.write_text(json.dumps(there))
     assert main(["colocation", str(dump), "-o", "patches"]) == 0
     (record,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert record == {

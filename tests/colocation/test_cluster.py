@@ -148,7 +148,7 @@ def test_numa_nodes_share_what_is_lent_and_forget_what_was() -> None:
     half = {"cpu": 50_000, "memory": 200 * GIB}
     topology = NodeResourceTopology(
         name="n1",
-        zones=tuple(NUMANodeResource(index, half) for index in range(2)),  # type: ignore[arg-type]  # plain dict
+        zones=tuple(NUMANodeResource(index, half) for index in range(2)),
     )
     snapshot = cluster(topology)
     lent = lend(snapshot, ON, now=NOW)

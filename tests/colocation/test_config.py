@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from koordcore.colocation.config import (
-    START,
     Admitted,
+    ConfigState,
     Refusal,
     RefusalReason,
     admit_config,
-    config_absent,
-    config_read,
     effective_strategy,
     is_disabled,
     is_node_strategy_valid,
@@ -29,32 +27,33 @@ from koordcore.model.colocation import (
     RawSelector,
     overlay,
 )
-from koordcore.protocol.colocation import cpuset_size, parse_config, parse_strategy
+from koordcore.protocol.colocation import parse_config, parse_strategy
+from koordcore.protocol.reserved_on_node import cpuset_size
 from tests.reference.colocation_objects import format_config
 
 STRATEGY = "node.koordinator.sh/colocation-strategy"
 
 
 def test_nothing_is_available_until_something_was_read() -> None:
-    assert not config_read(START, "{").available
-    assert config_read(START, "").available
-    assert config_absent(START).error
+    assert not ConfigState().after("{").available
+    assert ConfigState().after("").available
+    assert ConfigState.missing().error
 
 
 def test_a_bad_text_keeps_what_was_there() -> None:
-    good = config_read(START, '{"enable":true,"degradeTimeMinutes":7}')
-    bad = config_read(good, '{"degradeTimeMinutes":0}')
+    good = ConfigState().after('{"enable":true,"degradeTimeMinutes":7}')
+    bad = good.after('{"degradeTimeMinutes":0}')
     assert bad.config == good.config
     assert (bad.available, bad.error) == (True, True)
 
 
 def test_the_text_null_means_the_defaults() -> None:
-    assert config_read(START, "null").config.strategy == DEFAULT_STRATEGY
+    assert ConfigState().after("null").config.strategy == DEFAULT_STRATEGY
 
 
 def test_an_invalid_exception_becomes_the_cluster_strategy() -> None:
     text = '{"degradeTimeMinutes":7,"nodeConfigs":[{"name":"x","degradeTimeMinutes":0}]}'
-    config = config_read(START, text).config
+    config = ConfigState().after(text).config
     assert config.node_strategies[0].strategy == config.strategy
 
 
@@ -68,11 +67,14 @@ def test_what_is_written_is_read_again() -> None:
 
 
 def test_label_beats_annotation_beats_exception_beats_cluster() -> None:
-    config = config_read(
-        START,
-        '{"enable":true,"cpuReclaimThresholdPercent":50,"nodeConfigs":[{"cpuReclaimThresholdPercent":51,'
-        '"memoryReclaimThresholdPercent":52,"nodeSelector":{"matchLabels":{"a":"b"}}}]}',
-    ).config
+    config = (
+        ConfigState()
+        .after(
+            '{"enable":true,"cpuReclaimThresholdPercent":50,"nodeConfigs":[{"cpuReclaimThresholdPercent":51,'
+            '"memoryReclaimThresholdPercent":52,"nodeSelector":{"matchLabels":{"a":"b"}}}]}',
+        )
+        .config
+    )
     labels = {"a": "b"}
     notes = {STRATEGY: '{"cpuReclaimThresholdPercent":53}'}
 
@@ -89,13 +91,13 @@ def test_label_beats_annotation_beats_exception_beats_cluster() -> None:
 
 @pytest.mark.parametrize("text", ["nan", "inf", "1e999", "", "x", "-1", "0x", "1__0"])
 def test_ratio_labels_that_are_no_ratio_are_passed_over(text: str) -> None:
-    config = config_read(START, "{}").config
+    config = ConfigState().after("{}").config
     labels = {"node.koordinator.sh/cpu-reclaim-ratio": text}
     assert effective_strategy(config, labels, {}).cpu_reclaim_threshold_percent == 60
 
 
 def test_a_cluster_that_is_off_stays_off() -> None:
-    config = config_read(START, '{"enable":false}').config
+    config = ConfigState().after('{"enable":false}').config
     assert is_disabled(config, effective_strategy(config, {}, {STRATEGY: '{"enable":true}'}))
 
 

@@ -130,6 +130,8 @@ def held_of(
         checker.hold([] if allocation is None else allocation.results)
     said = given.get("allocated") or {}
     whole, shares = _ids(said.get("devices")), _ids(said.get("shares"))
+    if ClaimFeature.CONSUMABLE_CAPACITY not in features:
+        whole, shares = [*whole, *shares], []
     amounts = {
         device: as_amounts(one["consumed"])
         for device, one in zip(_ids(said.get("capacity")), said.get("capacity") or [], strict=True)

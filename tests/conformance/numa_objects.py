@@ -25,8 +25,8 @@ from koordcore.allocators.numa_request import (
     completed_resource_spec,
     parse_cpu_request,
 )
-from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, room_of
 from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of
+from koordcore.allocators.reservation_numa import NUMAReservation, ReservationUse, room_of
 from koordcore.errors import ManifestError
 from koordcore.model.numa import (
     DEFAULT_NUMA_ARGS,
@@ -45,9 +45,9 @@ from koordcore.protocol.numa import (
 from koordcore.protocol.numa_args import numa_args_of
 from koordcore.protocol.numa_nodes import (
     node_resource_topology_of,
-    trimmed_allocatable,
 )
 from koordcore.protocol.qos import ContainerResources
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import (
     NUMATopologyPolicy,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from koordcore import schedule, verify
-from koordcore.controlplane import AdmissionPlan, WorkloadDecision, admit_workloads
+from koordcore.controlplane import admit_workloads
+from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision
 from koordcore.manifests import snapshot_from_objects
 from tests.manifests.kueue_builders import (
     GPU,

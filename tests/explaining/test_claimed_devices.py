@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.claims_data import whole_gpus
+from koordcore import Pod, Reservation, schedule
 from koordcore.allocators.claims.allocate import allocate_claims
 from koordcore.allocators.claims.outcome import ClaimsAllocated
 from koordcore.explaining.claimed_devices import class_views, node_room, pool_views, together
@@ -17,6 +19,10 @@ from koordcore.model.claims import (
     DeviceSubRequest,
     ResourceClaim,
 )
+from koordcore.model.pods import PodResourceClaim
+from koordcore.model.reservations import ReservationOwner
+from koordcore.model.selectors import LabelSelector
+from tests.scheduling.test_claims_gangs import cluster
 
 SNAPSHOT = load([Path(__file__).resolve().parents[2] / "examples" / "claims.yaml"]).snapshot
 PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
@@ -67,3 +73,20 @@ def test_nothing_fits_twice() -> None:
     assert together(room, 0) == 0
     full = sum(1 << n for n, one in enumerate(room.table.devices) if "gpu-0" in one.id.device)
     assert together(room, full) == 0
+
+
+def test_devices_of_reservations_and_of_claims_still_to_be_made_are_in_use() -> None:
+    entry = PodResourceClaim("dev", template="gpu")
+    held = Reservation(
+        name="hold",
+        uid="u-hold",
+        ttl=0,
+        template=Pod(name="hold", resource_claims=(entry,)),
+        owners=(ReservationOwner(selector=LabelSelector(match_labels={"app": "mine"})),),
+    )
+    pod = Pod(name="p", uid="u", resource_claims=(entry,))
+    snapshot = schedule(cluster([whole_gpus("a", 3)], [pod]).with_records(held)).snapshot
+    (view,) = pool_views(snapshot, snapshot.node("a"))
+    users = [user for one in view.plain for holder in one.holders for user in holder.pods]
+    assert sorted(users) == ["default/p", "reservation/hold"]
+    assert [one.held for one in class_views(snapshot) if one.name == "gpu"] == [2]

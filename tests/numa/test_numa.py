@@ -21,14 +21,14 @@ from koordcore.allocators.numa_request import (
     demand_on,
     parse_cpu_request,
 )
-from koordcore.allocators.numa_reservation import (
+from koordcore.allocators.numa_state import NUMANode, NUMAState, numa_node_of, numa_state_of
+from koordcore.allocators.numa_together import fit_together
+from koordcore.allocators.reservation_numa import (
     NOMINATED_REFUSED,
     NUMAReservation,
     ReservationUse,
     room_of,
 )
-from koordcore.allocators.numa_state import NUMANode, NUMAState, numa_node_of, numa_state_of
-from koordcore.allocators.numa_together import fit_together
 from koordcore.errors import ManifestError
 from koordcore.model.numa import (
     CPUAllocation,

@@ -39,8 +39,8 @@ from koordcore.protocol.numa_nodes import (
     node_bind_policy,
     node_resource_topology_of,
     node_topology_policy,
-    trimmed_allocatable,
 )
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 from koordcore.topology.cpu import format_cpulist, parse_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 

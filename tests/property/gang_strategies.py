@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from koordcore.allocators.gang.demand import GangDemand, Member, Role, Shape
-from koordcore.model.gangs import GatherRule, NetworkTopologySpec
+from koordcore.model.gangs import GangFit, GatherRule, NetworkTopologySpec
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree, order_layers
 from tests.reference.gang_placement import Instance
 
@@ -78,6 +78,7 @@ def demand_of(problem: Instance, tree: NetworkTopology) -> GangDemand:
         bound=np.array(problem.bound, dtype=np.int64)[where],
         near=np.array(problem.near, dtype=np.int64)[where],
         min_roles=problem.min_roles,
+        fit=GangFit.TIGHTEST_FIT if problem.snug else GangFit.FEWEST_NODES,
     )
 
 
@@ -101,6 +102,13 @@ def even_instances(draw: st.DrawFn) -> Instance:
     even = tuple(depth for depth in problem.prefer_depths if draw(st.booleans()))
     must = problem.must_depth if problem.must_depth not in even else 0
     return attrs.evolve(problem, even_depths=even, must_depth=must)
+
+
+@st.composite
+def snug_instances(draw: st.DrawFn) -> Instance:
+    """Draw members that are to take nodes of which the least is left over, before few nodes."""
+    problem = draw(scored_instances() | mixed_instances() | sliced_instances())
+    return attrs.evolve(problem, snug=True)
 
 
 @st.composite

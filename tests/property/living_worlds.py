@@ -47,6 +47,7 @@ GIB = 2**30
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOST = "kubernetes.io/hostname"
 QUOTA = "quota.scheduling.koordinator.sh/name"
+EDITS = ("label", "zone", "policy", "reserves", "thresholds", "note", "taints", "cordon", "images", "offers")
 NAMES = ("n1", "n3", "n5")
 LATE = ("n0", "n2", "n4")
 KINDS = ("plain", "plain", "cpus", "gpu", "spread", "near", "far", "selects")
@@ -82,6 +83,39 @@ def node_versions(draw: st.DrawFn, name: str) -> Node:
 
 
 @st.composite
+def node_edits(draw: st.DrawFn, node: Node) -> Node:
+    """A node that says one thing else."""
+    match draw(st.sampled_from(EDITS)):
+        case "label":
+            return attrs.evolve(node, labels={**node.labels, "other": draw(st.sampled_from("ab"))})
+        case "zone":
+            return attrs.evolve(node, labels={**node.labels, "zone": draw(st.sampled_from("abc"))})
+        case "policy":
+            policy = draw(st.sampled_from(["", "Restricted"]))
+            labels = {**node.labels, "node.koordinator.sh/numa-topology-policy": policy}
+            return attrs.evolve(node, labels=labels)
+        case "reserves":
+            text = draw(st.sampled_from(['{"resources":{"cpu":"2"}}', "{}"]))
+            annotations = {**node.annotations, "node.koordinator.sh/reservation": text}
+            return attrs.evolve(node, annotations=annotations)
+        case "thresholds":
+            text = draw(st.sampled_from(['{"usageThresholds":{"cpu":30}}', "{}"]))
+            annotations = {**node.annotations, "scheduling.koordinator.sh/usage-thresholds": text}
+            return attrs.evolve(node, annotations=annotations)
+        case "note":
+            return attrs.evolve(node, annotations={**node.annotations, "x": draw(st.sampled_from("ab"))})
+        case "taints":
+            return attrs.evolve(node, taints=() if node.taints else (Taint("t", "x"),))
+        case "cordon":
+            return attrs.evolve(node, unschedulable=not node.unschedulable)
+        case "images":
+            return attrs.evolve(node, images={} if node.images else {"i:1": 500 * 2**20})
+        case _:
+            cpu = draw(st.sampled_from([8000, 3000, 12_000]))
+            return attrs.evolve(node, allocatable={**node.allocatable, "cpu": cpu})
+
+
+@st.composite
 def metrics(draw: st.DrawFn, name: str, pods: tuple[Pod, ...]) -> NodeMetric:
     """What was measured on a node, long ago, lately or in the future."""
     age = draw(st.sampled_from([-30, 5, 10, 100, 400]))
@@ -114,7 +148,7 @@ def waiting_pods(draw: st.DrawFn, name: str) -> Pod:
     labels = {**found.labels, "app": app}
     annotations: dict[str, str] = {}
     selector = LabelSelector({"app": app})
-    affinity, wanted = None, dict[str, str]()
+    affinity, wanted, image = None, dict[str, str](), draw(st.sampled_from(["", "i:1"]))
     constraints: tuple[TopologySpreadConstraint, ...] = ()
     term = PodAffinityTerm(selector=selector, topology_key=draw(st.sampled_from(["zone", HOST])))
     match kind:
@@ -147,6 +181,7 @@ def waiting_pods(draw: st.DrawFn, name: str) -> Pod:
         affinity=affinity,
         spread_constraints=constraints,
         node_selector=wanted,
+        containers=tuple(attrs.evolve(one, image=image) for one in found.containers),
         priority=draw(st.sampled_from([9000, 9500])),
     )
 
@@ -233,7 +268,10 @@ def happenings(draw: st.DrawFn, snapshot: ClusterSnapshot, number: int) -> Chang
             pod = draw(waiting_pods(f"b{number}"))
             return PodBound(pod.at(draw(st.sampled_from(names))))
         case "node" if names:
-            return NodeReplaced(draw(node_versions(draw(st.sampled_from(names)))))
+            name = draw(st.sampled_from(names))
+            one_thing = draw(st.sampled_from([True, True, False]))
+            edit = node_edits(snapshot.node(name).node) if one_thing else node_versions(name)
+            return NodeReplaced(draw(edit))
         case "joins":
             name = draw(st.sampled_from(LATE))
             return None if name in names else NodeAdded(draw(node_versions(name)))

@@ -24,8 +24,7 @@ from koordcore.snapshot import (
     RecordRemoved,
     RecordReplaced,
 )
-from koordcore.snapshot.following import node_values
-from koordcore.snapshot.node_values import per_node
+from koordcore.snapshot.following import node_values, per_node
 from tests.property.strategies import clusters, nodes, pods
 
 

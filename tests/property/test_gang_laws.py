@@ -27,6 +27,7 @@ from tests.property.gang_strategies import (
     mixed_instances,
     scored_instances,
     sliced_instances,
+    snug_instances,
     tree_of,
     uniform_instances,
 )
@@ -67,6 +68,20 @@ def test_members_lie_as_evenly_as_can_be(problem: Instance) -> None:
     if isinstance(placed, GangPlacement):
         assert placement_violations(tree, demand_of(problem, tree), placed.nodes) == ()
         assert placed.certificate.objective == best
+
+
+@settings(max_examples=200, deadline=None)
+@given(snug_instances())
+def test_the_tightest_domains_come_before_few_nodes(problem: Instance) -> None:
+    tree = tree_of(problem.paths)
+    placed = place_gang(tree, demand_of(problem, tree))
+    best = best_objective(problem)
+    assert isinstance(placed, GangShortfall) == (best is None)
+    if isinstance(placed, GangPlacement) and best is not None:
+        assert placement_violations(tree, demand_of(problem, tree), placed.nodes) == ()
+        assert placed.certificate.proven
+        # Where scores tell no nodes apart they are no part of the objective.
+        assert placed.certificate.objective == best[: len(placed.certificate.objective)]
 
 
 @settings(max_examples=100, deadline=None)

@@ -11,9 +11,7 @@ from hypothesis import given, strategies as st
 from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule
 from koordcore._line import KEPT, Delta, Line, Place
 from koordcore._moved_rows import moved_rows
-from koordcore._names import Names
-from koordcore._table import Table
-from koordcore._vector import Splice, Vector
+from koordcore._vector import Names, Splice, Table, Vector
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import PluginSetting
 from koordcore.scheduling.network_trees import network_tree

@@ -15,7 +15,8 @@ from koordcore.allocators.numa_request import CPURequest, parse_cpu_request
 from koordcore.allocators.numa_state import NUMAState, allocation_of, numa_node_of
 from koordcore.errors import ManifestError
 from koordcore.model.resources import make_resources
-from koordcore.protocol.numa_nodes import node_resource_topology_of, trimmed_allocatable
+from koordcore.protocol.numa_nodes import node_resource_topology_of
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 from tests.reference.numa_score import fit_numa
 
 NUMBERS = st.integers(-(2**70), 2**70) | st.integers(-2, 70) | st.floats(allow_nan=False)

@@ -20,7 +20,9 @@ from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.quota.distribution import Round, share_out
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
-from koordcore.quota.runtime import share_out_columns
+from koordcore.quota.runtime import VECTOR_WORTHWHILE
+from koordcore.quota.sharing import Dealt, Pool, Siblings
+from koordcore.quota.tree import TOP, compile_tree
 from tests.reference.quota_runtime import SlowTree, share
 
 KEYS = ("cpu", "memory", "nvidia.com/gpu")
@@ -43,13 +45,33 @@ def by_loop(total: int, members: list[Claim], trace: list[Round] | None = None) 
     return share_out(total, floors, needs, weights, lends, trace=trace)
 
 
+def by_group(total: int, members: list[Claim]) -> list[int]:
+    """Share out as among many siblings, after they asked for something else; the others ask for nothing."""
+    idle: Claim = (0, 0, 0, True)
+    everyone = [*members, *[idle] * VECTOR_WORTHWHILE]
+    quotas = [ElasticQuota(name=f"q{place:03}", max={"cpu": 1}) for place in range(len(everyone))]
+    tree = attrs.evolve(
+        compile_tree("", quotas),
+        min=tuple((floor,) for floor, _, _, _ in everyone),
+        weight=tuple((weight,) for _, _, weight, _ in everyone),
+        lends=tuple(lends for _, _, _, lends in everyone),
+    )
+    siblings, policy = Siblings(tree, TOP), QuotaPolicy(enable_min_quota_scale=False)
+    last = [((need,), ()) for _, need, _, _ in everyone]
+    first = [((need[0] // 2,), ()) if place % 2 else (need, ()) for place, (need, _) in enumerate(last)]
+    known: Dealt | None = None
+    for needs in (first, [one if place % 2 else last[place] for place, one in enumerate(first)], last):
+        known = siblings.deal(needs, Pool((total,), (True,)), policy, known)
+    assert known is not None
+    return [known.shares.runtime_at(place)[0] for place in range(len(members))]
+
+
 @given(claims(wide, wide))
 def test_array_loop_and_fractions_agree(case: tuple[int, list[Claim]]) -> None:
     total, members = case
     floors, needs, weights, lends = map(list, zip(*members, strict=True))
     plain = share_out(total, floors, needs, weights, lends)
-    columns = share_out_columns([total, total], [floors, floors], [needs, needs], [weights, weights], lends)
-    assert columns == [plain, plain]
+    assert by_group(total, members) == plain
     named = {f"{index}": member for index, member in enumerate(members)}
     assert list(share(total, named).values()) == plain
 
@@ -57,8 +79,7 @@ def test_array_loop_and_fractions_agree(case: tuple[int, list[Claim]]) -> None:
 @given(claims(st.integers(0, 2**40), st.integers(-(2**40), 2**60)))
 def test_they_agree_on_negative_and_large_weights(case: tuple[int, list[Claim]]) -> None:
     total, members = case
-    floors, needs, weights, lends = map(list, zip(*members, strict=True))
-    assert share_out_columns([total], [floors], [needs], [weights], lends) == [by_loop(total, members)]
+    assert by_group(total, members) == by_loop(total, members)
 
 
 @given(claims())
@@ -208,6 +229,8 @@ def test_children_share_what_their_parent_has(
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[list[ElasticQuota], Resources, list[tuple[str, QuotaPod]]]:
     quotas, _, total = draw(forests())
+    if draw(st.booleans()):  # siblings enough for arrays
+        quotas += [ElasticQuota(name=f"r{place:02}", max={"cpu": 1}) for place in range(VECTOR_WORTHWHILE)]
     steps: list[tuple[str, QuotaPod]] = []
     waiting: list[QuotaPod] = []
     placed: list[QuotaPod] = []
@@ -258,7 +281,8 @@ def test_a_changed_ledger_equals_a_new_one(
 
 
 def same(one: QuotaLedger, other: QuotaLedger) -> None:
-    assert one.statuses() == other.statuses()
+    told = other.statuses()
+    assert one.statuses() == told
     assert one.pool_of() == other.pool_of()
     for name in one.quotas:
-        assert one.status(name) == other.statuses()[name]
+        assert one.status(name) == told[name]

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from hypothesis import given, settings, strategies as st
 
-from koordcore import ClusterSnapshot, Policy, ScheduleResult, schedule
+from koordcore import ClusterSnapshot, Policy, ScheduleResult, explain, schedule
 from koordcore.framework import warm as warm_states
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
@@ -57,6 +57,10 @@ def _walk(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
             assert warm.decisions == cold.decisions
             assert warm == cold
             now = warm.snapshot
+            if data.draw(st.booleans()):
+                curious = data.draw(waiting_pods(f"w{step}"))
+                told = explain(now, curious, policy=policy, now=moment)
+                assert told == explain(anew(now), curious, policy=policy, now=moment)
         assert known_reservations(now) == known_reservations(anew(now))
         known.append(now)
 

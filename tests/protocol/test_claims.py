@@ -25,6 +25,7 @@ from koordcore.model.containers import Container
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodResourceClaim, SchedulingGroup
+from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
 from koordcore.protocol.claims import (
     ClaimIndex,
     ClaimProblem,
@@ -202,23 +203,40 @@ ALLOCATED = ClaimAllocation(
 )
 
 
-def sent(*held: HeldClaim, requests: dict[str, int] | None = None) -> list[dict[str, Any]]:
+FROM_TEMPLATE = PodResourceClaim("gpu", template="t")
+
+
+def sent(
+    held: HeldClaim,
+    *entries: PodResourceClaim,
+    requests: dict[str, int] | None = None,
+    group: SchedulingPodGroup | None = None,
+) -> list[dict[str, Any]]:
     containers = (Container("main", requests),) if requests else ()
-    bound = pod(node_name="n1", containers=containers, requests=requests or {})
-    records = (ResourceClaim(name="c", uid="u-c"), a_class("gpu", "r/x"))
+    named = None if group is None else SchedulingGroup(pod_group=group.name)
+    bound = pod(
+        *entries, node_name="n1", containers=containers, requests=requests or {}, scheduling_group=named
+    )
+    known = () if group is None else (group,)
+    records = (ResourceClaim(name="c", uid="u-c"), a_class("gpu", "r/x"), TEMPLATE, *known)
     state = NodeState(Node(name="n1", allocatable={"cpu": 1000, "pods": 10}), (bound,))
     snapshot = ClusterSnapshot(nodes=[state], records=records)
-    result = ScheduleResult(snapshot=snapshot, decisions=(Bound(pod=bound.key, node="n1", claims=held),))
+    result = ScheduleResult(snapshot=snapshot, decisions=(Bound(pod=bound.key, node="n1", claims=(held,)),))
     return [call.to_json() for call in patches(result, now=datetime(2026, 1, 1, tzinfo=UTC))]
 
 
 def test_a_claim_is_reserved_with_its_allocation_before_the_pod_is_bound() -> None:
-    first, last = sent(HeldClaim(name="c", entry="gpu", allocation=ALLOCATED))
+    keep, first, last = sent(HeldClaim(name="c", entry="gpu", allocation=ALLOCATED))
+    # The API server drops a finalizer that comes with the status.
+    assert keep["path"] == "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+    assert keep["body"] == {
+        "metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"], "uid": "u-c"}
+    }
     assert first["path"] == "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
     assert first["contentType"] == "application/strategic-merge-patch+json"
     result = {"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-0"}
     assert first["body"] == {
-        "metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"], "uid": "u-c"},
+        "metadata": {"uid": "u-c"},
         "status": {
             "reservedFor": [{"resource": "pods", "name": "p", "uid": "u-p"}],
             "allocation": {
@@ -235,9 +253,42 @@ def test_a_claim_that_was_allocated_before_is_only_reserved() -> None:
     assert set(first["body"]["status"]) == {"reservedFor"}
 
 
-def test_a_claim_that_only_its_controller_can_make_is_left_to_it() -> None:
-    planned = HeldClaim(name="p-gpu-x2x2x", entry="gpu", allocation=ALLOCATED, planned=True)
-    assert [one["path"] for one in sent(planned)] == ["/api/v1/namespaces/default/pods/p/binding"]
+def test_a_claim_that_a_template_gives_is_made_for_the_pod_before_it_is_bound() -> None:
+    name = claim_name(pod(FROM_TEMPLATE), "gpu")
+    planned = HeldClaim(name=name, entry="gpu", allocation=ALLOCATED, planned=True)
+    create, reserve, tell, bind = sent(planned, FROM_TEMPLATE)
+    assert create["body"]["metadata"] == {
+        "name": name,
+        "namespace": "default",
+        "labels": {"a": "b"},
+        "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"},
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u-p", "controller": True}
+        ],
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+    }
+    assert reserve["path"].endswith(f"/resourceclaims/{name}/status")
+    assert reserve["body"]["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": "u-p"}]
+    assert tell["path"].endswith("/pods/p/status")
+    told = [{"name": "gpu", "resourceClaimName": name}]
+    assert tell["body"]["status"] == {"resourceClaimStatuses": told}
+    assert bind["path"].endswith("/pods/p/binding")
+
+
+def test_a_claim_of_a_group_is_made_with_its_first_member() -> None:
+    group = SchedulingPodGroup(
+        name="g", uid="u-g", min_count=2, claims=(GroupClaim(name="gpu", template="t"),)
+    )
+    name = claim_name(group, "gpu")
+    first = HeldClaim(name=name, entry="gpu", allocation=ALLOCATED, planned=True)
+    create, reserve, tell, *_ = sent(first, FROM_TEMPLATE, group=group)
+    (owner,) = create["body"]["metadata"]["ownerReferences"]
+    assert (owner["apiVersion"], owner["kind"], owner["uid"]) == (group.api_version, "PodGroup", "u-g")
+    assert reserve["body"]["status"]["reservedFor"][0]["resource"] == "podgroups"
+    assert tell["path"] == "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups/g/status"
+    later = attrs.evolve(first, fresh=False)
+    bind, *_ = sent(later, FROM_TEMPLATE, group=group)
+    assert bind["path"] == "/api/v1/namespaces/default/pods/p/binding"
 
 
 def test_the_claim_for_extended_resources_is_made_and_told_to_the_pod() -> None:
@@ -250,6 +301,7 @@ def test_the_claim_for_extended_resources_is_made_and_told_to_the_pod() -> None:
     )
     assert create["body"]["metadata"]["name"] == name
     assert "status" not in create["body"]
+    assert create["body"]["metadata"]["ownerReferences"][0]["name"] == "p"
     assert reserve["path"].endswith(f"/resourceclaims/{name}/status")
     assert tell["path"].endswith("/pods/p/status")
     assert tell["body"]["status"]["extendedResourceClaimStatus"] == {

@@ -16,7 +16,6 @@ from koordcore.model.gangs import (
     PodGroup,
 )
 from koordcore.protocol.gang import (
-    ANNOTATION_GANG_NAME,
     ANNOTATION_GROUPS,
     ANNOTATION_MATCH_POLICY,
     ANNOTATION_MIN_AVAILABLE,
@@ -26,14 +25,13 @@ from koordcore.protocol.gang import (
     ANNOTATION_TOTAL_NUMBER,
     ANNOTATION_WAITING_TIME,
     LABEL_LIGHTWEIGHT_MIN_AVAILABLE,
-    LABEL_LIGHTWEIGHT_NAME,
-    LABEL_POD_GROUP,
     binding_annotations,
     gang_from_pod_group,
     parse_gang_pod,
     parse_groups,
     parse_topology_index,
 )
+from koordcore.protocol.gang_names import ANNOTATION_GANG_NAME, LABEL_LIGHTWEIGHT_NAME, LABEL_POD_GROUP
 from koordcore.protocol.gathering import parse_topology_spec
 from koordcore.protocol.pod_group import parse_coscheduling_args, parse_pod_group
 from tests.reference.formats import format_topology_spec

@@ -30,7 +30,6 @@ from koordcore.quota.admission import (
 )
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
-from koordcore.quota.status import stale_annotations, status_annotations
 
 
 def quota(name: str, most: int, least: int = 0, **fields: Any) -> ElasticQuota:
@@ -261,12 +260,12 @@ def test_a_gang_is_admitted_as_a_whole_or_not_at_all() -> None:
 def test_only_what_differs_but_for_zeros_is_published_again() -> None:
     ledger = shared().track(pod("p", "a", 60))
     status = ledger.status("a")
-    written = status_annotations(status)
+    written = status.annotations
     prefix = "quota.scheduling.koordinator.sh/"
     assert written[prefix + "runtime"] == '{"cpu":"50m"}'
-    assert stale_annotations(written, status) == {}
+    assert status.stale_annotations(written) == {}
     padded = {**written, prefix + "non-preemptible-used": '{"cpu":"0"}', prefix + "runtime": "{"}
-    assert stale_annotations(padded, status) == {prefix + "runtime": '{"cpu":"50m"}'}
+    assert status.stale_annotations(padded) == {prefix + "runtime": '{"cpu":"50m"}'}
 
 
 def test_a_refusal_prints_what_the_parent_hands_out_beyond_the_max() -> None:

@@ -38,13 +38,13 @@ from koordcore.protocol.quota_webhook import Refused
 from koordcore.quota import (
     add_tree_affinity,
     admit_batch,
-    cluster_ledger,
     create_quota,
     delete_quota,
     fill_quota,
     open_topology,
     update_quota,
 )
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.snapshot import ClusterSnapshot
 
 Json = dict[str, Any]
@@ -314,6 +314,6 @@ def test_a_snapshot_opens_its_ledger_once() -> None:
     assert ledger.used_of("q") == make_resources({"cpu": 20})
     assert ledger.used_of(DEFAULT_QUOTA) == make_resources({"cpu": 10})
     booked = QuotaPod(key=PodKey("d", "booked"), quota="q", request=make_resources({"cpu": 1}))
-    with_one = cluster_ledger(snapshot, reservations=[booked])
+    with_one = cluster_ledger(snapshot).track(booked)
     assert with_one.status("q").request == make_resources({"cpu": 221})
     assert quota_pod_of(snapshot.pending[0]).quota == "q"

@@ -16,7 +16,8 @@ class Instance:
     ``requests`` are per resource; ``slots`` per shape and node; ``roles`` are (members per shape, minimum,
     own must depth); depths count from 1 for the top layer, 0 is the cluster. ``scores`` are what a member is
     worth on each node; they come last in the objective, negated. Over the domains of ``even_depths`` members
-    lie evenly: the squares of their numbers count behind the domains opened.
+    lie evenly: the squares of their numbers count behind the domains opened. Where it is ``snug``,
+    nodes opened count behind the offers of the used domains, unless a rule names the nodes.
     """
 
     paths: tuple[tuple[str, ...], ...]
@@ -32,6 +33,7 @@ class Instance:
     min_roles: int | None = None
     scores: tuple[int, ...] = ()
     even_depths: tuple[int, ...] = ()
+    snug: bool = False
 
 
 def best_objective(problem: Instance) -> tuple[int, ...] | None:
@@ -121,7 +123,10 @@ def _offers(problem: Instance) -> dict[tuple[str, ...], int]:
     depth = len(problem.paths[0])
     wanted = [sum(members[shape] for members, _, _ in problem.roles) for shape in range(len(problem.slots))]
     offers = {
-        path: sum(min(slots[node], wanted[shape]) for shape, slots in enumerate(problem.slots))
+        path: sum(
+            slots[node] if problem.snug and wanted[shape] else min(slots[node], wanted[shape])
+            for shape, slots in enumerate(problem.slots)
+        )
         for node, path in enumerate(problem.paths)
     }
     bound = dict(zip(problem.paths, problem.bound, strict=True))
@@ -158,6 +163,7 @@ def _value(
         if depth in problem.even_depths:
             pairs = [(total(tuple(per_node), one), total(problem.bound, one)) for one in used(depth)]
             opened.append(sum((new + old) ** 2 - old**2 for new, old in pairs))
+    last = [opened.pop()] if problem.snug and len(problem.paths[0]) not in problem.prefer_depths else []
     near = []
     if any(problem.near):
         for depth in reversed(depths):
@@ -167,4 +173,4 @@ def _value(
     worth = (
         [-sum(n * score for n, score in zip(per_node, problem.scores, strict=True))] if problem.scores else []
     )
-    return (-sum(per_node), *opened, *near, *tight, *worth)
+    return (-sum(per_node), *opened, *near, *tight, *last, *worth)

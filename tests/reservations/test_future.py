@@ -17,8 +17,8 @@ from koordcore.scheduling.backfilling import (
     NoStart,
     backfill,
     earliest_start,
-    future_reservations,
 )
+from koordcore.scheduling.reservations_ahead import future_reservations
 from koordcore.snapshot import ClusterSnapshot
 from tests.reservations.worlds import node, pod
 

@@ -17,8 +17,14 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import HostPort, Pod, PodPhase
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import AllocatePolicy
-from koordcore.protocol.operating_pod import CURRENT_OWNER, RESERVATION_OWNERS, operating_reservation
-from koordcore.protocol.reservation import OPERATING_MODE, PREFIX, allocated_reservation
+from koordcore.protocol.reservation import (
+    CURRENT_OWNER,
+    OPERATING_MODE,
+    PREFIX,
+    RESERVATION_OWNERS,
+    allocated_reservation,
+    operating_reservation,
+)
 from koordcore.reservations.state import operating_state
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule

@@ -187,3 +187,14 @@ def test_refusals_before_any_node_is_asked() -> None:
     messages = [one.message for one in result.decisions if isinstance(one, Unschedulable)]
     assert 'resourceclaim "absent" not found' in messages[0]
     assert "request r: device class no does not exist" in messages[1]
+
+
+def test_a_node_with_the_better_alternative_goes_before_a_fuller_one() -> None:
+    forms = (
+        DeviceSubRequest(class_name="gpu", name="two", count=2),
+        DeviceSubRequest(class_name="gpu", name="one"),
+    )
+    spec = ClaimSpec((ClaimRequest("gpu", forms, True),))
+    template = ResourceClaimTemplate(name="either", spec=spec)
+    result = legal(cluster({"full": 1, "large": 8}, template, pending=[pod("p", "either")]))
+    assert devices(result) == {"p": ["large/gpu-0", "large/gpu-1"]}

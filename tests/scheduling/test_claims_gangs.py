@@ -183,7 +183,8 @@ def test_a_claim_of_a_group_is_reserved_for_the_group_once() -> None:
     assert [(one.name, one.resource, one.uid) for one in written.reserved_for] == [
         ("train", "podgroups", "uid-train")
     ]
-    sent = [call.body["status"]["reservedFor"] for call in patches(result) if call.claim]
+    statuses = [call for call in patches(result) if call.claim and call.subresource == "status"]
+    sent = [call.body["status"]["reservedFor"] for call in statuses]
     assert sent == [
         [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": "uid-train"}]
     ] * len(sent)

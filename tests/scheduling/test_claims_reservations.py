@@ -8,10 +8,11 @@ from benchmarks.claims_data import mig_cards, whole_gpus
 from koordcore import ClusterSnapshot, Pod, Reservation, ScheduleResult, Unschedulable, schedule, verify
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.reservations import reservation_from_manifest
+from koordcore.model.claims import ResourceClaim
 from koordcore.model.pods import PodResourceClaim
 from koordcore.model.reservations import AllocatePolicy, ReservationOwner
 from koordcore.model.selectors import LabelSelector
-from tests.scheduling.test_claims_gangs import cluster
+from tests.scheduling.test_claims_gangs import TEMPLATES, cluster
 
 
 def pod(name: str, template: str, app: str = "") -> Pod:
@@ -111,3 +112,16 @@ def test_what_is_held_is_written_on_the_reservation_and_read_back() -> None:
     }
     (known,) = held.snapshot.of(Reservation)
     assert reservation_from_manifest(manifest).claims == known.claims
+
+
+def test_a_claim_by_name_is_allocated_beside_a_reservation() -> None:
+    """What is written on claims stays, whatever reservations write afterwards."""
+    named = ResourceClaim(name="mine", uid="u", spec=TEMPLATES["two"])
+    user = attrs.evolve(pod("user", "two"), resource_claims=(PodResourceClaim("c", claim="mine"),))
+    snapshot = cluster([whole_gpus("a", 8)], [user]).with_records(reservation("two"), named)
+    result = legal(snapshot)
+    assert len(result.bound) == 2
+    found = result.snapshot.find(ResourceClaim, "mine", "default")
+    assert found is not None
+    assert found.allocation is not None
+    assert [one.name for one in found.reserved_for] == ["user"]

@@ -373,3 +373,14 @@ def test_what_is_said_of_a_group() -> None:
         (1, "podgroup:default/y", 0, 2, ""),
     ]
     assert job_states(snapshot, snapshot.pending[0]) == states
+
+
+def test_a_group_starts_before_late_members_of_others_take_its_room() -> None:
+    """One by one three late members would come first, which are as many."""
+    groups = [group(name, 1, parent="top") for name in "abc"]
+    late = [pod("a-1", 1000, "a"), pod("a-2", 2000, "a"), pod("b-1", 2000, "b"), pod("b-2", 1000, "b")]
+    nodes = [node("n", 4000, pod("a-0", 0, "a"), pod("b-0", 0, "b"))]
+    top = CompositePodGroup(name="top", min_groups=1)
+    found = placed(cluster(nodes, [*late, pod("c-0", 1000, "c")], top, *groups))
+    assert len(found) == 3
+    assert "c-0" in found

@@ -6,7 +6,7 @@ import json
 
 from koordcore import ClusterSnapshot, Node, PluginSetting, Pod, Policy, Unschedulable, schedule
 from koordcore.model.network import ClusterNetworkTopology
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SELECTOR
+from koordcore.protocol.gang_names import ANNOTATION_TOPOLOGY_SELECTOR
 from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 

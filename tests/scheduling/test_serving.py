@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from koordcore import ClusterSnapshot, Node, Pod, PodKey, Policy, schedule
+from koordcore import ClusterSnapshot, Node, Pod, PodKey, Policy, load, schedule
 from koordcore.cli.main import main
+from koordcore.cli.starts import known_starts
 from koordcore.scheduling.serving import queue_starts, queue_units
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -118,6 +119,20 @@ def pod(name: str, cpus: int, node: str | None = None, span: str = "", priority:
     }
 
 
+def test_whoever_has_no_place_when_rounds_end_starts_later_not_never() -> None:
+    ends = {key("a"): NOW + minutes(1), key("b"): NOW + minutes(2), key("c"): NOW + minutes(3)}
+    there = cluster(0, {"a": 1, "b": 1, "c": 1}, [wants("big", 3)])
+    (cut,) = queue_starts(there, ends, {}, now=NOW, rounds=2)
+    assert (cut.start, cut.not_before) == (None, NOW + minutes(2))
+    (whole,) = queue_starts(there, ends, {}, now=NOW, rounds=4)
+    assert (whole.start, whole.not_before) == (NOW + minutes(3), None)
+
+
+def test_a_closed_gate_is_a_reason() -> None:
+    (gated,) = queue_starts(cluster(1, {}, [wants("g", 1, gates=("later",))]), {}, {}, now=NOW)
+    assert "gates" in gated.message
+
+
 @pytest.fixture
 def dump(tmp_path: Path) -> str:
     node = {
@@ -158,3 +173,13 @@ def test_when_wants_a_name_or_all(dump: str, capsys: pytest.CaptureFixture[str])
     assert main(["when", dump]) == 2
     assert "--all is about the whole queue" in capsys.readouterr().err
     assert main(["when", "--all", dump, "-o", "reservations"]) == 2
+
+
+def test_the_page_tells_the_starts_that_the_queue_has(dump: str) -> None:
+    """Those of everybody who is left waiting, in their turns, as ``when --all`` has them."""
+    before = load([dump]).snapshot
+    starts = known_starts(before, schedule(before), None)
+    assert starts == {key("big"): NOW + minutes(10), key("late"): NOW + minutes(70)}
+    emptied = before.forget(*(pod.key for pod in before.bound_pods()))
+    placed = known_starts(emptied, schedule(emptied), NOW)
+    assert placed == {key("late"): NOW + minutes(60)}

@@ -12,8 +12,9 @@ from koordcore import ClusterSnapshot, PreemptionRules, schedule, verify
 from koordcore.model import QuotaPolicy
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
-from koordcore.simulate import KNOWN_RULES, LoopPod, LoopWorld, small_worlds
+from koordcore.simulate import KNOWN_RULES, LoopPod, LoopWorld
 from koordcore.simulate.loop_moves import NOMINATED, WAITS, LoopMoves, State, starts
+from koordcore.simulate.loop_search import small_worlds
 from tests.simulate.test_loops import POLICY as GUARDED, real
 
 OURS = KNOWN_RULES["koordcore"]

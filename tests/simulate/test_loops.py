@@ -14,16 +14,8 @@ from koordcore.cli import main
 from koordcore.model import ElasticQuota, QuotaPolicy
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
-from koordcore.simulate import (
-    KNOWN_RULES,
-    LoopPod,
-    LoopRules,
-    LoopWorld,
-    find_loop,
-    loop_story,
-    search_loops,
-    small_worlds,
-)
+from koordcore.simulate import KNOWN_RULES, LoopPod, LoopRules, LoopWorld, find_loop, search_loops
+from koordcore.simulate.loop_search import loop_story, small_worlds
 
 OURS = KNOWN_RULES["koordcore"]
 LOOPING = (

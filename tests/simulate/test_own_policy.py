@@ -15,18 +15,9 @@ import pytest
 from koordcore import ModelError
 from koordcore.cli import main
 from koordcore.scoring.gpu_policies import PolicyLike
-from koordcore.simulate import (
-    Cell,
-    CellResult,
-    PolicyName,
-    ResultFolder,
-    make_policy,
-    play_cell,
-    plot,
-    summaries,
-    sweep,
-)
+from koordcore.simulate import Cell, PolicyName, ResultFolder, make_policy, play_cell, plot, summaries, sweep
 from koordcore.simulate.plots import PlotKind
+from koordcore.simulate.scenario import CellResult
 from tests.simulate.small import SMALL, small_mix
 from tests.simulate.tightest import Tightest, scaled
 

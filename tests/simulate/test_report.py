@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from koordcore.errors import ModelError
-from koordcore.simulate import Cell, CellResult, Clock, PolicyName, play_cell, plot, summaries
+from koordcore.simulate import Cell, Clock, PolicyName, play_cell, plot, summaries
 from koordcore.simulate.plots import PlotKind
 from koordcore.simulate.report import csv_text, json_text
+from koordcore.simulate.scenario import CellResult
 from tests.simulate.small import SMALL
 
 PLAY = partial(play_cell, SMALL.path)

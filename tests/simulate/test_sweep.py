@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from koordcore.errors import ModelError
-from koordcore.simulate import Cell, CellResult, Clock, PolicyName, ResultFolder, play_cell, sweep
-from koordcore.simulate.scenario import replay_cell
+from koordcore.simulate import Cell, Clock, PolicyName, ResultFolder, play_cell, sweep
+from koordcore.simulate.scenario import CellResult, replay_cell
 from koordcore.simulate.sweeps import Progress
 from tests.simulate.small import SMALL, filled
 

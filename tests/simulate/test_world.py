@@ -12,14 +12,11 @@ from koordcore import ClusterSnapshot, ModelError, schedule
 from koordcore.cli import main
 from koordcore.controlplane import Feed, Moment, orders
 from koordcore.simulate.world import (
-    PROFILES,
     Act,
     FaultProfile,
     Listed,
     News,
-    OwnScheduler,
     Post,
-    Rule,
     Watched,
     injections,
     named_profile,
@@ -27,6 +24,9 @@ from koordcore.simulate.world import (
     run_world,
     shrink_world,
 )
+from koordcore.simulate.world.own_loop import OwnScheduler
+from koordcore.simulate.world.profile import PROFILES
+from koordcore.simulate.world.record import Rule
 
 
 class Hasty:

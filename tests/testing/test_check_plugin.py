@@ -11,7 +11,8 @@ import pytest
 from koordcore import ClusterSnapshot, ModelError, Node, Pod, Shortfall
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework import Evaluator, NodeView, Plugin, Reserved, Scope, Workspace
-from koordcore.testing import BrokenContractError, Clause, check_plugin
+from koordcore.testing import BrokenContractError, check_plugin
+from koordcore.testing.violation import Clause
 
 FREE = 2
 """Where what is free stands among the amounts of a view."""

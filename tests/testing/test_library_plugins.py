@@ -18,7 +18,8 @@ from koordcore.model.affinity import (
     TopologySpreadConstraint,
 )
 from koordcore.model.selectors import LabelSelector
-from koordcore.testing import Clause, check_plugin, varied_snapshots
+from koordcore.testing import check_plugin, varied_snapshots
+from koordcore.testing.violation import Clause
 
 WEB: Final = LabelSelector(match_labels={"app": "web"})
 SILENT: Final = {

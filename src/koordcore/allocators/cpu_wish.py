@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.numa import (
     CPUBindPolicy,
     CPUExclusivePolicy,
@@ -22,7 +21,7 @@ class CPUShortage(StrEnum):
     FAILED = "failed to allocate cpus"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CPUWish:
     """How a pod wants its CPUs.
 

@@ -146,7 +146,7 @@ def take_preferred_cpus(
     topology, available, count, wish, holdings
         As for :func:`take_cpus`.
     preferred
-        CPUs that are taken first as far as they are available, such as those of a reservation.
+        CPUs that are taken first as far as they are available, such as those of a loan.
     """
     wanted = available & preferred
     if not wanted:

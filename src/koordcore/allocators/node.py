@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.device import (
     DEFAULT_DEVICE_POLICY,
     PLAIN_TERMS,
@@ -67,7 +68,7 @@ _SAME_CARDS: Final = 500
 DEFAULT_NODE_ARGS: Final = NodeArgs()
 
 
-@attrs.frozen
+@record
 class NodeOffer:
     """What a node offers a pod beyond plain amounts, and on what terms.
 
@@ -80,7 +81,7 @@ class NodeOffer:
     amounts
         Of the node as a whole; they matter only where its CPU is amplified.
     room, terms
-        What reservations and victims lend: CPUs and amounts, and devices.
+        What loans and victims give back: CPUs and amounts, and devices.
     covers
         NUMA nodes that have to be among those that are chosen, where any are.
     only
@@ -101,7 +102,7 @@ class NodeOffer:
         return self.numa, None if self.devices is None else self.devices.signature
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeAllocation:
     """What a pod gets of a node.
 
@@ -230,7 +231,7 @@ class DeviceProvider:
         return known
 
 
-@attrs.frozen
+@record
 class _Covering:
     """Lets only those sets of NUMA nodes through that contain some, or are these."""
 

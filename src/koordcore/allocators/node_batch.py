@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore._record import record
 from koordcore.allocators.device import DeviceAnswers, device_table
 from koordcore.allocators.node import (
     DEFAULT_NODE_ARGS,
@@ -58,7 +59,7 @@ def _state_and_name(offer: NodeOffer) -> Hashable:
     return offer.state, "" if offer.devices is None else offer.devices.node
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class _Verdict:
     """What one distinct state says to a pod class, but for the amounts of the node as a whole.
 
@@ -78,7 +79,7 @@ class _Verdict:
     need: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class _Score:
     """How one distinct state is scored for a pod class.
 

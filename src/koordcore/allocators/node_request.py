@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.numa_request import CPURequest
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.device_requests import DeviceRequest
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeArgs:
     """Arguments of everybody in the policy who has a say in what a pod gets of a node.
 
@@ -26,7 +25,7 @@ class NodeArgs:
     devices: DevicePolicy = DEFAULT_DEVICE_POLICY
 
 
-@attrs.frozen(kw_only=True, cache_hash=True)
+@record(kw_only=True, cache_hash=True)
 class NodeRequest:
     """What a pod asks of a node beyond plain amounts.
 

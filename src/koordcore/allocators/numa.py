@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.cpu_wish import CPUShortage
 from koordcore.allocators.cpuset import available_cpus
 from koordcore.allocators.numa_align import (
@@ -35,7 +36,7 @@ from koordcore.allocators.numa_request import (
 )
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState, available_amounts
 from koordcore.model.decisions import Shortfall
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUBindPolicy, NUMAArgs
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, OF_LOAN, CPUBindPolicy, NUMAArgs
 from koordcore.model.resources import CPU, NO_RESOURCES, Resources
 from koordcore.protocol.numa import NO_STATUS, ResourceStatus
 from koordcore.protocol.numa_nodes import amplify
@@ -48,18 +49,16 @@ AMPLIFIED: Final = "Insufficient amplified cpu"
 _CONFLICT: Final = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
 _NOT_MULTIPLE: Final = "node(s) requested cpus not multiple cpus per core"
 _NO_NUMA_ZONES: Final = "insufficient resources on NUMA Node"
-OF_RESERVATION: Final = "Reservation(s) "
-"""Before every reason of a reservation that does not serve."""
 
 
-@attrs.frozen
+@record
 class NodeAmounts:
     """Amounts of a node as a whole; without NUMA nodes.
 
     Parameters
     ----------
     allocatable
-        What pods may ask for, after the node reservation.
+        What pods may ask for, less what it keeps back.
     requested
         Sum over the pods that hold room.
     """
@@ -71,7 +70,7 @@ class NodeAmounts:
 NO_AMOUNTS: Final = NodeAmounts()
 
 
-@attrs.frozen
+@record
 class NUMAAllocation:
     """What a pod gets of a node's CPUs and NUMA nodes.
 
@@ -83,14 +82,14 @@ class NUMAAllocation:
         The pod is bound or under a topology policy: its status is written on it, even an empty one.
     mask
         NUMA nodes that were chosen; ``None`` where they do not matter.
-    reservation
-        Name of the reservation that serves it; empty for none.
+    loan
+        Name of the loan that serves it; empty for none.
     """
 
     status: ResourceStatus = NO_STATUS
     written: bool = False
     mask: NUMAMask | None = None
-    reservation: str = ""
+    loan: str = ""
 
 
 # Filter
@@ -254,8 +253,8 @@ def allocate_numa(
             taken, mask = anywhere, None
     if isinstance(taken, NUMARefusal):
         return NUMARefusal.because(room.refusal) if room.refusal else taken
-    reservation, status = taken
-    return NUMAAllocation(status, True, mask, reservation)
+    loan, status = taken
+    return NUMAAllocation(status, True, mask, loan)
 
 
 def _take(
@@ -268,7 +267,7 @@ def _take(
         if isinstance(answer, ResourceStatus):
             return name, answer
         if name:
-            shortfalls += [attrs.evolve(one, reason=OF_RESERVATION + one.reason) for one in answer.shortfalls]
+            shortfalls += [attrs.evolve(one, reason=OF_LOAN + one.reason) for one in answer.shortfalls]
         else:
             return answer
     return NUMARefusal(tuple(shortfalls))
@@ -366,7 +365,7 @@ def score_given(
     Parameters
     ----------
     lent
-        What a reservation lends to the pod. Its CPUs count as handed out where the pod takes them, as
+        What a loan gives to the pod. Its CPUs count as handed out where the pod takes them, as
         upstream has it, so that they count twice.
     """
     node = state.node

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.numa_fit import Offer, feasible_masks, offer_of
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState
@@ -34,14 +35,14 @@ _MISSING_NUMA: Final = "node(s) missing NUMA resources"
 _NO_NUMA_RESOURCES: Final = "node(s) Insufficient NUMA Node resources"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NUMATrial:
-    """A reservation from which a pod may be served.
+    """A loan from which a pod may be served.
 
     Parameters
     ----------
     name
-        Of the reservation.
+        Whose it is.
     give_back
         What counts as free when it is used.
     guard
@@ -53,16 +54,16 @@ class NUMATrial:
     guard: GiveBack | None = None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NUMARoom:
     """Where on a node a pod may find its CPUs and amounts besides what is simply free.
 
     Parameters
     ----------
     trials
-        Reservations, in the order in which they are tried before the node itself.
+        Loans, in the order in which they are tried before the node itself.
     fallback
-        What counts as free when no reservation is used; ``None`` where the pod must be served by one.
+        What counts as free when no loan is used; ``None`` where the pod must be served by one.
     scored
         What counts as free when NUMA nodes are compared.
     refusal
@@ -78,7 +79,7 @@ class NUMARoom:
 PLAIN_ROOM: Final = NUMARoom()
 
 
-@attrs.frozen
+@record
 class NUMAAdmission:
     """A node that may take a pod.
 
@@ -122,14 +123,14 @@ NO_PROVIDERS: Final[tuple[NUMAProvider, ...]] = ()
 
 
 def offers_of(state: NUMAState, demand: CPUDemand, room: NUMARoom) -> list[tuple[str, Offer]]:
-    """What reservations and the node can give, by name of the reservation, in the order of trial.
+    """What loans and the node can give, by name of the loan, in the order of trial.
 
     Parameters
     ----------
     state, demand
         The node with its holders, and what the pod asks for there.
     room
-        The reservations that are tried, and whether the node itself is.
+        The loans that are tried, and whether the node itself is.
     """
     offers = []
     for trial in room.trials:
@@ -140,7 +141,7 @@ def offers_of(state: NUMAState, demand: CPUDemand, room: NUMARoom) -> list[tuple
     return offers
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MaskField:
     """The masks of one node that can serve one pod, found size by size."""
 
@@ -201,7 +202,7 @@ def align(
     args
         How NUMA nodes are rated.
     room
-        Which reservations are tried, and what counts as free where NUMA nodes are compared.
+        Which loans are tried, and what counts as free where NUMA nodes are compared.
     providers
         What else the pod needs from the same NUMA nodes.
     """

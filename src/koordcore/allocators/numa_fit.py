@@ -252,7 +252,7 @@ def feasible_masks(offers: Sequence[Offer], ids: tuple[int, ...], size: int) -> 
     Parameters
     ----------
     offers
-        What the node and its reservations can give.
+        What the node and its loans can give.
     ids
         NUMA nodes, ascending.
     size

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import found_in
@@ -54,7 +55,7 @@ _NODE_POLICIES: Final = {
 }
 
 
-@attrs.frozen
+@record
 class NUMARefusal:
     """Why a node, or every node, cannot take a pod.
 
@@ -82,7 +83,7 @@ class NUMARefusal:
         return all(shortfall.resolvable for shortfall in self.shortfalls)
 
 
-@attrs.frozen(kw_only=True, cache_hash=True)
+@record(kw_only=True, cache_hash=True)
 class CPURequest:
     """What a pod wants of CPUs and NUMA nodes, wherever it goes.
 
@@ -297,7 +298,7 @@ def completed_resource_spec(spec: ResourceSpec, request: CPURequest, node: NUMAN
     return attrs.evolve(spec, required_cpu_bind_policy=needed, preferred_cpu_bind_policy=wished)
 
 
-@attrs.frozen(kw_only=True, cache_hash=True)
+@record(kw_only=True, cache_hash=True)
 class CPUDemand:
     """What a request comes to on one node.
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.numa import (
     NO_CPU_HOLDINGS,
@@ -38,7 +39,7 @@ from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
 from koordcore.topology.numa import MAX_NUMA_NODE, NUMAMask, NUMAStatus, NUMATopologyPolicy, numa_ids
 
 
-@attrs.frozen(kw_only=True, cache_hash=True)
+@record(kw_only=True, cache_hash=True)
 class NUMANode:
     """What a node offers in CPUs and NUMA nodes, whoever runs on it.
 
@@ -101,7 +102,7 @@ class NUMANode:
         return found | 1 if cpus & ~self.topology.all_cpus else found
 
 
-@attrs.frozen(kw_only=True, cache_hash=True)
+@record(kw_only=True, cache_hash=True)
 class NUMAUsage:
     """What is held of a node, without by whom.
 
@@ -158,7 +159,7 @@ def _sum_amounts(entries: Iterable[NUMANodeResource]) -> tuple[NUMANodeResource,
     return tuple(NUMANodeResource(numa, make_resources(sums[numa])) for numa in sorted(sums))
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class NUMAState:
     """A node's CPUs and NUMA nodes with what is held of them.
 
@@ -198,14 +199,14 @@ class NUMAState:
         return self if len(left) == len(self.allocations) else NUMAState.of(self.node, left)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GiveBack:
     """What counts as free although it is held, because its holder makes room for the pod.
 
     Parameters
     ----------
     preferred_cpus
-        CPUs held for the pod, such as a reservation's; they are also taken first.
+        CPUs held for the pod, such as a loan's; they are also taken first.
     preemptible_cpus
         CPUs of holders that would be evicted; a CPU in both sets is given back by two holders.
     reusable
@@ -332,7 +333,7 @@ def _known(node: NUMANode) -> NUMANode:
 def allocation_of(
     uid: str, annotations: Mapping[str, str], *, namespace: str = "", name: str = ""
 ) -> CPUAllocation | None:
-    """Read what a bound pod (or reservation) holds from its annotations.
+    """Read what a bound pod (or a holder of room) holds from its annotations.
 
     Parameters
     ----------

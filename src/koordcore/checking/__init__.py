@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
-    from koordcore.checking.certificates import (
-        CertificateCheck as CertificateCheck,
-        CheckedProof as CheckedProof,
-    )
     from koordcore.checking.entry import (
         check_certificate as check_certificate,
         verify as verify,
@@ -26,7 +22,6 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.checking.certificates": ("CertificateCheck", "CheckedProof"),
             "koordcore.checking.entry": ("check_certificate", "verify"),
             "koordcore.checking.moves": ("verify_moves",),
             "koordcore.checking.violation": ("Violation", "ViolationKind"),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.device_slices import (
     DeviceId,
     ResourceSlice,
@@ -20,7 +21,7 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
 
-@attrs.frozen
+@record
 class CheckedNode:
     """A node as its devices are judged."""
 
@@ -29,7 +30,7 @@ class CheckedNode:
     features: tuple[str, ...] = ()
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Published:
     """A device with the slice that publishes it."""
 

@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError, ManifestError
 from koordcore.model.decisions import Bound
@@ -26,7 +25,7 @@ DEDICATED: Final = ("LSE", "LSR")
 _MOST_CPUS: Final = 4096
 
 
-@attrs.frozen
+@record
 class _Held:
     """What one pod's annotation says."""
 

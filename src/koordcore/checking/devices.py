@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
 from koordcore.model.decisions import Bound
@@ -35,7 +34,7 @@ RATIO: Final = "koordinator.sh/gpu-memory-ratio"
 BOTH: Final = "koordinator.sh/gpu"
 
 
-@attrs.frozen
+@record
 class _Part:
     """One device as one pod holds it."""
 

@@ -15,7 +15,7 @@ from koordcore.model.migration import PodMigrationJob
 from koordcore.model.moves import Move
 from koordcore.model.pods import OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, Share
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.snapshot import ClusterSnapshot
 
 COUNTED: Final = ("ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "CloneSet")

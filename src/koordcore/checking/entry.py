@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import koordcore
+from koordcore._blame import shown
 
 if TYPE_CHECKING:
     from koordcore.checking.certificates import CheckedProof
@@ -60,7 +61,7 @@ def verify(
         ("policy", policy, Policy),
     ):
         if not isinstance(value, kind) and (value is not None or name == "snapshot"):
-            raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
+            raise TypeError(f"{name}: expected {kind.__name__}, got {shown(value)}")
     if result is None:
         return check_cluster(snapshot, policy or DEFAULT_POLICY)
     if policy is not None:

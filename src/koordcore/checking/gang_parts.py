@@ -8,7 +8,8 @@ from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import ManifestError
 from koordcore.model.gangs import Gang, MatchPolicy
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import gang_name, parse_topology_index
+from koordcore.protocol.gang import parse_topology_index
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.sub_groups import Part, split_members
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations

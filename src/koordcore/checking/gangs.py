@@ -21,7 +21,8 @@ from koordcore.model.gangs import (
 )
 from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, parse_gang_pod
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.networks import network_of, spelt
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot

@@ -77,8 +77,9 @@ class _Tree:
         parts: list[tuple[str, int]] = []
         for depth in problem.order:
             parts += [("open", depth), *([("even", depth)] if depth in problem.even else [])]
+        last = [parts.pop()] if problem.snug else []
         parts += [("near", depth) for depth in depths if self._nearest[0]]
-        parts += [("tight", depth) for depth in depths]
+        parts += [("tight", depth) for depth in depths] + last
         parts += [("worth", self._leaf)] if problem.worth is not None else []
         words: list[list[tuple[str, int, int]]] = [[]]
         top = 1

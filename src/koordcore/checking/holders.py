@@ -12,7 +12,7 @@ import attrs
 
 from koordcore.checking.cpus import STATUS, cpulist
 from koordcore.checking.devices import ALLOCATED as DEVICES
-from koordcore.checking.nodes import KEPT_BY, STANDS_FOR
+from koordcore.checking.nodes import KEEPS_SLOT, KEPT_BY, STANDS_FOR
 from koordcore.errors import KoordcoreError
 from koordcore.model.pods import Pod, PodKey, PodPhase
 from koordcore.model.reservations import (
@@ -20,7 +20,7 @@ from koordcore.model.reservations import (
     ReservationOwner,
 )
 from koordcore.model.resources import parse_resources
-from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import is_operating_pod, operating_reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -139,6 +139,8 @@ def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
     if one.allocate_once and users:  # it is over with its first user
         bare = {key: text for key, text in holder.annotations.items() if key not in (DEVICES, STATUS)}
         return attrs.evolve(holder, requests={}, annotations=bare, host_ports=())
+    if not takers:
+        holder = attrs.evolve(holder, annotations={**holder.annotations, KEEPS_SLOT: "true"})
     ports = [port for pod in takers for port in pod.host_ports]
     free = tuple(port for port in holder.host_ports if port not in ports)
     return attrs.evolve(_less(holder, takers), host_ports=free)

@@ -24,8 +24,8 @@ from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
-from koordcore.protocol.gang import gang_name
-from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
+from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.reservation import is_operating_pod, operating_reservation
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import shared
 

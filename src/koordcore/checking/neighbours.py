@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.affinity import (
     NodeInclusionPolicy,
@@ -59,7 +58,7 @@ def check_neighbours(
 # -- affinity ---------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Index:
     """Pods by one label pair each, so that a selector need not be held against all of them."""
 
@@ -195,7 +194,7 @@ def _check_others(placed: Sequence[Placed], fresh: _Index, spaces: Spaces) -> It
 # -- spread -----------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@record
 class _Rule:
     """A hard constraint with all that decides what it counts; equal rules are one."""
 

@@ -12,13 +12,15 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FitArgs, Policy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
-from koordcore.protocol.numa_nodes import trimmed_allocatable
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 KEPT_BY: Final = "koordcore.io/kept-by"
 """On what stands for a reservation while a result is checked: which one it is, and for whom."""
 STANDS_FOR: Final = "scheduling.koordinator.sh/reserve-pod"
+KEEPS_SLOT: Final = "koordcore.io/keeps-slot"
+"""On the same, as long as nobody has taken of the reservation: the pod slot is for its first user."""
 
 
 def check_nodes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -40,8 +42,10 @@ def _sums(state: NodeState) -> Counter[str]:
     for pod in state.pods:
         for name, amount in pod.requests.items():
             sums[name] += amount
-    # What stands for a reservation is no pod that a kubelet would count.
-    sums[PODS] = sum(pod.annotations.get(STANDS_FOR) != "true" for pod in state.pods)
+    # What stands for a reservation is no pod that a kubelet would count, and keeps a slot for one.
+    sums[PODS] = sum(
+        pod.annotations.get(STANDS_FOR) != "true" or KEEPS_SLOT in pod.annotations for pod in state.pods
+    )
     return sums
 
 

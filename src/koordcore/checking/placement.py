@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koordcore.checking.violation import Violation, ViolationKind
-from koordcore.model.affinity import TaintEffect
+from koordcore.model.affinity import TaintEffect, Tolerances
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
@@ -27,18 +27,19 @@ def check_place(pod: Pod, node: Node, policy: Policy) -> Iterator[Violation]:
     """Tell what keeps a pod off a node."""
     subject = str(pod.key)
     if policy.filters("TaintToleration"):
+        allowed = Tolerances(pod.tolerations)
         for taint in node.taints:
             hard = taint.effect is not TaintEffect.PREFER_NO_SCHEDULE
-            if hard and not any(one.tolerates(taint) for one in pod.tolerations):
+            if hard and not allowed.cover(taint):
                 yield Violation(ViolationKind.TAINT, subject, f"does not tolerate {taint} of {node.name}")
     if policy.filters("NodeUnschedulable") and node.unschedulable:
-        allowed = any(
+        fine = any(
             one.key in ("", "node.kubernetes.io/unschedulable")
             and one.effect in (None, TaintEffect.NO_SCHEDULE)
             and (one.operator == "Exists" or (one.key and not one.value))
             for one in pod.tolerations
         )
-        if not allowed:
+        if not fine:
             yield Violation(ViolationKind.CORDON, subject, f"{node.name} is cordoned")
     if policy.filters("NodeAffinity"):
         yield from _check_affinity(pod, node, policy)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
-
+from koordcore._record import record
 from koordcore.checking.quota_sums import NOBODY, Elsewhere, charged, parents_of, quota_of, spaces_of
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class QuotaChains:
     """The quotas of a cluster by name, and the policy that governs them.
 

@@ -84,15 +84,23 @@ class _Turns:
         for pod in members:
             coming.count(pod)
         wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
+        leaves = {self._sums.chain(pod)[0] for pod in members}
         for name in sorted(coming.whole.keys() & self._quotas.keys()):
             # What a quota's max does not name is not counted against it.
             for resource in sorted(wanted & self._quotas[name].max.keys()):
                 after = self._used(name, resource) + coming.whole[name][resource]
                 bound = self._quotas[name].min.get(resource, 0)
                 if coming.whole[name][resource] and after > bound and not self._guaranteed:
+                    if name not in leaves and self._give_below(plan, name):
+                        continue
                     told = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
                     yield Violation(ViolationKind.VICTIM, name, told)
         yield from self._check_victims(plan, set(coming.whole), wanted)
+
+    def _give_below(self, plan: PreemptionPlan, name: str) -> bool:
+        """Tell whether all who leave are of quotas below one: its children share out what it is promised."""
+        known = (self._holding.get(victim.pod) for victim in plan.victims)
+        return all(pod is None or name in self._sums.chain(pod) for pod in known)
 
     def _check_victims(self, plan: PreemptionPlan, mine: set[str], wanted: set[str]) -> Iterator[Violation]:
         units: dict[str, dict[str, list[Pod]]] = defaultdict(lambda: defaultdict(list))

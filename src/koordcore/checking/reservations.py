@@ -33,7 +33,7 @@ from koordcore.model.reservations import (
     ReservationArgs,
 )
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
-from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import is_operating_pod, operating_reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 

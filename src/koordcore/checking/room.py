@@ -10,7 +10,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FitArgs, Policy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
-from koordcore.protocol.numa_nodes import trimmed_allocatable
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 
 
 def overflow(

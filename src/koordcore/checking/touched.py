@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.checking.gangs import gang_configs
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.holders import holder_key, holder_of, used_by
@@ -51,7 +52,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup, SchedulingWorkload
 from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koordcore.protocol.extended_resources import classes_by_resource
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -67,7 +68,7 @@ _OF_NODES: Final[tuple[type, ...]] = (DeviceObject, NodeResourceTopology, CSINod
 """Kinds of which each node has one by its name."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Touched:
     """The small cluster before, the result on it, and what pods hold that are not in it."""
 

@@ -21,7 +21,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import PODS
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 

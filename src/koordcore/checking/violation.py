@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import attrs
+from koordcore._record import record
 
 
 class ViolationKind(StrEnum):
@@ -41,7 +41,7 @@ class ViolationKind(StrEnum):
     LIMIT = "migration limit"
 
 
-@attrs.frozen(order=True)
+@record(order=True)
 class Violation:
     """One thing that is not legal.
 

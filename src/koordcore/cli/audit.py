@@ -10,7 +10,11 @@ from typing import Any, Final
 
 import attrs
 
-from koordcore.cli.policies import read_policy
+from koordcore.cli.output import add_record_output, for_programs, print_record
+from koordcore.cli.policies import KNOWN_POLICIES, read_policy
+from koordcore.cli.progress import working
+from koordcore.cli.tables import say
+from koordcore.cli.words import near
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
@@ -59,7 +63,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="pods of a world (2; 3 takes half a minute, 4 a quarter of an hour)",
     )
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="nodes of a world (2)")
-    parser.add_argument("--quiet", action="store_true", help="no warnings about the policy")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no warnings about the policy")
+    add_record_output(parser)
     parser.set_defaults(run=run)
 
 
@@ -69,12 +74,20 @@ def run(arguments: argparse.Namespace) -> int:
     for text in arguments.set:
         name, _, value = text.partition("=")
         rules = _made({**attrs.asdict(rules), name: _value(value)}, f"--set {text}")
-    loop, worlds = search_loops(rules, pods=arguments.pods, nodes=arguments.nodes)
+    with working("searching"):
+        loop, worlds = search_loops(rules, pods=arguments.pods, nodes=arguments.nodes)
+    if for_programs(arguments):
+        story = [] if loop is None else loop_story(loop)
+        print_record(
+            arguments,
+            {"rules": attrs.asdict(rules), "worlds": worlds, "loop": loop is not None, "story": story},
+        )
+        return 0 if loop is None else 1
     for name, value in attrs.asdict(rules).items():
         print(f"  {name:<11} {str(value).lower()}")
-    size = f"up to {arguments.pods} pods, {arguments.nodes} nodes and 2 quotas"
+    size = f"up to {arguments.pods} pods, {arguments.nodes} node{'s' * (arguments.nodes != 1)} and 2 quotas"
     if loop is None:
-        print(f"no loop in {worlds} worlds of {size}, nor where a rule that moves pods is off")
+        say(f"no loop in {worlds} worlds of {size}, nor where a rule that moves pods is off")
         return 0
     print(f"a loop, in the {worlds}. world of {size}:")
     for line in loop_story(loop):
@@ -93,8 +106,15 @@ def _rules(arguments: argparse.Namespace) -> LoopRules:
             raise ManifestError.at(asked, f"this is no JSON: {error}") from None
         if isinstance(written, dict) and "kind" not in written:
             return _made(written, asked)
+    if not Path(asked).exists() and asked not in KNOWN_POLICIES:
+        raise ModelError(f"--loops: no rules {asked}{near(asked, (*KNOWN_RULES, *KNOWN_POLICIES))}")
     source = argparse.Namespace(
-        policy=asked, profile=None, all_schedulers=False, feature_gates=None, quiet=arguments.quiet
+        policy=asked,
+        profile=None,
+        all_schedulers=False,
+        feature_gates=None,
+        gang_fit=None,
+        quiet=arguments.quiet,
     )
     return rules_of(read_policy(source))
 

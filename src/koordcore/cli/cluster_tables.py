@@ -13,10 +13,9 @@ from koordcore.explaining.groups import group_states, turn_order
 from koordcore.explaining.node_states import CardCounts, NodeCondition, cards_of, condition_of
 from koordcore.explaining.workloads import by_workload
 from koordcore.manifests import Loaded
-from koordcore.model.devices import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
 from koordcore.model.nodes import NodeState
 from koordcore.model.resources import EPHEMERAL_STORAGE, PODS
-from koordcore.scheduling.plain_cards import WHOLE
+from koordcore.scheduling.plain_cards import CARD_NAMES
 from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
 
@@ -24,8 +23,6 @@ _SHAPES_SHOWN: Final = 20
 _PODS_SHOWN: Final = 20
 _GROUPS_SHOWN: Final = 40
 _NAMES: Final = 3
-CARD_NAMES: Final = frozenset({*WHOLE, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED})
-"""Names under which nodes count the same cards."""
 _NO_USE: Final = (NodeCondition.CORDONED, NodeCondition.NOT_READY, NodeCondition.UNREACHABLE)
 
 

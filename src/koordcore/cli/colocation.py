@@ -11,9 +11,9 @@ import attrs
 from koordcore.cli.finding import find_node
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
 from koordcore.cli.layout import Column, Table, Tone
-from koordcore.cli.output import TABLE, add_output, for_programs, print_record
+from koordcore.cli.output import NAME, TABLE, add_output, for_programs, print_record
 from koordcore.cli.selection import add_selection, selection_of
-from koordcore.cli.tables import amount, show
+from koordcore.cli.tables import amount, say, show
 from koordcore.colocation import (
     config_of_snapshot,
     explain_node,
@@ -75,8 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
         waterfalls = explain_node(snapshot, config, arguments.node, now=now)
         if for_programs(arguments):
             print_record(arguments, [attrs.asdict(one) for one in waterfalls])
+        elif arguments.output == NAME:
+            print(arguments.node)
         else:
-            print(render_waterfalls(waterfalls))
+            say(render_waterfalls(waterfalls))
         return 0
     table = lending_table(snapshot, config, now=now)
     shown = tuple(row for row in table.rows if selection.node(snapshot.node(row.node)))
@@ -84,11 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
     if for_programs(arguments):
         print_record(arguments, [attrs.asdict(row) for row in (*table.rows, table.total)])
     else:
-        show(_rendered(table, joined=arguments.output == TABLE))
+        show(_rendered(table, joined=arguments.output == TABLE, total=arguments.output != NAME))
     return 0
 
 
-def _rendered(table: LendingTable, *, joined: bool) -> Table:
+def _rendered(table: LendingTable, *, joined: bool, total: bool) -> Table:
     names = (
         "NODE",
         "BATCH CPU",
@@ -104,7 +106,7 @@ def _rendered(table: LendingTable, *, joined: bool) -> Table:
         Column(name, number=name != "NODE", tone=Tone.NAME if name == "NODE" else Tone.PLAIN, rank=rank)
         for name, rank in zip(names, (0, 0, 0, 2, 2, 3, 5, 4, 4), strict=True)
     ]
-    rows = [_cells(row) for row in (*table.rows, table.total)]
+    rows = [_cells(row) for row in ((*table.rows, table.total) if total else table.rows)]
     if joined:
         rows = _joined(rows)
     return Table(

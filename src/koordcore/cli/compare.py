@@ -57,7 +57,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--preempt", action="store_true", help="let more important pods evict, and count what that costs"
     )
     add_now(parser, "the newest metric's")
-    add_output(parser)
+    add_output(parser, watch=True)
     add_selection(parser)
     parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"

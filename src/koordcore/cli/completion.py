@@ -9,6 +9,9 @@ from koordcore.errors import MissingExtraError
 
 SHELLS: Final = ("bash", "zsh", "fish")
 EPILOG: Final = """\
+Names of pods, gangs, nodes, quotas and namespaces come from the dump that
+stands on the line, before or after the name.
+
 examples:
   eval "$(koordcore completion bash)"          in ~/.bashrc
   eval "$(koordcore completion zsh)"           in ~/.zshrc, after compinit
@@ -30,9 +33,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell that asks how a line goes on, and end."""
-    _argcomplete().autocomplete(parser)
+def complete(parser: argparse.ArgumentParser, described: argparse.ArgumentParser | None) -> None:
+    """Answer the shell that asks how a line goes on, and end.
+
+    Parameters
+    ----------
+    described
+        The parser of the verb on the line.
+    """
+    argcomplete = _argcomplete()
+    if described is not None:
+        from koordcore.cli.completed_names import know_names
+
+        know_names(described)
+    argcomplete.autocomplete(parser)
 
 
 def _argcomplete() -> Any:

@@ -23,13 +23,14 @@ from koordcore.cli.moves import (
 )
 from koordcore.cli.progress import working
 from koordcore.cli.tables import say, show
-from koordcore.cli.words import near
+from koordcore.cli.words import many, near
 from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.descheduling.checked_moves import refused_shape
 from koordcore.descheduling.claim_moves import claims_of, plan_room_for
 from koordcore.descheduling.defrag import DefragmentationPlan, Wanted
 from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
+from koordcore.descheduling.who_stays import who_stays
 from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
@@ -105,17 +106,22 @@ def run(arguments: argparse.Namespace) -> int:
     with working(f"making room on {len(snapshot.nodes)} nodes"):
         moving = plan_room(snapshot, wanted, rules=rules, budget=Limits(arguments.effort))
     done = moving.plan
+    kept: tuple[str, ...] = ()
+    if done.missing:
+        moved = [move.pod for move in done.moves]
+        kept = who_stays(moving.problem, snapshot.bound_pods(), moved, rules.evictor)
     print_plan(
         arguments,
         snapshot,
         moving,
         won={
+            **({"staying": list(kept)} if kept else {}),
             "missing": done.missing,
             "places": dict(done.places),
             "gains": list(done.gains),
             "prices": list(done.prices),
         },
-        tables=lambda: _print_tables(wanted, done, chosen(arguments, snapshot, done.moves)),
+        tables=lambda: _print_tables(wanted, done, chosen(arguments, snapshot, done.moves), kept),
         reason=REASON,
     )
     return 0 if moving.legal and not done.missing else 1
@@ -259,7 +265,9 @@ def _requests(text: str) -> Resources:
     return make_resources({PODS: 1, **parse_resources(raw)})
 
 
-def _print_tables(wanted: Wanted, plan: DefragmentationPlan, shown: tuple[Move, ...]) -> None:
+def _print_tables(
+    wanted: Wanted, plan: DefragmentationPlan, shown: tuple[Move, ...], kept: tuple[str, ...]
+) -> None:
     tables = []
     if plan.moves:
         tables.append(
@@ -275,5 +283,10 @@ def _print_tables(wanted: Wanted, plan: DefragmentationPlan, shown: tuple[Move, 
     if plan.missing:
         text = certificate_text(plan.certificate, "makes more room")
         say(f"{plan.missing} of {wanted.count} slots do not fit; {text}")
+        if kept:
+            say(f"who stays: {'; '.join(kept)}")
     else:
-        say(f"{wanted.count} slots fit after {len(plan.moves)} moves")
+        say(
+            f"{many(wanted.count, 'slot')} fit{'s' * (wanted.count == 1)} "
+            + (f"after {many(len(plan.moves), 'move')}" if plan.moves else "as it is: nobody has to move")
+        )

@@ -86,6 +86,12 @@ def victims_table(result: ScheduleResult) -> Table:
             rows.append(
                 (str(victim.pod), victim.node, str(victim.priority), job, goes, names.get(plan.job, plan.job))
             )
+        for other in plan.leaving:
+            told = "leaves anyhow"
+            job = other.job if other.job != str(other.pod) else ""
+            rows.append(
+                (str(other.pod), other.node, str(other.priority), job, told, names.get(plan.job, plan.job))
+            )
     columns = (
         Column("POD", tone=Tone.NAME),
         Column("NODE"),

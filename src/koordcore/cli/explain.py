@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any, Final
@@ -18,9 +19,9 @@ from koordcore.cli.explain_tables import (
     say_advice,
     say_head,
 )
-from koordcore.cli.finding import Subject, find_subject
+from koordcore.cli.finding import Subject, find_subject, name_and_paths
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
-from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.output import NAME, add_output, for_programs, print_record
 from koordcore.cli.placing import place
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
@@ -29,11 +30,13 @@ from koordcore.cli.selection import add_selection
 from koordcore.cli.tables import say, show
 from koordcore.cli.useful_moves import with_moves
 from koordcore.controlplane.workload_pods import workload_of
+from koordcore.errors import ModelError
 from koordcore.explaining import Explanation, explain
 from koordcore.explaining.advice import advise
 from koordcore.explaining.groups import job_states
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
+from koordcore.explaining.verdicts import NodeVerdicts
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
@@ -53,6 +56,7 @@ examples:
   koordcore explain report cluster.yaml --nodes 50
   koordcore explain jobset/train cluster.yaml train.yaml  before submitting
   koordcore explain report cluster.yaml --event
+  koordcore explain web-0 cluster.yaml -o name         nodes on which it fits
   koordcore explain pretrain-0 cluster.yaml -o object  as a ScheduleExplanation
   koordcore explain --diff a.json b.json cluster.yaml  why two plans differ
 """
@@ -84,7 +88,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "eviction helps; takes a while in a large cluster",
     )
     parser.add_argument(
-        "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10)"
+        "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10); 0: none"
     )
     parser.add_argument("--limit", type=int, default=40, metavar="N", help="with --diff: rows per table (40)")
     add_selection(parser)
@@ -98,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.paths.insert(0, arguments.pod)
         first, second = (read_plan(one, "--diff") for one in arguments.diff)
         return compare_plans(arguments, first, second)
+    arguments.pod, arguments.paths = _name_first(arguments)
     arguments.as_gangs = arguments.as_gangs or arguments.pod.partition("/")[0].lower() in DOORS
     snapshot, now = lent(arguments, as_of(arguments, load_paths(arguments).snapshot)), read_now(arguments)
     subject = find_subject(snapshot, arguments.pod, arguments.namespace or "")
@@ -127,6 +132,9 @@ def run(arguments: argparse.Namespace) -> int:
         extra = {"event": event} if event else {}
         print_record(arguments, _record(explanation) | {"advice": advice_record(advice)} | extra)
         return 0 if advice.settled else 1
+    if arguments.output == NAME:
+        _print_fitting(explanation)
+        return 0 if advice.settled else 1
     if queued:
         say(queued)
     say_head(pod, subject, advice)
@@ -147,6 +155,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if advice.settled else 1
 
 
+def _name_first(arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """Tell the name from the paths, whichever comes first."""
+    name, paths = name_and_paths([arguments.pod, *arguments.paths])
+    if not name:
+        raise ModelError(f"expected NAME and PATH, got {', '.join(paths)} alone")
+    return name, paths
+
+
 def _who(subject: Subject, decided: set[Any], bound: set[Any]) -> Pod:
     """Choose the member to show the nodes of: one that gets none, where there is one."""
     waiting = [pod for pod in subject.pods if pod.key in decided]
@@ -165,12 +181,19 @@ def _running(
     explanation = explain(snapshot, pod, policy=policy, now=now)
     if for_programs(arguments):
         print_record(arguments, _record(explanation))
+    elif arguments.output == NAME:
+        _print_fitting(explanation)
     else:
         say_head(pod, subject, None)
         say("")
         show(*explanation_tables(explanation, arguments.nodes))
         _say_details(explanation)
     return 0 if explanation.best is not None else 1
+
+
+def _print_fitting(explanation: Explanation) -> None:
+    for node in explanation.fitting:
+        print(node)
 
 
 def _event(
@@ -205,9 +228,13 @@ def _moment(snapshot: ClusterSnapshot) -> datetime:
 
 
 def _record(explanation: Explanation) -> dict[str, Any]:
-    record: dict[str, Any] = attrs.asdict(
-        explanation, value_serializer=lambda _, __, value: dict(value) if hasattr(value, "items") else value
-    )
+    record: dict[str, Any] = attrs.asdict(explanation, value_serializer=lambda _, __, value: _plain(value))
     record["pod"] = str(explanation.pod)
     record["best"] = explanation.best
     return record
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return tuple(value) if isinstance(value, NodeVerdicts) else value

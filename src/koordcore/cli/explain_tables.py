@@ -88,7 +88,7 @@ def _takes(one: Ahead) -> str:
 
 def explanation_tables(explanation: Explanation, most: int) -> list[Table]:
     """Give the nodes that fit, with their scores, and those that do not, those that refuse alike in a row."""
-    if explanation.refusal:
+    if explanation.refusal or most <= 0:
         return []
     names = set(explanation.fitting)
     fitting = [one for one in explanation.verdicts if one.node in names]
@@ -134,14 +134,18 @@ def _refusing_table(refusing: list[NodeVerdict], most: int) -> Table:
 
 
 def _lacks(verdict: NodeVerdict) -> str:
-    return "; ".join(map(_lack, once(verdict.shortfalls)))
+    lacks = once(verdict.shortfalls)
+    reasons = [one.reason for one in lacks]
+    return "; ".join(_lack(one, named=reasons.count(one.reason) > 1) for one in lacks)
 
 
-def _lack(one: Shortfall) -> str:
-    if not one.resource:
-        return one.reason
+def _lack(one: Shortfall, *, named: bool) -> str:
+    """Say what is short; by name where one reason is given for several things."""
+    reason = f"{one.reason}: {one.resource}" if one.resource and named else one.reason
+    if not one.resource or not one.requested:
+        return reason
     asked, free = amount(one.resource, one.requested), amount(one.resource, one.available)
-    return f"{one.reason} ({asked} asked, {free} free)"
+    return f"{reason} ({asked} asked, {free} free)"
 
 
 def once(shortfalls: Iterable[Shortfall]) -> list[Shortfall]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -12,7 +14,7 @@ from koordcore.explaining.groups import waiting_jobs
 from koordcore.explaining.workloads import workload_of
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.snapshot import ClusterSnapshot
 
 _GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
@@ -66,6 +68,22 @@ def find_subject(snapshot: ClusterSnapshot, text: str, namespace: str = "") -> S
         if members:
             return Subject(kind, f"{spaces[0]}/{name}", tuple(members))
     raise ModelError(f"no pod {text} in the dump{_hint(snapshot, text)}")
+
+
+def name_and_paths(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Tell the name from the paths: it is the first word, unless that is a path and another one is none.
+
+    Returns
+    -------
+    tuple
+        The name, empty where all words are paths; and the paths.
+    """
+    others = [word for word in words if word != "-" and not Path(word).exists()]
+    if not others or (len(others) > 1 and others[0] != words[0]):
+        return "", list(words)
+    name = others[0]
+    place = list(words).index(name)
+    return name, [*words[:place], *words[place + 1 :]]
 
 
 def find_node(snapshot: ClusterSnapshot, name: str) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -110,11 +111,16 @@ def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iter
     if arguments.live:
         from koordcore.cli.live import connect, read_live
 
-        yield from read_live(connect(arguments.context), step)
+        yield from read_live(connect(arguments.context), step, partial(_warn, arguments))
     for number, source in enumerate(read_sources(arguments.paths, stdin=sys.stdin), 1):
         if number % 256 == 0:
             step(number)
         yield source
+
+
+def _warn(arguments: argparse.Namespace, told: str) -> None:
+    if not arguments.quiet:
+        print(f"warning: {told}: it is not looked at", file=sys.stderr)
 
 
 def _read(arguments: argparse.Namespace, sources: Iterator[Source]) -> tuple[Loaded, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Final
 
 from koordcore.cli.claim_picture import claim_tables
@@ -18,7 +17,7 @@ from koordcore.cli.cluster_tables import (
     states_table,
     usage_table,
 )
-from koordcore.cli.finding import find_node
+from koordcore.cli.finding import find_node, name_and_paths
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.layout import Table
 from koordcore.cli.node_picture import draw_node
@@ -62,11 +61,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the tables, or draw a node; its name may also stand before the paths."""
-    first = arguments.paths[0] if arguments.paths else "-"
-    more = len(arguments.paths) > 1 or arguments.live
-    if arguments.node is None and more and first != "-" and not Path(first).exists() and "." not in first:
-        arguments.node = arguments.paths.pop(0)
+    """Print the tables, or draw a node; its name may also stand among the paths."""
+    if arguments.node is None and (len(arguments.paths) > 1 or arguments.live):
+        name, arguments.paths = name_and_paths(arguments.paths)
+        arguments.node = name or None
     selection = selection_of(arguments)
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
@@ -76,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.node is not None:
         find_node(snapshot, arguments.node)
         if not for_programs(arguments):
-            print(draw_node(snapshot, snapshot.node(arguments.node)))
+            named = arguments.output == NAME
+            print(arguments.node if named else draw_node(snapshot, snapshot.node(arguments.node)))
             return 0
     if for_programs(arguments):
         record = cluster_record(loaded, selection)

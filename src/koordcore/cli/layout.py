@@ -10,6 +10,8 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
+
 _GAP: Final = "  "
 _LEAST_TEXT: Final = 24
 """Fewer columns than that make no sentence; it goes below its row instead."""
@@ -27,7 +29,7 @@ class Tone(StrEnum):
     DIM = "dim"
 
 
-@attrs.frozen
+@record
 class Column:
     """A column of a table.
 
@@ -56,7 +58,7 @@ ONLY_WIDE: Final = 9
 """The rank of columns that only ``-o wide`` shows."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Table:
     """Rows of text under headings.
 
@@ -77,7 +79,7 @@ class Table:
         return attrs.evolve(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
 
 
-@attrs.frozen
+@record
 class Line:
     """A line as it is printed: pieces with their tones."""
 

@@ -3,48 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.manifests.sources import SourceObject
 
-KINDS: Final = (
-    "api/v1/nodes",
-    "api/v1/pods",
-    "api/v1/namespaces",
-    "api/v1/persistentvolumeclaims",
-    "api/v1/persistentvolumes",
-    "api/v1/services",
-    "apis/apps/v1/replicasets",
-    "apis/apps/v1/statefulsets",
-    "apis/policy/v1/poddisruptionbudgets",
-    "apis/scheduling.k8s.io/v1/priorityclasses",
-    "apis/storage.k8s.io/v1/storageclasses",
-    "apis/storage.k8s.io/v1/csinodes",
-    "apis/resource.k8s.io/v1/deviceclasses",
-    "apis/resource.k8s.io/v1/resourceclaims",
-    "apis/resource.k8s.io/v1/resourceclaimtemplates",
-    "apis/resource.k8s.io/v1/resourceslices",
-    "apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
-    "apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas",
-    "apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies",
-    "apis/scheduling.koordinator.sh/v1alpha1/devices",
-    "apis/scheduling.koordinator.sh/v1alpha1/reservations",
-    "apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs",
-    "apis/slo.koordinator.sh/v1alpha1/nodemetrics",
-    "apis/quota.koordinator.sh/v1alpha1/elasticquotaprofiles",
-    "apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles",
-    "apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
-    "apis/kueue.x-k8s.io/v1beta1/topologies",
-    "apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
-    "apis/jobset.x-k8s.io/v1alpha2/jobsets",
+CORE: Final = (
+    "nodes",
+    "pods",
+    "namespaces",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "replicationcontrollers",
 )
-"""Where what bears on scheduling is listed. A cluster without a kind answers 404, and has none of it."""
+"""What bears on scheduling of the API that has no group."""
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "apps": ("replicasets", "statefulsets", "deployments", "daemonsets"),
+    "batch": ("jobs",),
+    "policy": ("poddisruptionbudgets",),
+    "scheduling.k8s.io": ("priorityclasses", "podgroups", "compositepodgroups", "workloads"),
+    "storage.k8s.io": ("storageclasses", "csinodes"),
+    "resource.k8s.io": (
+        "deviceclasses",
+        "resourceclaims",
+        "resourceclaimtemplates",
+        "resourceslices",
+        "devicetaintrules",
+    ),
+    "scheduling.sigs.k8s.io": ("podgroups", "elasticquotas"),
+    "scheduling.koordinator.sh": (
+        "clusternetworktopologies",
+        "devices",
+        "reservations",
+        "podmigrationjobs",
+    ),
+    "slo.koordinator.sh": ("nodemetrics",),
+    "quota.koordinator.sh": ("elasticquotaprofiles",),
+    "config.koordinator.sh": ("clustercolocationprofiles",),
+    "topology.node.k8s.io": ("noderesourcetopologies",),
+    "kueue.x-k8s.io": (
+        "clusterqueues",
+        "cohorts",
+        "localqueues",
+        "resourceflavors",
+        "topologies",
+        "workloads",
+    ),
+    "leaderworkerset.x-k8s.io": ("leaderworkersets",),
+    "jobset.x-k8s.io": ("jobsets",),
+    "ray.io": ("rayclusters", "rayjobs"),
+    "kubeflow.org": ("pytorchjobs", "mpijobs"),
+    "trainer.kubeflow.org": ("trainjobs", "clustertrainingruntimes", "trainingruntimes"),
+}
+"""What bears on scheduling, by group; the server says which groups it has, in which versions."""
 CONFIG_MAPS: Final = ("slo-controller-config", "gpu-shared-resource-templates")
 """The ConfigMaps of ``koordinator-system`` that are read; no other is asked for."""
-_NEEDED: Final = KINDS[:2]
+_NEEDED: Final = ("api/v1/nodes", "api/v1/pods")
 _PAGE: Final = 500
 _CLIENT: Final = (
     "kubernetes.client",
@@ -57,7 +73,15 @@ Fetch = Callable[[str, dict[str, str]], dict[str, Any] | None]
 """Gets a path with query parameters; ``None`` where the server has no such thing."""
 
 
-def read_live(fetch: Fetch, step: Callable[[int], None] = lambda _: None) -> Iterator[SourceObject]:
+class ForbiddenError(ModelError):
+    """Who asks may not see this."""
+
+
+def read_live(
+    fetch: Fetch,
+    step: Callable[[int], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Iterator[SourceObject]:
     """List everything that bears on scheduling, page by page.
 
     Parameters
@@ -66,6 +90,8 @@ def read_live(fetch: Fetch, step: Callable[[int], None] = lambda _: None) -> Ite
         Asks the server.
     step
         Told how many objects have come.
+    warn
+        Told what may not be listed; nodes and pods have to be.
 
     Raises
     ------
@@ -73,24 +99,57 @@ def read_live(fetch: Fetch, step: Callable[[int], None] = lambda _: None) -> Ite
         When the server has neither nodes nor pods to list, or refuses.
     """
     come = 0
-    for path in KINDS:
-        query = {"limit": str(_PAGE)}
-        while (answer := fetch(path, query)) is not None:
-            kind = str(answer.get("kind", "")).removesuffix("List")
-            for item in answer.get("items") or ():
-                come += 1
-                yield SourceObject(f"live {path}", {"apiVersion": answer["apiVersion"], "kind": kind, **item})
-            step(come)
-            following = (answer.get("metadata") or {}).get("continue")
-            if not following:
-                break
-            query = {**query, "continue": following}
-        if answer is None and path in _NEEDED:
-            raise ModelError(f"--live: the server does not list {path}")
+    for paths in _places(fetch):
+        for source in _listed(fetch, paths, warn):
+            come += 1
+            yield source
+            if come % _PAGE == 0:
+                step(come)
     for name in CONFIG_MAPS:
-        found = fetch(f"api/v1/namespaces/koordinator-system/configmaps/{name}", {})
+        path = f"api/v1/namespaces/koordinator-system/configmaps/{name}"
+        try:
+            found = fetch(path, {})
+        except ForbiddenError as error:
+            warn(str(error))
+            continue
         if found is not None:
             yield SourceObject("live configmaps", found)
+
+
+def _places(fetch: Fetch) -> Iterator[tuple[str, ...]]:
+    """Give where each kind is listed: one path per version that the server has of its group."""
+    yield from ((f"api/v1/{kind}",) for kind in CORE)
+    found = fetch("apis", {}) or {}
+    versions = {
+        one["name"]: [each["groupVersion"] for each in one["versions"]] for one in found.get("groups", ())
+    }
+    for group, kinds in GROUPS.items():
+        if group in versions:
+            yield from (tuple(f"apis/{version}/{kind}" for version in versions[group]) for kind in kinds)
+
+
+def _listed(fetch: Fetch, paths: Sequence[str], warn: Callable[[str], None]) -> Iterator[SourceObject]:
+    """List a kind page by page, at the first of its places that the server has."""
+    for path in paths:
+        query = {"limit": str(_PAGE)}
+        try:
+            while (answer := fetch(path, query)) is not None:
+                kind = str(answer.get("kind", "")).removesuffix("List")
+                for item in answer.get("items") or ():
+                    yield SourceObject(
+                        f"live {path}", {"apiVersion": answer["apiVersion"], "kind": kind, **item}
+                    )
+                following = (answer.get("metadata") or {}).get("continue")
+                if not following:
+                    return
+                query = {**query, "continue": following}
+        except ForbiddenError as error:
+            if path in _NEEDED:
+                raise
+            warn(str(error))
+            return
+    if paths[0] in _NEEDED:
+        raise ModelError(f"--live: the server does not list {paths[0]}")
 
 
 def connect(context: str | None) -> Fetch:
@@ -132,6 +191,8 @@ def connect(context: str | None) -> Fetch:
             raise ModelError(f"--live: {settings.host}: {error}") from None
         if answer.status == 404:
             return None
+        if answer.status == 403:
+            raise ForbiddenError(f"--live: /{path}: {_message(text)}")
         if answer.status != 200:
             raise ModelError(f"--live: /{path}: {answer.status} {_message(text)}")
         found: dict[str, Any] = json.loads(text)

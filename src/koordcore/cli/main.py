@@ -96,7 +96,7 @@ def _main(words: Sequence[str]) -> int:
         if "_ARGCOMPLETE" in os.environ:
             from koordcore.cli.completion import complete
 
-            complete(parser)
+            complete(parser, described)
         arguments, unknown = parser.parse_known_args(words)
         if unknown:
             (described or parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -149,12 +149,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from koordcore.cli.output import presentation_of, watched
     from koordcore.cli.tables import presented
 
-    def once() -> int:
-        with presented(presentation_of(arguments)):
-            code: int = arguments.run(arguments)
+    def once(asked: argparse.Namespace) -> int:
+        with presented(presentation_of(asked)):
+            code: int = asked.run(asked)
         return code
 
-    return once() if getattr(arguments, "watch", None) is None else watched(arguments, once)
+    return once(arguments) if getattr(arguments, "watch", None) is None else watched(arguments, once)
 
 
 def _print_problems(error: ManifestError) -> None:

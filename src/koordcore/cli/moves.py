@@ -134,7 +134,8 @@ def certificate_text(certificate: Certificate, what: str) -> str:
     """Say in a line how good the plan is known to be."""
     if certificate.proven:
         return f"{certificate.status.text}: no plan {what}"
-    return f"not proven: objective {list(certificate.objective)}, bound {list(certificate.bound)}"
+    reached, bound = (", ".join(map(str, part)) for part in (certificate.objective, certificate.bound))
+    return f"not proven: perhaps a plan {what} (reached {reached}; bound {bound})"
 
 
 def chosen(

@@ -9,13 +9,14 @@ from itertools import groupby
 from koordcore.allocators.device import NodeDevices
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.cli.claim_picture import draw_pools
-from koordcore.cli.cluster_tables import CARD_NAMES
 from koordcore.cli.tables import amount
+from koordcore.cli.words import many
 from koordcore.explaining.node_states import cards_of, condition_of
 from koordcore.model.devices import Device, DeviceInventory, DeviceObject, DeviceType
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import CPUAllocation
 from koordcore.protocol.device_object import inventory_of
+from koordcore.scheduling.plain_cards import CARD_NAMES
 from koordcore.scheduling.plugins.exact import device_state, numa_state
 from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
@@ -49,7 +50,7 @@ def draw_node(snapshot: ClusterSnapshot, state: NodeState) -> str:
 
 
 def _head(snapshot: ClusterSnapshot, state: NodeState) -> Iterator[str]:
-    yield f"{state.name}: {condition_of(snapshot, state)}, {len(state.pods)} pods"
+    yield f"{state.name}: {condition_of(snapshot, state)}, {many(len(state.pods), 'pod')}"
     row = snapshot.layout.row_of[state.name]
     cards = cards_of(snapshot, state)
     if cards.total:

@@ -14,6 +14,8 @@ from koordcore.cli.terminal import raw
 from koordcore.errors import ModelError
 
 TABLE, WIDE, NAME, JSON, YAML = "table", "wide", "name", "json", "yaml"
+TEXT: Final = "text"
+"""What a verb prints that has no tables."""
 CONFIG: Final = "config"
 """What `koordcore policy` can print, too."""
 FORMS: Final = (TABLE, WIDE, NAME, JSON, YAML)
@@ -47,6 +49,14 @@ def add_output(parser: argparse.ArgumentParser, *others: str, watch: bool = Fals
             metavar="SECONDS",
             help="read and print it again every few seconds (5)",
         )
+
+
+def add_record_output(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o`` to a verb that tells a story and has no tables."""
+    forms = (TEXT, JSON, YAML)
+    parser.add_argument(
+        "-o", "--output", choices=forms, default=TEXT, metavar="FORM", help=f"{', '.join(forms)} ({TEXT})"
+    )
 
 
 def _seconds(text: str) -> float:
@@ -91,7 +101,7 @@ def _plain(value: Any) -> Any:
     return dict(value) if hasattr(value, "items") else str(value)
 
 
-def watched(arguments: argparse.Namespace, once: Callable[[], int]) -> int:
+def watched(arguments: argparse.Namespace, once: Callable[[argparse.Namespace], int]) -> int:
     """Run a verb every few seconds until Ctrl-C; a screen is cleared before.
 
     Raises
@@ -102,10 +112,9 @@ def watched(arguments: argparse.Namespace, once: Callable[[], int]) -> int:
     if "-" in getattr(arguments, "paths", ()):
         raise ModelError("--watch: standard input can be read only once; give files or --live")
     while True:
-        before = list(arguments.paths)
         if sys.stdout.isatty():
             print("\x1b[H\x1b[2J", end="", file=raw(sys.stdout), flush=True)
-        once()
-        arguments.paths = before
+        # A verb takes words off its paths; the next round wants them again.
+        once(argparse.Namespace(**{**vars(arguments), "paths": list(arguments.paths)}))
         sys.stdout.flush()
         time.sleep(arguments.watch)

@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.selection import ALL, Selection
@@ -28,7 +29,7 @@ _SHAPES: Final = 3
 """Different sets of devices that are named in a workload's row."""
 
 
-@attrs.frozen
+@record
 class Rows:
     """Which rows are shown.
 

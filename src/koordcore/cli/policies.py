@@ -18,6 +18,7 @@ from koordcore.framework.registry import known_plugins
 from koordcore.manifests import load
 from koordcore.manifests.idle_settings import idle_gates
 from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
+from koordcore.model.gangs import CoschedulingArgs, GangFit
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.protocol.feature_gates import parse_feature_gates
 from koordcore.protocol.fields import at
@@ -52,6 +53,13 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=BOOL,…",
         help="gates of the scheduler, such as MultiQuotaTree=true; before those of the file",
     )
+    parser.add_argument(
+        "--gang-fit",
+        choices=[fit.value for fit in GangFit],
+        metavar="FIT",
+        help="what gathered gangs look for first on nodes of unequal size: FewestNodes (default), or "
+        "TightestFit, which keeps larger blocks whole",
+    )
 
 
 def read_policy(arguments: argparse.Namespace) -> Policy:
@@ -64,7 +72,7 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
     ModelError
         When it does not say which profile is meant.
     """
-    policy = _gated(arguments, _read(arguments))
+    policy = _fitted(arguments, _gated(arguments, _read(arguments)))
     return policy.of_all_schedulers() if arguments.all_schedulers else policy
 
 
@@ -88,6 +96,17 @@ def _gated(arguments: argparse.Namespace, policy: Policy) -> Policy:
         print(f"warning: --feature-gates: {one.path.partition('.')[2]}: {one.reason}", file=sys.stderr)
     others = tuple(attrs.evolve(one, feature_gates={**one.feature_gates, **gates}) for one in policy.others)
     return attrs.evolve(policy, feature_gates={**policy.feature_gates, **gates}, others=others)
+
+
+def _fitted(arguments: argparse.Namespace, policy: Policy) -> Policy:
+    if arguments.gang_fit is None:
+        return policy
+    profiles = []
+    for one in policy.profiles:
+        known = one.plugin("Coscheduling") or PluginSetting(name="Coscheduling", scores=False)
+        args = attrs.evolve(known.args or CoschedulingArgs(), gang_fit=GangFit(arguments.gang_fit))
+        profiles.append(one.alone().with_plugin(attrs.evolve(known, args=args)))
+    return attrs.evolve(profiles[0], others=tuple(profiles[1:]))
 
 
 def read_policies(sources: Sequence[str], *, quiet: bool = False) -> dict[str, Policy]:

@@ -65,6 +65,13 @@ def place_record(place: Place | None, start: datetime | None, message: str) -> d
     return record if start is not None else {**record, "message": message}
 
 
+def never(unit: QueuedStart) -> str:
+    """Say why a unit has no start."""
+    if unit.not_before is None:
+        return unit.message
+    return f"ends after {unit.not_before.isoformat()} were not looked at; until then: {unit.message}"
+
+
 def place_lines(
     place: Place | None,
     start: datetime | None,
@@ -97,21 +104,23 @@ def place_lines(
     return [told, turn, f"  {taken}"] if earliest is not None else [told, turn]
 
 
-def queue_record(units: Sequence[QueuedStart]) -> list[dict[str, Any]]:
+def queue_record(units: Sequence[tuple[int, QueuedStart]]) -> list[dict[str, Any]]:
     """Write the whole queue for programs."""
     return [
         {
             "name": unit.name,
+            "turn": turn,
             "pods": [str(key) for key in unit.pods],
             "expectedStart": unit.start and unit.start.isoformat(),
             "nodes": {str(key): unit.nodes[key] for key in sorted(unit.nodes)},
             **({"message": unit.message} if unit.start is None else {}),
+            **({"notBefore": unit.not_before.isoformat()} if unit.not_before is not None else {}),
         }
-        for unit in units
+        for turn, unit in units
     ]
 
 
-def show_queue(units: Sequence[QueuedStart], now: datetime) -> None:
+def show_queue(units: Sequence[tuple[int, QueuedStart]], now: datetime) -> None:
     """Print the whole queue as a table."""
     columns = (
         Column("POD OR GANG", tone=Tone.NAME),
@@ -122,14 +131,14 @@ def show_queue(units: Sequence[QueuedStart], now: datetime) -> None:
         Column("WHY NOT", tone=Tone.BAD, text=True),
     )
     rows = []
-    for turn, unit in enumerate(units, 1):
+    for turn, unit in units:
         nodes = ", ".join(sorted(set(unit.nodes.values())))
         why = "" if unit.start is not None else unit.message
-        start = _when(unit.start, now) or "not in sight"
+        start = _when(unit.start, now) or _not_before(unit) or "not in sight"
         rows.append((unit.name, str(turn), str(len(unit.pods)), start, nodes, why))
     show(Table(title="The queue, served whenever somebody leaves", columns=columns, rows=rows))
-    started = sum(unit.start == now for unit in units)
-    later = sum(unit.start is not None for unit in units) - started
+    started = sum(unit.start == now for _, unit in units)
+    later = sum(unit.start is not None for _, unit in units) - started
     never = len(units) - started - later
     say(f"{started} of {len(units)} can start now · {later} later · {never} not in sight")
 
@@ -138,6 +147,10 @@ def _when(start: datetime | None, now: datetime) -> str:
     if start is None:
         return ""
     return "now" if start == now else f"{start.isoformat()}, in {start - now}"
+
+
+def _not_before(unit: QueuedStart) -> str:
+    return "" if unit.not_before is None else f"not before {unit.not_before.isoformat()}"
 
 
 def _never(message: str) -> str:

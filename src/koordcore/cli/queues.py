@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import attrs
-
+from koordcore._record import record
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.placing import place
 from koordcore.cli.progress import working
@@ -22,7 +21,7 @@ from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 
-@attrs.frozen
+@record
 class Decided:
     """A plan, with the cluster that it holds for and what became of Workloads."""
 
@@ -87,7 +86,7 @@ def workloads_table(workloads: Sequence[WorkloadDecision]) -> Table:
     return Table(title="Workloads of Kueue", columns=columns, rows=rows)
 
 
-@attrs.frozen
+@record
 class QueueComparison:
     """Kueue's own rule beside the library's plan.
 

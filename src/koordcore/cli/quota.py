@@ -11,16 +11,17 @@ import attrs
 
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.layout import Column, Table, Tone
-from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.output import NAME, add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.quota_evictions import print_reclaims, print_revokes
 from koordcore.cli.selection import add_selection, selection_of
-from koordcore.cli.tables import amount, show
+from koordcore.cli.tables import amount, say, show
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
-from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, format_waterfall, quota_table
+from koordcore.quota import QuotaLedger, explain_runtime, format_waterfall, quota_table
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.table import QuotaRow
 
 _PLUGIN: Final = "ElasticQuota"
@@ -91,8 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
     waterfalls = [explain_runtime(ledger, arguments.quota, name) for name in names]
     if for_programs(arguments):
         print_record(arguments, [attrs.asdict(one) for one in waterfalls])
+    elif arguments.output == NAME:
+        print(arguments.quota)
     else:
-        print("\n\n".join(map(format_waterfall, waterfalls)))
+        say("\n\n".join(map(format_waterfall, waterfalls)))
     return 0
 
 

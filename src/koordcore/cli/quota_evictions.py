@@ -18,11 +18,12 @@ from koordcore.manifests.records import preemption_record
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPod, QuotaPolicy
-from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
+from koordcore.quota import plan_revoke
 from koordcore.quota.admission import limit_of
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.overuse import monitored_quotas, over_used
+from koordcore.quota.overuse import OveruseMonitor, monitored_quotas, over_used
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 

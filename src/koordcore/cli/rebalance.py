@@ -21,6 +21,7 @@ from koordcore.cli.moves import (
 )
 from koordcore.cli.progress import working
 from koordcore.cli.tables import say, show
+from koordcore.cli.words import many
 from koordcore.descheduling.args import low_node_load_problems
 from koordcore.descheduling.load_problem import resource_of
 from koordcore.descheduling.moves import MoveProblem
@@ -175,8 +176,9 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan, shown: tuple[Move, 
     if plan.moves:
         tables.append(moves_table(shown, certificate_text(plan.certificate, "cools more with fewer moves")))
     show(*tables)
+    hot, moves = many(len(plan.before), "hot node"), many(len(plan.moves), "move")
     say(
-        f"{len(plan.before)} hot nodes before, {len(plan.after)} after, {len(plan.moves)} moves"
+        f"{hot} before, {len(plan.after)} after, {moves}"
         + (f"; still hot: {', '.join(plan.after)}" if plan.after else "")
     )
     for name, reasons in sorted(plan.why.items()):

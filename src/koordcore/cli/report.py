@@ -21,6 +21,7 @@ from koordcore.cli.inputs import (
     say_left_out,
     say_podless,
 )
+from koordcore.cli.output import FORMS
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.rebalance import read_args
@@ -94,10 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     say_podless(arguments, loaded)
     with working("planning moves and writing the page"):
         plans = dict(_plans(arguments, result.snapshot, policy))
-        starts = known_starts(result, now)
-        page = report(
-            result, plans=plans, starts=starts, title=arguments.title or Path(arguments.paths[0]).name
-        )
+        starts = known_starts(snapshot, result, now)
+        page = report(result, plans=plans, starts=starts, title=arguments.title or _title(arguments))
     if arguments.output == "-":
         print(page)
     else:
@@ -106,8 +105,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _title(arguments: argparse.Namespace) -> str:
+    return Path(arguments.paths[0]).name if arguments.paths else arguments.context or "live cluster"
+
+
 def _check_target(output: str) -> None:
-    """Refuse a place that cannot be written to before any work is done."""
+    """Refuse a place that cannot be written to, and what is no file at all, before any work is done."""
+    if output in FORMS:
+        raise ModelError(
+            f"-o {output}: a page is HTML, and -o says where it goes; for JSON: `koordcore schedule -o json`"
+        )
     folder = Path(output).parent
     if output != "-" and not folder.is_dir():
         raise ModelError(f"--output: no folder {folder}")

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
@@ -33,7 +32,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@attrs.frozen
+@record
 class Selection:
     """Who is shown.
 

@@ -1,68 +1,80 @@
-"""When pods that found no place can start: for the page, each job by itself."""
+"""When everybody who waits can start, by what running pods say of their ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
 from koordcore.errors import ManifestError
-from koordcore.explaining.network import job_of
 from koordcore.model.decisions import Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.expectations import expected_duration, expected_end
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.backfilling import EarliestStart, earliest_start
+from koordcore.scheduling.serving import queue_starts
+from koordcore.snapshot import ClusterSnapshot
 
-MOST: Final = 20
-"""Jobs whose start is looked for, in queue order; each costs some calls of ``schedule``."""
+_ROUNDS: Final = 64
+"""Ends that the page looks at; it is to be there soon."""
 
 
-def known_starts(result: ScheduleResult, now: datetime | None) -> dict[PodKey, datetime | None]:
-    """Say when the first jobs that found no place can start, others taken to keep waiting.
+def expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:
+    """Give when running pods will be gone, and how long those that wait will run.
+
+    Raises
+    ------
+    ManifestError
+        With the pod whose annotation cannot be read.
+    """
+    ends: dict[PodKey, datetime] = {}
+    durations: dict[PodKey, timedelta] = {}
+    for pod in (*snapshot.bound_pods(), *snapshot.pending):
+        end, duration = _expected(pod)
+        if end is not None:
+            ends[pod.key] = end
+        if duration is not None:
+            durations[pod.key] = duration
+    return ends, durations
+
+
+def newest_start(snapshot: ClusterSnapshot) -> datetime | None:
+    """Give the moment of a dump: when the newest of its running pods started."""
+    times = (pod.started or pod.scheduled for pod in snapshot.bound_pods())
+    return max((one for one in times if one is not None), default=None)
+
+
+def known_starts(
+    before: ClusterSnapshot, result: ScheduleResult, now: datetime | None
+) -> dict[PodKey, datetime | None]:
+    """Say when each pod that waits starts, as ``koordcore when --all`` does.
 
     Parameters
     ----------
+    before
+        The cluster in which the pods still wait.
     now
         The moment; the newest start of a running pod when left out.
 
     Returns
     -------
     dict
-        Empty where nobody says when it ends; ``None`` for a pod whose start is not in sight.
+        For whoever the result leaves waiting; empty where nobody says when it ends. Without those who do not
+        start within the ends that are looked at; ``None`` for a pod whose start is not in sight.
     """
-    running = list(result.snapshot.bound_pods())
-    times = [moment for pod in running if (moment := pod.started or pod.scheduled) is not None]
-    moment = now or max(times, default=None)
-    if moment is None:
-        return {}
-    placed = {one.pod for one in result.bound}
-    ends = {pod.key: end for pod in running if (end := _end(pod, pod.key in placed, moment)) is not None}
-    if not ends:
-        return {}
-    starts: dict[PodKey, datetime | None] = {}
-    for _, pods in zip(range(MOST), _jobs(result), strict=False):
-        plan = earliest_start(result.snapshot, pods, ends, now=moment, policy=result.policy)
-        found = plan.start if isinstance(plan, EarliestStart) else None
-        starts |= {pod.key: found for pod in pods}
-    return starts
-
-
-def _end(pod: Pod, fresh: bool, now: datetime) -> datetime | None:
-    """Give when a pod will be gone; one that was placed just now runs for as long as it says."""
+    moment = now or newest_start(before)
     try:
-        duration: timedelta | None = expected_duration(pod) if fresh else None
-        return now + duration if duration is not None else expected_end(pod)
+        ends, durations = expectations(before)
     except ManifestError:
-        return None  # the page draws it all the same; `koordcore when` says what is wrong
+        return {}  # the page is drawn all the same; `koordcore when` says what is wrong
+    if moment is None or not (ends or durations):
+        return {}
+    units = queue_starts(before, ends, durations, now=moment, policy=result.policy, rounds=_ROUNDS)
+    left = {one.pod for one in result.decisions if isinstance(one, Unschedulable | Waiting)}
+    known = (unit for unit in units if unit.not_before is None)
+    return {key: unit.start for unit in known for key in unit.pods if key in left}
 
 
-def _jobs(result: ScheduleResult) -> Iterator[list[Pod]]:
-    """Give the pods that found no place, members of a gang together, in queue order."""
-    waiting = {pod.key: pod for pod in result.snapshot.pending}
-    jobs: dict[str, list[Pod]] = {}
-    for one in result.decisions:
-        pod = waiting.get(one.pod)
-        if pod is not None and isinstance(one, Unschedulable | Waiting):
-            jobs.setdefault(job_of(pod) or f"pod {pod.key}", []).append(pod)
-    yield from jobs.values()
+def _expected(pod: Pod) -> tuple[datetime | None, timedelta | None]:
+    try:
+        return (None, expected_duration(pod)) if pod.node_name is None else (expected_end(pod), None)
+    except ManifestError as error:
+        raise error.within(f"Pod {pod.key}") from None

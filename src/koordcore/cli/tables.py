@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.cli.layout import Line, Table, Tone, fitted, fold, lines_of
 from koordcore.cli.terminal import raw
 from koordcore.errors import MissingExtraError, ModelError, printable
@@ -25,7 +26,7 @@ _COLOURS: Final = {Tone.NAME: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.DIM: "2
 _TITLE: Final = "1;36"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Presentation:
     """How the tables of a command are shown.
 
@@ -120,8 +121,8 @@ def say(text: str) -> None:
 
 def _print_names(table: Table) -> None:
     if table.columns[0].tone is Tone.NAME:
-        for row in table.rows:
-            print(row[0].strip())
+        for name in dict.fromkeys(row[0].strip() for row in table.rows):
+            print(name)
 
 
 def _print_table(table: Table, how: Presentation) -> None:

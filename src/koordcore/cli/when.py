@@ -5,35 +5,36 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from koordcore.cli.finding import find_subject
+from koordcore.cli.finding import find_subject, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
-from koordcore.cli.queue_starts import place_lines, place_of, place_record, queue_record, show_queue
+from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
 from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.starts import expectations, newest_start
 from koordcore.cli.tables import say, show
 from koordcore.controlplane.workload_pods import workload_of
-from koordcore.errors import ManifestError, ModelError
+from koordcore.errors import ModelError
 from koordcore.explaining.groups import job_of, waiting_jobs
 from koordcore.manifests.encode import pod_manifest
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.durations import format_duration
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
-from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, expected_duration, expected_end
+from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END
 from koordcore.scheduling.backfilling import (
     BackfillPlan,
     EarliestStart,
     NoStart,
     backfill,
     earliest_start,
-    future_reservations,
 )
+from koordcore.scheduling.reservations_ahead import future_reservations
 from koordcore.scheduling.serving import queue_starts, queue_units
 from koordcore.snapshot import ClusterSnapshot
 
@@ -71,7 +72,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     add_policy(parser)
     add_now(parser, "the newest start of a running pod")
-    add_output(parser, "reservations")
+    add_output(parser, "reservations", watch=True)
     add_selection(parser)
     parser.set_defaults(run=run)
 
@@ -83,16 +84,16 @@ def run(arguments: argparse.Namespace) -> int:
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)
-    now = read_now(arguments) or _newest_start(snapshot)
+    now = read_now(arguments) or _moment(snapshot)
     policy = read_policy(arguments)
-    ends, durations = _expectations(snapshot)
+    ends, durations = expectations(snapshot)
     if arguments.all:
         with working("serving the queue"):
             units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
         selection = selection_of(arguments)
         shown = [
-            unit
-            for unit in units
+            (turn, unit)
+            for turn, unit in enumerate(units, 1)
             if any((pod := snapshot.pod(key)) is not None and selection.pod(pod) for key in unit.pods)
         ]
         if arguments.output == "reservations":
@@ -119,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
             served = queue_starts(snapshot, ends, durations, now=now, policy=policy, until=place.unit.name)[
                 place.index
             ]
-            start, message = served.start, served.message
+            start, message = served.start, never(served)
     if arguments.output == "reservations":
         made = () if isinstance(plan, NoStart) else future_reservations(plan)
         items = [_reservation_manifest(one) for one in made]
@@ -135,21 +136,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _first_of(arguments: argparse.Namespace) -> str:
     """Take the name off the positional arguments, which argparse gives as one list."""
-    name, *paths = arguments.paths or [""]
-    if not name:
+    if not arguments.paths:
         raise ModelError("the following arguments are required: POD|GANG, or --all, and PATH, or --live")
-    if not paths and not arguments.live:
-        raise ModelError(f"expected POD|GANG and PATH, got {name} alone; --all is about the whole queue")
+    name, paths = name_and_paths(arguments.paths)
+    if not name or not (paths or arguments.live):
+        told = ", ".join(arguments.paths)
+        raise ModelError(f"expected POD|GANG and PATH, got {told} alone; --all is about the whole queue")
     arguments.paths = paths
-    return str(name)
+    return name
 
 
-def _newest_start(snapshot: ClusterSnapshot) -> datetime:
-    times = [pod.started or pod.scheduled for pod in snapshot.bound_pods()]
-    known = [one for one in times if one is not None]
-    if not known:
+def _moment(snapshot: ClusterSnapshot) -> datetime:
+    found = newest_start(snapshot)
+    if found is None:
         raise ModelError("--now: no running pod says when it started; give the time of the dump")
-    return max(known)
+    return found
 
 
 def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:
@@ -164,22 +165,6 @@ def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:
         raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
     job = job_of(snapshot, pod)
     return [pod] if job is None else list(job.pods)
-
-
-def _expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:
-    ends: dict[PodKey, datetime] = {}
-    durations: dict[PodKey, timedelta] = {}
-    for pod in (*snapshot.bound_pods(), *snapshot.pending):
-        try:
-            end = expected_end(pod) if pod.node_name is not None else None
-            duration = expected_duration(pod) if pod.node_name is None else None
-        except ManifestError as error:
-            raise error.within(f"Pod {pod.key}") from None
-        if end is not None:
-            ends[pod.key] = end
-        if duration is not None:
-            durations[pod.key] = duration
-    return ends, durations
 
 
 def _record(plan: EarliestStart | NoStart, between: BackfillPlan | None) -> dict[str, object]:

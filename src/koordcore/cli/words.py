@@ -16,6 +16,8 @@ _FOLDED: Final = 78
 _CHOICE: Final = re.compile(
     r"argument (?P<what>\S+): invalid choice: '(?P<word>[^']*)' \(choose from (?P<all>.*)\)"
 )
+_QUERIES: Final = ("jsonpath", "go-template", "custom-columns")
+"""Forms of kubectl that ask something of JSON."""
 _UNKNOWN: Final = "unrecognized arguments: "
 
 
@@ -29,6 +31,15 @@ def near(word: str, known: Iterable[str]) -> str:
     found = [one for one in names if one.startswith(word)] if len(word) > 2 else []
     found = found or get_close_matches(word, names, 1)
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def many(number: int, what: str) -> str:
+    """Count things that have a plain plural.
+
+    >>> many(1, "node"), many(2, "hot node")
+    ('1 node', '2 hot nodes')
+    """
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def help_format() -> Any:
@@ -63,6 +74,8 @@ class Parser(argparse.ArgumentParser):
 
     def _better(self, message: str) -> str:
         found = _CHOICE.match(message)
+        if found and found["what"] == "-o/--output" and found["word"].startswith(_QUERIES):
+            return f"-o {found['word'].partition('=')[0]}: not known; ask `jq` about what -o json prints"
         if found:
             known = re.findall(r"[\w./-]+", found["all"])
             what = "command" if found["what"] == "COMMAND" else found["what"]

@@ -6,10 +6,14 @@ import argparse
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
+from koordcore.cli.inputs import need_picture
+from koordcore.cli.output import add_record_output, for_programs, print_record
+from koordcore.cli.progress import working
+from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.simulate.world.engine import run_world
 from koordcore.simulate.world.own_loop import own_scheduler
@@ -65,6 +69,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the cluster over time: PNG, SVG or PDF"
     )
+    add_record_output(parser)
     parser.set_defaults(run=run)
 
 
@@ -75,10 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
     if changed:
         profile = FaultProfile(**{**attrs.asdict(profile), **changed})
     without = frozenset(_number("--without", one) for one in arguments.without.split(",") if one)
-    found = run_world(arguments.seed, profile, own_scheduler, without=without, tell=True)
-    if arguments.shrink:
-        found = shrink_world(found, own_scheduler)
-    _tell(found, arguments.limit)
+    need_picture(arguments.plot)
+    with working(f"living through seed {arguments.seed}"):
+        found = run_world(arguments.seed, profile, own_scheduler, without=without, tell=True)
+        if arguments.shrink:
+            found = shrink_world(found, own_scheduler)
+    if for_programs(arguments):
+        print_record(arguments, _record(found))
+    else:
+        _tell(found, arguments.limit)
     if arguments.plot:
         plot_world(found, arguments.plot)
     return 1 if found.breaches else 0
@@ -88,7 +98,8 @@ def _setting(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
     known = [one.name for one in attrs.fields(FaultProfile) if one.name != "name"]
     if name not in known:
-        raise ModelError(f"--set {text}: no such field; there are {', '.join(known)}")
+        hint = near(name, known) or f"; there are {', '.join(known)}"
+        raise ModelError(f"--set {text}: no such field{hint}")
     return name, _number(f"--set {name}", value)
 
 
@@ -97,6 +108,19 @@ def _number(what: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ModelError(f"{what}: a whole number is needed, got {text!r}") from None
+
+
+def _record(found: WorldRun) -> dict[str, Any]:
+    return {
+        "seed": found.seed,
+        "profile": attrs.asdict(found.profile),
+        "without": sorted(found.without),
+        "ended": found.ended,
+        "events": found.events,
+        "counts": dict(found.counts),
+        "breaches": [attrs.asdict(one) for one in found.breaches],
+        "story": [attrs.asdict(one) for one in found.story],
+    }
 
 
 def _tell(found: WorldRun, limit: int) -> None:

@@ -72,7 +72,7 @@ class BatchTerms:
         How prod pods were counted.
     capacity, margin, taken, pods
         The waterfall: ``capacity - margin - taken - pods``, where ``taken`` is the larger of system usage and
-        reservation (the reservation alone under ``request``).
+        what is kept back (the latter alone under ``request``).
     threshold_percent
         Cap in percent of the capacity; ``None`` without a cap.
     peak
@@ -228,7 +228,7 @@ def batch_of_node(node: NodeLoad, strategy: ColocationStrategy, now: int) -> Bat
     Parameters
     ----------
     node
-        Capacity, reservations, pods and measurements.
+        Capacity, what is kept back, pods and measurements.
     strategy
         The strategy in force for the node; what it does not say is taken from the defaults.
     now

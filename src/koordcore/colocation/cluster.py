@@ -21,7 +21,7 @@ from koordcore.colocation.columns import (
     compile_strategies,
     lend_cluster,
 )
-from koordcore.colocation.config import CONFIG_KEY, START, config_read, effective_strategy, is_disabled
+from koordcore.colocation.config import CONFIG_KEY, ConfigState, effective_strategy, is_disabled
 from koordcore.colocation.sync import NodeResource, NodeStatus, amplified_batch_cpu, prepare_node
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import ConfigMap
@@ -42,13 +42,13 @@ from koordcore.model.resources import (
     Resources,
     make_resources,
 )
-from koordcore.protocol.colocation import numa_nodes_of, reserved_of
+from koordcore.protocol.colocation import numa_nodes_of
 from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import qos_class_of
+from koordcore.protocol.reserved_on_node import reserved_exactly
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import node_values
-from koordcore.snapshot.node_values import per_node
+from koordcore.snapshot.following import node_values, per_node
 
 _CONFIG_MAP: Final = ("koordinator-system", "slo-controller-config")
 _LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
@@ -77,7 +77,7 @@ def config_of_snapshot(snapshot: ClusterSnapshot) -> ColocationConfig:
     stored = snapshot.find(ConfigMap, name, namespace)
     if stored is None:
         return ColocationConfig()
-    state = config_read(START, stored.data.get(CONFIG_KEY))
+    state = ConfigState().after(stored.data.get(CONFIG_KEY))
     if not state.available:
         where = f"ConfigMap {namespace}/{name}: data[{CONFIG_KEY}]"
         raise ManifestError.at(where, "no strategy, or one with a value out of its range")
@@ -135,7 +135,7 @@ def node_load_of(snapshot: ClusterSnapshot, state: NodeState) -> NodeLoad:
     """
     node = state.node
     try:
-        reserved = reserved_of(node.annotations)
+        reserved = reserved_exactly(node.annotations)
     except ManifestError:
         reserved = NOTHING_MEASURED
     return NodeLoad(

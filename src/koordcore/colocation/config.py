@@ -170,37 +170,30 @@ class ConfigState:
     available: bool = False
     error: bool = False
 
+    @classmethod
+    def missing(cls) -> ConfigState:
+        """Give the state after the ConfigMap was found missing: defaults, flagged as an error."""
+        return cls(available=True, error=True)
 
-START: Final = ConfigState()
-"""Before anything was read."""
+    def after(self, text: str | None) -> ConfigState:
+        """Give the state after the key ``colocation-config`` was read.
 
-
-def config_absent(state: ConfigState) -> ConfigState:
-    """Give the state after the ConfigMap was found missing: defaults, flagged as an error."""
-    del state
-    return ConfigState(ColocationConfig(), available=True, error=True)
-
-
-def config_read(state: ConfigState, text: str | None) -> ConfigState:
-    """Give the state after the key ``colocation-config`` was read.
-
-    Parameters
-    ----------
-    state
-        The state so far; its configuration stays when the text cannot be used.
-    text
-        Value of the key; ``None`` or empty means defaults.
-    """
-    if not text:
-        return ConfigState(ColocationConfig(), available=True)
-    try:
-        raw = load_json(text)
-        config = completed_config(parse_config({} if raw is None else raw))
-    except ManifestError:
-        return attrs.evolve(state, error=True)
-    if not is_strategy_valid(config.strategy):
-        return attrs.evolve(state, error=True)
-    return ConfigState(config, available=True)
+        Parameters
+        ----------
+        text
+            Value of the key; ``None`` or empty means defaults. The configuration so far stays when the text
+            cannot be used.
+        """
+        if not text:
+            return ConfigState(available=True)
+        try:
+            raw = load_json(text)
+            config = completed_config(parse_config({} if raw is None else raw))
+        except ManifestError:
+            return attrs.evolve(self, error=True)
+        if not is_strategy_valid(config.strategy):
+            return attrs.evolve(self, error=True)
+        return ConfigState(config, available=True)
 
 
 def completed_config(config: ColocationConfig) -> ColocationConfig:

@@ -68,6 +68,14 @@ class GroupIdentityRule:
             case _:
                 return None
 
+    def of_directory(self, qos: str) -> int:
+        """Value of the control group directory of a Kubernetes QoS; the guaranteed one, the root, stays 0."""
+        return 0 if qos == KubernetesQoS.GUARANTEED else self.of_kubernetes(qos)
+
+    def of_host_application(self, qos: str) -> int:
+        """Value of a process outside Kubernetes; 0 without a QoS class that has a rule."""
+        return self.of_class(qos) or 0
+
 
 def merged_cpu_qos(strategy: ResourceQoS | None) -> immutabledict[QoSClass, CPUQoS]:
     """Give what holds per class: defaults under what is said; all off for a class that is not enabled."""
@@ -98,16 +106,6 @@ def group_identity_rule(strategy: ResourceQoS | None) -> GroupIdentityRule:
     elif on[QoSClass.LS]:
         guaranteed = values[QoSClass.LS]
     return GroupIdentityRule(enabled=any(on.values()), by_class=immutabledict(values), guaranteed=guaranteed)
-
-
-def directory_identity(rule: GroupIdentityRule, qos: str) -> int:
-    """Value of the control group directory of a Kubernetes QoS; the guaranteed one, the root, stays 0."""
-    return 0 if qos == KubernetesQoS.GUARANTEED else rule.of_kubernetes(qos)
-
-
-def host_application_identity(rule: GroupIdentityRule, qos: str) -> int:
-    """Value of a process outside Kubernetes; 0 without a QoS class that has a rule."""
-    return rule.of_class(qos) or 0
 
 
 def pod_identity(

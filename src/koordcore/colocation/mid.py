@@ -142,7 +142,7 @@ def mid_of_node(node: NodeLoad, strategy: ColocationStrategy, now: int) -> MidOu
     Parameters
     ----------
     node
-        Capacity, reservations, pods and measurements with the prediction among them.
+        Capacity, what is kept back, pods and measurements with the prediction among them.
     strategy
         The strategy in force for the node; what it does not say is taken from the defaults.
     now

@@ -63,7 +63,7 @@ class NodeUse:
     kubelet_reserved
         Capacity less allocatable, where positive.
     annotation_reserved
-        What the reservation annotation keeps back.
+        What the node's annotation keeps back.
     system
         Measured use outside pods.
     host_high, host_prod
@@ -79,7 +79,7 @@ class NodeUse:
 
     @property
     def reserved(self) -> Amounts:
-        """The larger of both reservations; they never add up."""
+        """The larger of what is kept back in both ways; they never add up."""
         return self.kubelet_reserved.maximum(self.annotation_reserved)
 
 

@@ -36,7 +36,7 @@ class Step:
     amount
         Milli-cores or bytes; negative where it is taken away.
     note
-        What stands behind it, such as the larger of two reservations.
+        What stands behind it, such as the larger of two amounts.
     detail
         Whether the line only breaks the one before it down and is no part of the sum.
     """

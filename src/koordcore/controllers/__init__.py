@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         MemberPhase as MemberPhase,
         next_status as next_status,
     )
+    from koordcore.colocation.agent import pod_settings as pod_settings
     from koordcore.colocation.checkpoints import (
         format_checkpoint as format_checkpoint,
         format_state as format_state,
@@ -23,25 +24,12 @@ if TYPE_CHECKING:
         parse_state as parse_state,
     )
     from koordcore.colocation.config import (
+        ConfigState as ConfigState,
         admit_config as admit_config,
-        config_absent as config_absent,
-        config_read as config_read,
         is_node_strategy_valid as is_node_strategy_valid,
     )
-    from koordcore.colocation.cpuqos import (
-        directory_identity as directory_identity,
-        group_identity_rule as group_identity_rule,
-        host_application_identity as host_application_identity,
-        merged_cpu_qos as merged_cpu_qos,
-        pod_identity as pod_identity,
-    )
-    from koordcore.colocation.normalization import (
-        amplification_changed as amplification_changed,
-        amplification_ratios as amplification_ratios,
-        amplify_node as amplify_node,
-        normalization_changed as normalization_changed,
-        normalization_ratio as normalization_ratio,
-    )
+    from koordcore.colocation.cpuqos import group_identity_rule as group_identity_rule
+    from koordcore.colocation.normalization import amplify_node as amplify_node
     from koordcore.colocation.peak import (
         peaks_of_state as peaks_of_state,
         raw_allocatable_of as raw_allocatable_of,
@@ -56,36 +44,16 @@ if TYPE_CHECKING:
         class_schemata as class_schemata,
         new_tasks as new_tasks,
         parse_mask as parse_mask,
-        pod_bandwidth as pod_bandwidth,
-        pod_group as pod_group,
-        pod_schemata as pod_schemata,
-        resctrl_group as resctrl_group,
     )
-    from koordcore.colocation.sync import (
-        needs_meta_sync as needs_meta_sync,
-        needs_status_sync as needs_status_sync,
-        prepare_node as prepare_node,
-        run_cycle as run_cycle,
-    )
+    from koordcore.colocation.sync import run_cycle as run_cycle
     from koordcore.colocation.zones import update_zones as update_zones
     from koordcore.descheduling.migration.arbitrate import arbitrate as arbitrate
     from koordcore.descheduling.migration.limits import LimiterState as LimiterState
     from koordcore.protocol.device_amounts import device_resources as device_resources
-    from koordcore.protocol.device_plugins import (
-        adapt_to_plugin as adapt_to_plugin,
-        lock_blocks as lock_blocks,
-    )
+    from koordcore.protocol.device_plugins import adapt_to_plugin as adapt_to_plugin
     from koordcore.protocol.network_topology import format_detail_status as format_detail_status
-    from koordcore.protocol.normalization import (
-        cpu_basic_info_of as cpu_basic_info_of,
-        format_amplification as format_amplification,
-        format_raw_allocatable as format_raw_allocatable,
-    )
     from koordcore.protocol.pod_group import format_pod_group_status as format_pod_group_status
-    from koordcore.protocol.pod_qos import (
-        cpu_qos_of as cpu_qos_of,
-        parse_resource_qos as parse_resource_qos,
-    )
+    from koordcore.protocol.pod_qos import parse_resource_qos as parse_resource_qos
     from koordcore.protocol.quota_webhook import refuse_pod_update as refuse_pod_update
     from koordcore.quota.evaluate import (
         admit_batch as admit_batch,
@@ -101,16 +69,6 @@ if TYPE_CHECKING:
         reconcile_profile as reconcile_profile,
         tree_profile as tree_profile,
     )
-    from koordcore.quota.status import (
-        stale_annotations as stale_annotations,
-        status_annotations as status_annotations,
-    )
-    from koordcore.reservations.lifecycle import (
-        collected as collected,
-        made_unschedulable as made_unschedulable,
-        next_sync as next_sync,
-        synced as synced,
-    )
     from koordcore.topology.network import tree_status as tree_status
 else:
     __all__, __getattr__, __dir__ = read_late(
@@ -118,8 +76,9 @@ else:
         {
             "koordcore.allocators.device.admission": ("complete_container", "validate_containers"),
             "koordcore.protocol.device_amounts": ("device_resources",),
-            "koordcore.protocol.device_plugins": ("adapt_to_plugin", "lock_blocks"),
+            "koordcore.protocol.device_plugins": ("adapt_to_plugin",),
             "koordcore.allocators.gang.podgroup": ("MemberPhase", "next_status"),
+            "koordcore.colocation.agent": ("pod_settings",),
             "koordcore.colocation.checkpoints": (
                 "format_checkpoint",
                 "format_state",
@@ -127,25 +86,12 @@ else:
                 "parse_state",
             ),
             "koordcore.colocation.config": (
+                "ConfigState",
                 "admit_config",
-                "config_absent",
-                "config_read",
                 "is_node_strategy_valid",
             ),
-            "koordcore.colocation.cpuqos": (
-                "directory_identity",
-                "group_identity_rule",
-                "host_application_identity",
-                "merged_cpu_qos",
-                "pod_identity",
-            ),
-            "koordcore.colocation.normalization": (
-                "amplification_changed",
-                "amplification_ratios",
-                "amplify_node",
-                "normalization_changed",
-                "normalization_ratio",
-            ),
+            "koordcore.colocation.cpuqos": ("group_identity_rule",),
+            "koordcore.colocation.normalization": ("amplify_node",),
             "koordcore.colocation.peak": ("peaks_of_state", "raw_allocatable_of"),
             "koordcore.colocation.prediction": ("collect_garbage", "restore", "save_step"),
             "koordcore.colocation.profile": ("mutate_pod",),
@@ -153,28 +99,14 @@ else:
                 "class_schemata",
                 "new_tasks",
                 "parse_mask",
-                "pod_bandwidth",
-                "pod_group",
-                "pod_schemata",
-                "resctrl_group",
             ),
-            "koordcore.colocation.sync": (
-                "needs_meta_sync",
-                "needs_status_sync",
-                "prepare_node",
-                "run_cycle",
-            ),
+            "koordcore.colocation.sync": ("run_cycle",),
             "koordcore.colocation.zones": ("update_zones",),
             "koordcore.descheduling.migration.arbitrate": ("arbitrate",),
             "koordcore.descheduling.migration.limits": ("LimiterState",),
             "koordcore.protocol.pod_group": ("format_pod_group_status",),
             "koordcore.protocol.network_topology": ("format_detail_status",),
-            "koordcore.protocol.normalization": (
-                "cpu_basic_info_of",
-                "format_amplification",
-                "format_raw_allocatable",
-            ),
-            "koordcore.protocol.pod_qos": ("cpu_qos_of", "parse_resource_qos"),
+            "koordcore.protocol.pod_qos": ("parse_resource_qos",),
             "koordcore.protocol.quota_webhook": ("refuse_pod_update",),
             "koordcore.quota.evaluate": (
                 "admit_batch",
@@ -184,8 +116,6 @@ else:
             ),
             "koordcore.quota.hints": ("hint_for_deleted_pod", "hint_for_quota"),
             "koordcore.quota.profile": ("reconcile_profile", "tree_profile"),
-            "koordcore.quota.status": ("stale_annotations", "status_annotations"),
-            "koordcore.reservations.lifecycle": ("collected", "made_unschedulable", "next_sync", "synced"),
             "koordcore.topology.network": ("tree_status",),
         },
     )

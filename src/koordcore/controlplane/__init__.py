@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
-    from koordcore.controlplane.admission import (
-        AdmissionPlan as AdmissionPlan,
-        WorkloadDecision as WorkloadDecision,
-        admit_workloads as admit_workloads,
-    )
-    from koordcore.controlplane.admission_review import (
-        PlacedWorkload as PlacedWorkload,
-        review_admitted as review_admitted,
-    )
+    from koordcore.controlplane.admission import admit_workloads as admit_workloads
     from koordcore.controlplane.feed import Feed as Feed
     from koordcore.controlplane.journal import (
         Batch as Batch,
@@ -25,15 +17,12 @@ if TYPE_CHECKING:
     from koordcore.controlplane.loop import (
         ControlLoop as ControlLoop,
         LoopSettings as LoopSettings,
-        Turn as Turn,
     )
     from koordcore.controlplane.mirror import (
         Mirror as Mirror,
         complete as complete,
     )
-    from koordcore.controlplane.overdue import (
-        Overdue as Overdue,
-    )
+    from koordcore.controlplane.overdue import Overdue as Overdue
     from koordcore.controlplane.queue import (
         Backoff as Backoff,
         SchedulingQueue as SchedulingQueue,
@@ -59,16 +48,14 @@ if TYPE_CHECKING:
         is_news as is_news,
         orders as orders,
     )
-    from koordcore.controlplane.writing import Journal as Journal
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.controlplane.admission": ("AdmissionPlan", "WorkloadDecision", "admit_workloads"),
+            "koordcore.controlplane.admission": ("admit_workloads",),
             "koordcore.controlplane.feed": ("Feed",),
-            "koordcore.controlplane.admission_review": ("PlacedWorkload", "review_admitted"),
             "koordcore.controlplane.journal": ("Batch", "is_final"),
-            "koordcore.controlplane.loop": ("ControlLoop", "LoopSettings", "Turn"),
+            "koordcore.controlplane.loop": ("ControlLoop", "LoopSettings"),
             "koordcore.controlplane.mirror": ("Mirror", "complete"),
             "koordcore.controlplane.overdue": ("Overdue",),
             "koordcore.controlplane.queue": ("Backoff", "SchedulingQueue"),
@@ -86,6 +73,5 @@ else:
                 "Steps",
             ),
             "koordcore.controlplane.turn": ("is_news", "orders"),
-            "koordcore.controlplane.writing": ("Journal",),
         },
     )

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice, Flavors
 from koordcore.controlplane.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
@@ -35,7 +36,7 @@ _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC)
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class WorkloadDecision:
     """What became of one Workload that waited.
 
@@ -70,7 +71,7 @@ class WorkloadDecision:
     passed_over: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class AdmissionPlan:
     """Quota and places of one call.
 
@@ -127,7 +128,7 @@ def admit_workloads(
     return decided.plan()
 
 
-@attrs.frozen
+@record
 class _Entry:
     """A Workload that waits, with its queue and pods."""
 

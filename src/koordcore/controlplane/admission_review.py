@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice, PodSetFlavors
 from koordcore.controlplane.workload_pods import HOSTNAME, admitted_pods, workload_of
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
@@ -25,7 +26,7 @@ from koordcore.snapshot.changes import PodEnded
 _NODE: Final = "node"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PlacedWorkload:
     """Where a Workload runs, and where it could.
 

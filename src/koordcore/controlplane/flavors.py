@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.affinity import TaintEffect, tolerated
 from koordcore.model.kueue import PODS, ClusterQueue, FlavorQuota, KueueWorkload, PodSet
 from koordcore.model.network import KueueTopology, ResourceFlavor
@@ -18,7 +18,7 @@ MOST: Final = 256
 """Assignments of one Workload that are tried."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodSetFlavors:
     """What flavors a pod set is given.
 
@@ -39,7 +39,7 @@ class PodSetFlavors:
         return {key: value for one in self.flavors for key, value in one.node_labels.items()}
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FlavorChoice:
     """One assignment of flavors to all pod sets of a Workload, by name of the pod set."""
 
@@ -64,7 +64,7 @@ class FlavorChoice:
         return found
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Flavors:
     """The flavors of a cluster, with their topologies."""
 

@@ -13,9 +13,11 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.records import ClusterRecord
 from koordcore.preemption.running import covers
-from koordcore.protocol.gang import gang_name
-from koordcore.quota import OveruseMonitor, cluster_ledger, plan_revoke
+from koordcore.protocol.gang_names import gang_name
+from koordcore.quota import plan_revoke
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.device_classes import quota_reader
+from koordcore.quota.overuse import OveruseMonitor
 from koordcore.scheduling.gang_states import gang_state
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once, shared

@@ -20,7 +20,9 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
-from koordcore.protocol.gang import gang_from_pod_group, gang_name, parse_gang_pod
+from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
+from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.reservation import is_reserve_pod
 from koordcore.reservations.cache import pending_reserve_pods
 from koordcore.scheduling.cycle import queue_order
 from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
@@ -299,14 +301,10 @@ class SchedulingQueue:
         self._reservations = False
         standing = {pod.key: pod for pod in pending_reserve_pods(snapshot)}
         for key, entry in list(self._entries.items()):
-            if _stands(entry.pod) and key not in standing:
+            if is_reserve_pod(entry.pod) and key not in standing:
                 self._remove(key)
         for pod in standing.values():
             self._pend(pod, now)
-
-
-def _stands(pod: Pod) -> bool:
-    return pod.annotations.get("scheduling.koordinator.sh/reserve-pod") == "true"
 
 
 def _gang_of(pod: Pod) -> str:

@@ -15,7 +15,7 @@ from koordcore.model.kueue import GATES, POD_SET_LABEL, WORKLOAD_ANNOTATION, Kue
 from koordcore.model.network import KueueTopology
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
-from koordcore.protocol.gang import LABEL_POD_GROUP
+from koordcore.protocol.gang_names import LABEL_POD_GROUP
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, LABEL_SUB_GROUP
 from koordcore.topology.network import NODE_LAYER
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from koordcore.descheduling.migration.max_unavailable import check_share
 from koordcore.errors import ManifestError
+from koordcore.model.migration import JobMode
 from koordcore.model.rebalance import DEFAULT_POOL, EvictionGate
 
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z", re.ASCII)
@@ -199,8 +200,8 @@ def migration_controller_problems(defaulted: Mapping[str, Any]) -> tuple[str, ..
         found.append(_invalid("evictQPS", defaulted["evictQPS"], "evictQPS must be greater than 0"))
     if defaulted["evictBurst"] <= 0:
         found.append(_invalid("evictBurst", defaulted["evictBurst"], "evictBurst must be greater than 0"))
-    if defaulted["defaultJobMode"] not in ("ReservationFirst", "EvictDirectly"):
-        text = "defaultJobMode must be ReservationFirst or EvictDirectly"
+    if defaulted["defaultJobMode"] not in list(JobMode):
+        text = f"defaultJobMode must be {' or '.join(JobMode)}"
         found.append(_invalid("defaultJobMode", defaulted["defaultJobMode"], text))
     if defaulted["defaultJobTTL"].startswith("-"):
         text = "defaultJobTTL should be positive or zero"

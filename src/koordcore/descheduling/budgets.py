@@ -12,7 +12,7 @@ from koordcore.model.mappings import EMPTY
 from koordcore.model.migration import PodMigrationJob
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs, ObjectLimiter
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 
 
 def move_groups(

@@ -8,11 +8,13 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import names_its_fields
 from koordcore.model.pods import PodKey
 from koordcore.scoring.fragmentation import WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Fragments:
     """Cards as they are held, and the work that idle ones are kept for.

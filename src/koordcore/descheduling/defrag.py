@@ -29,6 +29,7 @@ from koordcore.descheduling.program import add_pairs, bind_amounts
 from koordcore.descheduling.waves import in_waves, wave_prices
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
+from koordcore.model.checks import names_its_fields
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
@@ -40,6 +41,7 @@ _MOST_TRIES: Final = 64
 _MOST_BLOCKS: Final = 8
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Wanted:
     """A shape that should fit.

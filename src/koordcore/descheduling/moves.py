@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import names_its_fields
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 
@@ -22,6 +23,7 @@ def anywhere(pod: PodKey, node: str) -> bool:
     return True
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Movable:
     """A pod that may be moved.
@@ -47,6 +49,7 @@ class Movable:
             raise ModelError(f"moving {self.pod} must cost at least 1, not {self.cost}")
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Host:
     """A node with all that runs on it, movable or not.
@@ -76,6 +79,7 @@ class Host:
     receives: bool = True
 
 
+@names_its_fields
 @attrs.frozen
 class Group:
     """Pods of which at most so many may be moved: a workload, a gang, a disruption budget, a node."""
@@ -85,6 +89,7 @@ class Group:
     most: int
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class MoveProblem:
     """Everything that a planner of moves looks at.

@@ -27,6 +27,7 @@ from koordcore.descheduling.load_problem import problem_of_load, problem_of_requ
 from koordcore.descheduling.moves import Allows, MoveProblem
 from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
+from koordcore.model.checks import names_its_fields
 from koordcore.model.devices import GPU
 from koordcore.model.mappings import EMPTY
 from koordcore.model.metrics import NodeMetric
@@ -44,6 +45,7 @@ from koordcore.snapshot import ClusterSnapshot
 P = TypeVar("P", bound=Plan)
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class MoveRules:
     """What every plan of moves has to keep to.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     )
     from koordcore.explaining.pod import (
         Explanation as Explanation,
-        Help as Help,
-        NodeVerdict as NodeVerdict,
         explain as explain,
     )
     from koordcore.explaining.post_filter import failure_event as failure_event
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
         reservation_event as reservation_event,
         reservation_reasons as reservation_reasons,
     )
+    from koordcore.explaining.verdicts import NodeVerdict as NodeVerdict
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
@@ -42,8 +41,9 @@ else:
             "koordcore.explaining.cycle": ("explain_cycle",),
             "koordcore.explaining.diagnosis": ("diagnose",),
             "koordcore.explaining.endpoints": ("ENDPOINTS", "endpoint_view"),
-            "koordcore.explaining.pod": ("Explanation", "Help", "NodeVerdict", "explain"),
+            "koordcore.explaining.pod": ("Explanation", "explain"),
             "koordcore.explaining.post_filter": ("failure_event",),
             "koordcore.explaining.reservation_events": ("reservation_event", "reservation_reasons"),
+            "koordcore.explaining.verdicts": ("NodeVerdict",),
         },
     )

@@ -16,7 +16,7 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.snapshot import ClusterSnapshot

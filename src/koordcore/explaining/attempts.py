@@ -17,8 +17,8 @@ from koordcore.protocol.gang import (
     ANNOTATION_MIN_AVAILABLE,
     ANNOTATION_TOTAL_NUMBER,
     LABEL_LIGHTWEIGHT_MIN_AVAILABLE,
-    gang_name,
 )
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot

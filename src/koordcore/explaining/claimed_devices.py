@@ -18,6 +18,7 @@ from koordcore.allocators.claims.selectors import CelCompiler
 from koordcore.allocators.claims.state import DevicesInUse, devices_in_use
 from koordcore.allocators.claims.table import DeviceTable, bits
 from koordcore.model.claims import (
+    ClaimAllocation,
     DeviceClass,
     ResourceClaim,
 )
@@ -30,6 +31,7 @@ from koordcore.model.device_slices import (
 from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
 from koordcore.model.quantity import NANO
+from koordcore.model.reservations import Reservation
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
@@ -40,7 +42,7 @@ _NAMING: Final = ("profile", "type")
 
 @attrs.frozen
 class DeviceHolder:
-    """Who has a device: a claim, and the pods that use it."""
+    """Who has a device: a claim, and the pods that use it, or the reservation that holds it for pods."""
 
     claim: str
     pods: tuple[str, ...] = ()
@@ -150,19 +152,28 @@ def _index(snapshot: ClusterSnapshot) -> SliceIndex:
     return SliceIndex(with_taint_rules(snapshot.of(ResourceSlice), rules))
 
 
+def _held_claims(snapshot: ClusterSnapshot) -> Iterator[tuple[str, tuple[str, ...], ClaimAllocation]]:
+    """Give what is allocated, with name and users: by claims, by reservations, by claims still to be made."""
+    for claim in snapshot.of(ResourceClaim):
+        if claim.allocation is not None:
+            pods = tuple(f"{claim.namespace}/{one.name}" for one in claim.reserved_for)
+            yield f"{claim.namespace}/{claim.name}", pods, claim.allocation
+    for one in snapshot.of(Reservation):
+        for held in one.claims if one.active else ():
+            yield held.name, (f"reservation/{one.name}",), held.allocation
+    for pod in (pod for state in snapshot.nodes for pod in state.pods):
+        for held in pod.held_claims:
+            if held.planned and held.fresh:
+                yield f"{pod.namespace}/{held.name}", (str(pod.key),), held.allocation
+
+
 def _holders(snapshot: ClusterSnapshot) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
     found: defaultdict[DeviceId, list[DeviceHolder]] = defaultdict(list)
-    for claim in snapshot.of(ResourceClaim):
-        if claim.allocation is None:
-            continue
-        pods = tuple(f"{claim.namespace}/{one.name}" for one in claim.reserved_for)
-        for result in claim.allocation.results:
+    for claim, pods, allocation in _held_claims(snapshot):
+        for result in allocation.results:
             if not result.admin_access:
                 shared = result.share_id is not None
-                holder = DeviceHolder(
-                    f"{claim.namespace}/{claim.name}", pods, result.consumed_capacity, shared
-                )
-                found[result.id].append(holder)
+                found[result.id].append(DeviceHolder(claim, pods, result.consumed_capacity, shared))
     return {device: tuple(holders) for device, holders in found.items()}
 
 
@@ -171,8 +182,7 @@ def _compiler(_: ClusterSnapshot) -> CelCompiler:
 
 
 def _in_use(snapshot: ClusterSnapshot) -> DevicesInUse:
-    claims = snapshot.of(ResourceClaim)
-    return devices_in_use(one.allocation for one in claims if one.allocation is not None)
+    return devices_in_use(allocation for _, _, allocation in _held_claims(snapshot))
 
 
 def node_room(snapshot: ClusterSnapshot, state: NodeState) -> Room:

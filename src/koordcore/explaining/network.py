@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import attrs
 import numpy as np
 
+from koordcore._record import record
 from koordcore.model.pods import Pod
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
@@ -16,7 +16,7 @@ from koordcore.snapshot.following import once
 from koordcore.topology.network import NetworkTopology
 
 
-@attrs.frozen
+@record
 class DomainRow:
     """One domain of the network.
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from itertools import chain
+from itertools import chain, takewhile
+from operator import attrgetter
 from typing import Any
 
 import attrs
 import numpy as np
-from immutabledict import immutabledict
 
-from koordcore._arrays import IntVector
+from koordcore._blame import shown
 from koordcore._notebook import html_table
 from koordcore.errors import ModelError
+from koordcore.explaining.verdicts import NodeVerdict, NodeVerdicts, RefusedNodes
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, NotOurs, PodDecision, Shortfall
-from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.result import ScheduleResult
@@ -26,34 +27,6 @@ from koordcore.scheduling.arguments import check_arguments
 from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
-
-
-@attrs.frozen(kw_only=True)
-class NodeVerdict:
-    """What one node says.
-
-    Parameters
-    ----------
-    node
-        Its name.
-    plugin, shortfalls
-        The first plugin that refused, and what all that refuse lack; empty where the pod fits.
-    scores
-        Plugin to score 0..100, before weights; empty where the pod does not fit.
-    total
-        Weighted sum; -1 where the pod does not fit.
-    """
-
-    node: str
-    plugin: str = ""
-    shortfalls: tuple[Shortfall, ...] = ()
-    scores: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
-    total: int = -1
-
-    @property
-    def fits(self) -> bool:
-        """The pod can go there."""
-        return self.total >= 0
 
 
 @attrs.frozen
@@ -96,7 +69,8 @@ class Explanation:
     refusal
         Why no node was asked; empty where nodes were.
     verdicts
-        One per node: best first; those that refuse by how little they lack, then by name.
+        One per node: best first; those that refuse by how little they lack, then by name. Each is made of
+        columns when somebody looks at it.
     help
         What would help, the smallest lack first; empty where the pod fits.
     """
@@ -105,7 +79,7 @@ class Explanation:
     bound_to: str | None = None
     decision: PodDecision | None = None
     refusal: str = ""
-    verdicts: tuple[NodeVerdict, ...] = ()
+    verdicts: Sequence[NodeVerdict] = ()
     help: tuple[Help, ...] = ()
 
     def _repr_html_(self) -> str:
@@ -142,7 +116,7 @@ class Explanation:
     @property
     def fitting(self) -> tuple[str, ...]:
         """The nodes that could take the pod by itself, best first."""
-        return tuple(one.node for one in self.verdicts if one.fits)
+        return tuple(one.node for one in takewhile(attrgetter("fits"), self.verdicts))
 
 
 def explain(
@@ -176,7 +150,7 @@ def explain(
     """
     limits = DEFAULT_LIMITS if limits is None else limits
     if not isinstance(pod, Pod | PodKey | str):
-        raise TypeError(f"pod: expected Pod, its key or namespace/name, got {pod!r:.60}")
+        raise TypeError(f"pod: expected Pod, its key or namespace/name, got {shown(pod)}")
     if isinstance(source, ScheduleResult):
         policy = source.policy if policy is None else policy
         asked = _find(source.snapshot, pod)
@@ -201,10 +175,12 @@ def explain(
             break
         cycle.decide()
     else:
-        decision = NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name)
-        return attrs.evolve(_judge(cycle, fresh), decision=decision)
+        judged = _judge(cycle, fresh)
+        cycle.close()
+        return attrs.evolve(judged, decision=NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name))
     judged = _judge(cycle, fresh)
     taken = next(one for one in cycle.decide() if one.pod == asked.key)
+    cycle.close()
     return attrs.evolve(judged, bound_to=bound_to, decision=taken)
 
 
@@ -234,45 +210,25 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
     if refused is not None:
         return Explanation(pod=pod.key, refusal=refused[1].reason)
     feasible = feasible_nodes(plugins, scheduling_class, pod)
-    totals = scheduling_class.totals(feasible)
-    table = scheduling_class.score_table(feasible)
-    names = workspace.layout.names
-
-    def verdict(row: int) -> NodeVerdict:
-        return _verdict(scheduling_class, names[row], row, int(totals[row]), table)
-
-    verdicts = [verdict(row) for row in range(len(totals))]
-    for row in plugins.nominated.one_by_one(pod, np.ones(len(totals), np.bool_)):
-        if (beside := verdict(row)).plugin:
-            verdicts[row] = beside
-    with plugins.nominated.assumed(pod):
+    totals, names = scheduling_class.totals(feasible).copy(), workspace.layout.names
+    scores = {name: column.copy() for name, column in scheduling_class.score_table(feasible).items()}
+    refusing = totals < 0
+    lacks = RefusedNodes.of(scheduling_class, np.flatnonzero(refusing), every=bool(refusing.all()))
+    beside: dict[int, RefusedNodes] = {}
+    for row in plugins.nominated.one_by_one(pod, refusing):
+        one = RefusedNodes.of(scheduling_class, np.array([row]))
+        if one.at(row):
+            beside[row] = one
+    verdicts = NodeVerdicts(names, totals, scores, lacks, beside)
+    helps: tuple[Help, ...] = ()
+    if not feasible.any():
         reserving = any(one.plugin("Reservation") is not None for one in cycle.policy.profiles)
-        helps = () if feasible.any() else _what_helps(workspace, scheduling_class, reserving=reserving)
-    verdicts.sort(key=lambda one: (-one.total, _lacking(one.shortfalls), one.node))
-    return Explanation(pod=pod.key, verdicts=tuple(verdicts), help=helps)
-
-
-def _verdict(
-    scheduling_class: SchedulingClass, node: str, row: int, total: int, table: dict[str, IntVector]
-) -> NodeVerdict:
-    if total >= 0:
-        scores = {name: int(column[row]) for name, column in table.items()}
-        return NodeVerdict(node=node, scores=scores, total=total)
-    refusing = _refusing(scheduling_class, row)
-    shortfalls = tuple(chain.from_iterable(refusing.values()))
-    return NodeVerdict(node=node, plugin=next(iter(refusing), ""), shortfalls=shortfalls)
-
-
-def _refusing(scheduling_class: SchedulingClass, row: int) -> dict[str, tuple[Shortfall, ...]]:
-    """Every plugin that refuses the pod on one node, in filter order, with what it lacks there."""
-    found = {}
-    for part in scheduling_class.parts:
-        shortfalls = (
-            part.evaluator.shortfalls(scheduling_class.view().at(row)) if part.setting.filters else ()
-        )
-        if shortfalls:
-            found[part.plugin.name] = shortfalls
-    return found
+        beside_others = plugins.nominated.concern(pod)
+        with plugins.nominated.assumed(pod):
+            if beside_others:
+                lacks = RefusedNodes.of(scheduling_class, lacks.rows, every=True)
+            helps = _what_helps(workspace, scheduling_class, lacks, reserving=reserving)
+    return Explanation(pod=pod.key, verdicts=verdicts, help=helps)
 
 
 def _details(scheduling_class: SchedulingClass, row: int) -> tuple[str, ...]:
@@ -284,35 +240,19 @@ def _details(scheduling_class: SchedulingClass, row: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(found)))
 
 
-def _lacking(shortfalls: tuple[Shortfall, ...]) -> tuple[int, int]:
-    """How far a node is from taking the pod: the largest share that is missing, in thousandths, and the sum.
-
-    A lack that is no amount, such as a label, counts as everything.
-    """
-    shares = [one.lacking * 1000 // one.requested if one.requested else 1000 for one in shortfalls]
-    return max(shares, default=0), sum(shares)
-
-
 def _what_helps(
-    workspace: Workspace, scheduling_class: SchedulingClass, *, reserving: bool
+    workspace: Workspace, scheduling_class: SchedulingClass, refused: RefusedNodes, *, reserving: bool
 ) -> tuple[Help, ...]:
     """Group nodes by who refuses there, and show of each group the node that lacks least."""
     names = workspace.layout.names
-    groups: dict[tuple[str, ...], list[tuple[tuple[int, int], int, tuple[Shortfall, ...]]]] = {}
-    for row in range(len(names)):
-        refusing = _refusing(scheduling_class, row)
-        shortfalls = tuple(chain.from_iterable(refusing.values()))
-        groups.setdefault(tuple(refusing), []).append((_lacking(shortfalls), row, shortfalls))
-    ranked = sorted(
-        ((min(group, key=lambda one: one[:2]), len(group), key) for key, group in groups.items()),
-        key=lambda one: (one[0][:2], one[2]),
-    )
     helps = []
-    for (_, row, shortfalls), count, plugins in ranked:
+    for row, count in refused.nearest():
+        refusing = refused.at(row)
         details = _details(scheduling_class, row)
         if reserving:
             from koordcore.reservations.occupants import reserved_room
 
             details = (*details, *reserved_room(workspace, scheduling_class.pod, row))
-        helps.append(Help(plugins, shortfalls, count, names[row], details))
+        shortfalls = tuple(chain.from_iterable(refusing.values()))
+        helps.append(Help(tuple(refusing), shortfalls, count, names[row], details))
     return tuple(helps)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 
 _HASH: Final = "pod-template-hash"
 _NUMBERED: Final = re.compile(r"(?P<stem>.+)-[0-9]+\Z")

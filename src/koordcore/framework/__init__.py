@@ -15,10 +15,7 @@ if TYPE_CHECKING:
         Reserved as Reserved,
         Scope as Scope,
     )
-    from koordcore.framework.node_view import (
-        ALL_ROWS as ALL_ROWS,
-        NodeView as NodeView,
-    )
+    from koordcore.framework.node_view import NodeView as NodeView
     from koordcore.framework.plugin import Plugin as Plugin
     from koordcore.framework.registry import PLUGINS as PLUGINS
     from koordcore.framework.workspace import Workspace as Workspace
@@ -26,7 +23,7 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.framework.node_view": ("ALL_ROWS", "NodeView"),
+            "koordcore.framework.node_view": ("NodeView",),
             "koordcore.framework.evaluator": ("Evaluator", "Refusal", "Reserved", "Scope"),
             "koordcore.framework.plugin": ("Plugin",),
             "koordcore.framework.registry": ("PLUGINS",),

@@ -1,9 +1,16 @@
-"""Following what changes within a call: each reader goes on where it stopped."""
+"""Following what changes: within a call, each reader goes on where it stopped; and from call to call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from koordcore.snapshot.following import net_records
+
+if TYPE_CHECKING:
+    from koordcore._line import Delta, RecordPair
+    from koordcore.model.nodes import Node, NodeState
+    from koordcore.model.pods import Pod
 
 E = TypeVar("E")
 
@@ -32,3 +39,72 @@ class ChangeReader(Generic[E]):
         """Give the entries that came since the last call; empty for none."""
         begin, self._read = self._read, len(self._entries)
         return self._entries[begin : self._read]
+
+
+class ClusterChanges(NamedTuple):
+    """What came, left and was replaced between two snapshots with the same rows.
+
+    Parameters
+    ----------
+    pods
+        ``(pod, row, +1 or -1)`` for every pod that came or left; one that says something else did both.
+    nodes
+        Row, and the node itself before and after, of each that was replaced.
+    records
+        Type, and what was there before and after, of each record that was added, replaced or removed.
+    states
+        Row, and the node with its pods before and after, of each that is not the same object.
+    said
+        Names of the fields of :class:`Node` in which any node that was replaced says something else.
+    """
+
+    pods: Sequence[tuple[Pod, int, int]]
+    nodes: Mapping[int, tuple[Node, Node]]
+    records: Mapping[type, Sequence[RecordPair]]
+    states: Mapping[int, tuple[NodeState, NodeState]]
+    said: frozenset[str] = frozenset()
+
+
+def changes_between(deltas: Iterable[Delta]) -> ClusterChanges | None:
+    """Add steps up; ``None`` where nodes joined or left."""
+    states: dict[int, tuple[NodeState, NodeState]] = {}
+    path = list(deltas)
+    for delta in path:
+        for row, before, after in delta.nodes:
+            if before is None or after is None:
+                return None
+            states[row] = (states[row][0] if row in states else before, after)
+    pods: list[tuple[Pod, int, int]] = []
+    for row in sorted(states):
+        pods += _moved(row, *states[row])
+    nodes = {
+        row: (before.node, after.node)
+        for row, (before, after) in states.items()
+        if before.node is not after.node
+    }
+    by_type: dict[type, list[RecordPair]] = {}
+    for old, new in net_records(path):
+        by_type.setdefault(type(new if old is None else old), []).append((old, new))
+    pods.sort(key=lambda moved: moved[2])  # who leaves goes first
+    return ClusterChanges(pods, nodes, by_type, states, _said(nodes.values()))
+
+
+def _said(replaced: Iterable[tuple[Node, Node]]) -> frozenset[str]:
+    """Give the names of the fields in which nodes say something else."""
+    found: set[str] = set()
+    for before, after in replaced:
+        fields = type(before).__attrs_attrs__
+        found.update(one.name for one in fields if getattr(before, one.name) != getattr(after, one.name))
+    return frozenset(found)
+
+
+def _moved(row: int, before: NodeState, after: NodeState) -> Iterable[tuple[Pod, int, int]]:
+    """Give who left a node and who came."""
+    old = {pod.key: pod for pod in before.pods}
+    came = []
+    for pod in after.pods:
+        if old.get(pod.key) is pod:
+            del old[pod.key]
+        else:
+            came.append((pod, row, 1))
+    return [*((pod, row, -1) for pod in old.values()), *came]

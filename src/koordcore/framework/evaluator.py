@@ -11,6 +11,8 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._record import record
+from koordcore.framework.lacks import Lack
 from koordcore.framework.node_view import NodeView, Others, Rating, Source
 from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Shortfall
@@ -31,7 +33,7 @@ class Scope(StrEnum):
     """Any pod anywhere; the answer is asked for anew each time."""
 
 
-@attrs.frozen
+@record
 class Refusal:
     """A pod that no node needs to be asked about, such as one with an illegal request.
 
@@ -47,14 +49,14 @@ class Refusal:
     resolvable: bool = False
 
 
-@attrs.frozen
+@record
 class Reserved:
     """What a pod gets on its node from one plugin, as it is written on the pod."""
 
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     notes: tuple[str, ...] = ()
-    reservation: str = ""
+    loan: str = ""
     over: tuple[PodKey, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
 
@@ -123,14 +125,24 @@ class Evaluator:
         """Tell at which of the nodes no eviction would help; ``None`` stands for none of them."""
         return None
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        """Tell in numbers what the one node of a view lacks; as it stands, its reasons without numbers."""
+    def lacks(self, view: NodeView) -> Sequence[Lack] | None:
+        """Tell in numbers what nodes lack, all at once; as it stands, their reasons without numbers.
+
+        ``None`` where each node is asked by itself: then :meth:`shortfalls` answers.
+        """
+        if type(self).shortfalls is not Evaluator.shortfalls:
+            return None
         fits = self.fits(view)
-        if fits is None or fits[0]:
+        if fits is None or fits.all():
             return ()
         hopeless = self.unresolvable(view)
-        resolvable = hopeless is None or not hopeless[0]
-        return tuple(Shortfall(text, resolvable=resolvable) for text, holds in self.reasons(view) if holds[0])
+        # What is kept must not follow what happens later.
+        hopeless = None if hopeless is None else hopeless.copy()
+        return [Lack(holds & ~fits, text, hopeless=hopeless) for text, holds in self.reasons(view)]
+
+    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
+        """Tell in numbers what the one node of a view lacks."""
+        return tuple(one.at(0) for one in self.lacks(view) or () if one.where[0])
 
     def details(self, view: NodeView) -> tuple[str, ...]:
         """Say more about why the one node of a view refuses, and what would help there."""

@@ -10,7 +10,6 @@ from immutabledict import immutabledict
 
 from koordcore.model.claims import DeviceClass
 from koordcore.model.pods import Pod
-from koordcore.protocol.extended_resources import classes_by_resource
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
@@ -24,6 +23,8 @@ def _served(snapshot: ClusterSnapshot) -> immutabledict[str, str]:
     classes = snapshot.of(DeviceClass)
     if not classes:
         return immutabledict()
+    from koordcore.protocol.extended_resources import classes_by_resource  # few clusters have classes
+
     listed = {name for state in snapshot.nodes for name, amount in state.node.allocatable.items() if amount}
     return immutabledict(
         {name: one for name, one in classes_by_resource(classes).items() if name not in listed}

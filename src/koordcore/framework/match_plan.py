@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 
 
-@attrs.frozen
+@record
 class MatchPlan:
     """What pods that were matched all together are meant for.
 

@@ -131,6 +131,13 @@ class StateTables:
         self._workspace = workspace
         self._tables: dict[bytes, AmountStates] = {}
 
+    def keep(self, wanted: Iterable[AmountStates]) -> None:
+        """Forget all tables but some, to have room for others."""
+        if len(self._tables) < MOST_TABLES:
+            return
+        known = {*map(id, wanted)}
+        self._tables = {kinds: one for kinds, one in self._tables.items() if id(one) in known}
+
     def of(self, kinds: bytes) -> AmountStates | None:
         """Give the table for these kinds of nodes; ``None`` where there are too many others already."""
         if kinds not in self._tables:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
+from koordcore._record import record
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
 from koordcore.model.pods import HostPort, Pod, PodKey
-from koordcore.protocol.operating_pod import is_operating_pod
+from koordcore.protocol.reservation import is_operating_pod
 
 if TYPE_CHECKING:
     from koordcore.reservations.state import ReservationState
@@ -26,7 +26,7 @@ ALL_ROWS: Final = slice(None)
 _NOBODY: Final = frozenset[PodKey]()
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Loan:
     """What pods of one class may draw from on one node, beside what is free there.
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-import attrs
-
 from koordcore._arrays import IntMatrix, IntVector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore._record import record
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.workspace import Workspace
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from koordcore.framework.scheduling_class import SchedulingClass
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Together:
     """What several pods get on one node, or that they do not fit together.
 
@@ -46,7 +45,7 @@ class Together:
     rows: IntVector
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Countable:
     """Amounts that nodes have beside resources; none of them says more than is so.
 
@@ -104,6 +103,11 @@ class Plugin:
     """Class of its arguments; ``None`` for a plugin that takes none."""
     reads: ClassVar[frozenset[type] | None] = None
     """Types of the records that it reads; ``None`` where it may read any."""
+    follows_pods: ClassVar[bool] = True
+    """It asks to :meth:`follow` also where only pods came and left, of which it has been told."""
+    looks_at: ClassVar[frozenset[str] | None] = None
+    """Fields of :class:`Node` that its evaluators read, while it keeps nothing of nodes itself, or follows by
+    its own; ``None`` where either may read any."""
     refuses_at: ClassVar[int] = 0
     """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
     helped_by: ClassVar[frozenset[str] | None] = None
@@ -264,9 +268,20 @@ class Plugin:
 
         Pods that came and left have been told by :meth:`placed` and :meth:`removed`; they stand in the
         workspace's columns, values and journal. Its layout and snapshot, the clock and the pods that wait are
-        those of the new call. Where nodes were replaced, no evaluator that was made before is asked again.
+        those of the new call. Evaluators that were made before go on as well, but where :meth:`rereads`.
         """
-        return not changes.nodes and (not changes.records or not self.concerned(changes))
+        if changes.nodes and self.looks_at is None:
+            return False
+        return not changes.records or not self.concerned(changes)
+
+    def rereads(self, changes: ClusterChanges) -> bool:
+        """Tell whether evaluators have to be made anew, because nodes say something else that they read.
+
+        Otherwise they are asked anew about the rows of those nodes.
+        """
+        if self.looks_at is None:
+            return bool(changes.nodes)
+        return not self.looks_at.isdisjoint(changes.said)
 
     def concerned(self, changes: ClusterChanges) -> bool:
         """Tell whether records changed that the plugin reads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import attrs
@@ -11,8 +12,9 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._blame import shown
 from koordcore.errors import ManifestError, ModelError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_states import StateTables
@@ -48,7 +50,7 @@ def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
             raise ModelError(f"{told}{error}") from error
     if args is not None and not isinstance(args, expected or ()):
         wanted = "nothing" if expected is None else expected.__name__
-        raise ModelError(f"{told}expected {wanted}, got {args!r:.60}")
+        raise ModelError(f"{told}expected {wanted}, got {shown(args)}")
     return args
 
 
@@ -62,14 +64,13 @@ def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[
     Those of ``known`` are there already.
     """
     kinds = kinds_of(policy)
-    arguments = {setting.name: _args_of(policy, setting, kinds[setting.name]) for setting in policy.plugins}
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
         kind = kinds[setting.name]
         if not issubclass(kind, JointPlugin):
             key = (kind, setting.name, setting.args, setting.scores)
             if key not in known:
-                known[key] = plugin = kind(workspace, arguments[setting.name])
+                known[key] = plugin = kind(workspace, _args_of(policy, setting, kind))
                 plugin.scored = setting.scores
             yield known[key], setting
             continue
@@ -77,6 +78,8 @@ def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[
             own = {one.name: one for one in policy.plugins if kinds[one.name] is kind}
             together = (kind, tuple(own.values()))
             if together not in known:
+                for one in own.values():
+                    _args_of(policy, one, kind)  # refuses what it cannot read
                 known[together] = kind(workspace, own)
             joint[kind] = cast("JointPlugin", known[together])
             yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
@@ -194,29 +197,40 @@ class PluginSet:
         """Go on in another call, on the workspace as it is now; who cannot follow is made anew.
 
         The plugins have been told who came and who left. Classes go on as well, but for those in which a
-        plugin has a part that was made anew, and for all where nodes were replaced.
+        plugin has a part that was made anew, or whose evaluators read what nodes say otherwise now.
         """
         changed = bool(changes.nodes or changes.records)
-        asked = (one for one in self._known.items() if changed or type(one[1]).follow is not Plugin.follow)
+        asked = (
+            (key, plugin)
+            for key, plugin in self._known.items()
+            if changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow)
+        )
         stale = [key for key, plugin in asked if not plugin.follow(changes)]
         gone = [self._known.pop(key) for key in stale]
+        void = gone
+        if changes.nodes:
+            void = [*gone, *(plugin for plugin in self._known.values() if plugin.rereads(changes))]
         # What nodes are alike in hangs on what static plugins say of them.
-        whole = bool(changes.nodes) or DeviceClass in changes.records
+        whole = DeviceClass in changes.records
         if whole:
             self.workspace.drop(StateTables)
         # Each profile before the first one, which is told of what all of them have.
-        for one in (*self._others.values(), self):
+        sets = (*self._others.values(), self)
+        for one in sets:
             if whole:
                 one._forget()  # noqa: SLF001  # a set of the same policy
-            elif gone:
-                one._forget_parts(gone)  # noqa: SLF001
+            elif void:
+                one._forget_parts(void)  # noqa: SLF001
             if whole or gone:
                 one._assemble(one._make_own())  # noqa: SLF001
             one._begin()  # noqa: SLF001
+        if void and self.workspace.made(StateTables):
+            self.workspace.once(StateTables).keep(chain.from_iterable(one._groups.tables() for one in sets))  # noqa: SLF001
 
     def _forget(self) -> None:
         """Forget every class."""
         self._classes: dict[RequestKey, SchedulingClass] = {}
+        self._last: tuple[RequestKey, SchedulingClass] | None = None
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(self.workspace)
@@ -225,6 +239,7 @@ class PluginSet:
 
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
         """Forget the classes in which some plugins have a part."""
+        self._last = None
         for key, one in list(self._classes.items()):
             if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
                 self._classes.pop(key).retire()
@@ -235,6 +250,7 @@ class PluginSet:
         }
         known = {*map(id, self._static.values())}
         self._grounds = {key: ground for key, ground in self._grounds.items() if known.issuperset(key)}
+        self._groups.keep(self._grounds.values())
 
     def of(self, pod: Pod) -> PluginSet:
         """Give the set of the profile that decides a pod: that of its scheduler, else the first one."""
@@ -294,11 +310,15 @@ class PluginSet:
         key = self.key_of(pod)
         if isinstance(key, Refusal):
             return _decisive(refusal for _, refusal in self.refusals(pod)) or key
+        last = self._last
+        if last is not None and key is last[0]:  # to hash what equal pods want costs more than a refusal
+            return last[1]
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= self._most:
                 self._classes.pop(next(iter(self._classes))).retire()
             found = self._classes[key] = self._make(pod, key)
+        self._last = key, found
         return found
 
     def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:

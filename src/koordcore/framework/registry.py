@@ -8,7 +8,7 @@ the library's own names cannot be taken.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Final, cast
 
@@ -125,8 +125,29 @@ def kinds_with(policy: Policy, hook: str) -> tuple[type[Plugin], ...]:
     ModelError
         When a profile names a plugin that does not exist.
     """
+    return _kinds_with(_This(policy), hook)
+
+
+class _This:
+    """A policy by identity: to compare two takes longer than most calls have time for."""
+
+    __slots__ = ("policy",)
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __hash__(self) -> int:
+        return id(self.policy)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _This) and other.policy is self.policy
+
+
+@lru_cache(maxsize=64)  # what is remembered keeps its policy alive, so that no other has its identity
+def _kinds_with(policy: _This, hook: str) -> tuple[type[Plugin], ...]:
     default = getattr(Plugin, hook).__func__
-    return tuple(kind for kind in plugin_kinds(policy) if getattr(kind, hook).__func__ is not default)
+    kinds = plugin_kinds(policy.policy)
+    return tuple(kind for kind in kinds if getattr(kind, hook).__func__ is not default)
 
 
 def _checked(name: str, found: object) -> type[Plugin]:

@@ -73,13 +73,15 @@ class RequestReader:
         self._last = template, found
         if isinstance(found, Refusal) or not self._by_pod:
             return found
-        requests = list(found)
+        requests: list[Hashable] | None = None
         for number, ask in self._by_pod:
             request = ask(pod)
-            if type(request) is Refusal:
-                return request
-            requests[number] = request
-        return tuple(requests)
+            if request is not None:
+                if type(request) is Refusal:
+                    return request
+                requests = list(found) if requests is None else requests
+                requests[number] = request
+        return found if requests is None else tuple(requests)  # mostly the template says it all
 
     def _read(self, pod: Pod) -> RequestKey | Refusal:
         """Ask those for whom the template says it all; the others' places stay empty."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore.framework.evaluator import Refusal, Scope
+from koordcore.framework.lacks import NodeLacks
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
@@ -345,20 +346,16 @@ class SchedulingClass:
         if latest is None:
             return None
         part, refused = latest
-        best: tuple[tuple[int, int], int, tuple[Shortfall, ...]] | None = None
-        for row in np.flatnonzero(refused)[:_LOOKED_AT].tolist():
-            shortfalls = part.evaluator.shortfalls(self.view().at(row))
-            if not shortfalls:
-                continue
-            lacking = sum(one.lacking * 1000 // max(1, one.requested) for one in shortfalls)
-            rank = (len(shortfalls), lacking)
-            if best is None or rank < best[0]:
-                best = (rank, row, shortfalls)
-        if best is None:
+        rows = np.flatnonzero(refused)[:_LOOKED_AT]
+        lacks = NodeLacks.of(part.evaluator, self.view(rows))
+        counts, number = lacks.counts(len(rows)), len(rows)
+        if not counts.any():
             return None
-        name = self._workspace.layout.names[best[1]]
-        remarks = (text for one in self._remarking for text in one.remarks(self.pod, best[1]))
-        return NearMiss(name, part.plugin.name, best[2], tuple(remarks))
+        missing = sum(lacks.shares(number, otherwise=0), np.zeros(number, np.int64))
+        place = next(at for at in np.lexsort((missing, counts)).tolist() if counts[at])
+        row = int(rows[place])
+        remarks = (text for one in self._remarking for text in one.remarks(self.pod, row))
+        return NearMiss(self._workspace.layout.names[row], part.plugin.name, lacks.at(place), tuple(remarks))
 
     def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
         """Take everything that the pod gets on the node, or say what could not be taken."""
@@ -368,7 +365,7 @@ class SchedulingClass:
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
         notes: tuple[str, ...] = ()
-        reservation = ""
+        loan = ""
         over: tuple[PodKey, ...] = ()
         claims: tuple[HeldClaim, ...] = ()
         view = NodeView(self._workspace, slice(row, row + 1))
@@ -383,7 +380,7 @@ class SchedulingClass:
                 annotations.update(holding.annotations)
                 labels.update(holding.labels)
                 notes += holding.notes
-                reservation = holding.reservation or reservation
+                loan = holding.loan or loan
                 over += holding.over
                 claims += holding.claims
         return Bound(
@@ -393,7 +390,7 @@ class SchedulingClass:
             feasible=number,
             annotations=annotations,
             labels=labels,
-            reservation=reservation,
+            reservation=loan,
             notes=notes,
             over=over,
             claims=claims,

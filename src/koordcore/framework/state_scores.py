@@ -6,7 +6,7 @@ many calls of the kernels as asking for one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -101,8 +101,8 @@ class _StateGroup:
 
     def __init__(self, workspace: Workspace, states: AmountStates, ground: StaticResult) -> None:
         self._workspace = workspace
-        self._states = states
-        self._ground = ground
+        self.states = states
+        self.ground = ground
         self._members: dict[int, AmountParts] = {}
         self._together: AmountParts | None = None
         self._rows_of_members: IntVector = np.empty(0, np.int64)
@@ -113,6 +113,10 @@ class _StateGroup:
         self._some_unfit = False
 
     @property
+    def inhabited(self) -> bool:
+        return bool(self._members)
+
+    @property
     def full(self) -> bool:
         return len(self._members) >= MOST_MEMBERS
 
@@ -120,7 +124,7 @@ class _StateGroup:
         """Take in a class that knows nothing yet; gives its number."""
         self._learn()
         number = next(number for number in range(MOST_MEMBERS) if number not in self._members)
-        states = self._states
+        states = self.states
         inhabited = states.count[: states.size] > 0
         # What nobody is in now stays unknown to this class, and so to the group, until it is born anew.
         self._known[: states.size] = inhabited.tobytes()
@@ -141,7 +145,7 @@ class _StateGroup:
     def _worth(self, parts: AmountParts, rows: IntVector) -> IntMatrix:
         """Rank the states of some nodes: ``(n,)``, or ``(C, n)`` for several classes together."""
         score, enough = parts.answers(NodeView(self._workspace, rows))
-        ground = self._ground
+        ground = self.ground
         rank: IntMatrix = ground.score[rows] if score is None else score + ground.score[rows]
         rank <<= _RANK
         mask = ground.mask[rows] if enough is None else ground.mask[rows] & enough
@@ -152,7 +156,7 @@ class _StateGroup:
 
     def _learn(self) -> None:
         """Work out what is not known yet of the states that nodes are in."""
-        states, known = self._states, self._known
+        states, known = self.states, self._known
         born = states.births[self._births :]
         self._births += len(born)
         # What nobody is in any more is born anew before it counts.
@@ -168,20 +172,20 @@ class _StateGroup:
 
     def ready(self) -> bool:
         """Bring the ranks up to date; tell whether states can be used."""
-        if not self._states.ready():
+        if not self.states.ready():
             return False
-        if self._births != len(self._states.births):
+        if self._births != len(self.states.births):
             self._learn()
         return True
 
     def answers(self, number: int, rows: IntVector) -> tuple[BoolVector, IntVector]:
         """Tell on which of the nodes a class fits, and its score there."""
-        ranks = self._rank[number, self._states.at(rows)]
+        ranks = self._rank[number, self.states.at(rows)]
         return ranks >= 0, ranks >> _RANK
 
     def best(self, number: int) -> Choice:
         """Find the best node for a class."""
-        states = self._states
+        states = self.states
         size = states.size
         # The highest score comes first and among equals the first node: both in one number.
         ranks = self._rank[number, :size]
@@ -189,7 +193,7 @@ class _StateGroup:
         rank = int(ranks[state])
         if rank < 0:
             return Choice(-1, -1, 0)
-        feasible = len(self._ground.mask)
+        feasible = len(self.ground.mask)
         if self._some_unfit:
             feasible = int(states.count[:size][ranks >= 0].sum())
         return Choice(int(states.first[state]), rank >> _RANK, feasible)
@@ -224,6 +228,19 @@ class StateGroups:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._groups: dict[Hashable, list[_StateGroup]] = {}
+
+    def keep(self, grounds: Iterable[StaticResult]) -> None:
+        """Forget the groups of other grounds, and those that nobody belongs to any more."""
+        known = {*map(id, grounds)}
+        self._groups = {
+            key: kept
+            for key, groups in self._groups.items()
+            if (kept := [one for one in groups if one.inhabited and id(one.ground) in known])
+        }
+
+    def tables(self) -> Iterator[AmountStates]:
+        """Give the states that groups follow."""
+        return (one.states for groups in self._groups.values() for one in groups)
 
     def states_of(self, ground: StaticResult) -> AmountStates | None:
         """Give the states in which the nodes of a ground are; ``None`` where they are not followed."""

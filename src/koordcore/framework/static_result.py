@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
@@ -24,7 +24,7 @@ class Part(NamedTuple):
     evaluator: Evaluator
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class StaticResult:
     """What the static plugins of a class say together.
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from koordcore._line import Place
-from koordcore.framework.cluster_changes import changes_between
+from koordcore.framework.change_reader import changes_between
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import Policy

@@ -15,14 +15,13 @@ import numpy as np
 
 from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
 from koordcore._vector import Vector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import node_values, state_at
+from koordcore.snapshot.following import concerned, node_values, state_at
 from koordcore.snapshot.forking import hand_columns, with_states
-from koordcore.snapshot.node_values import concerned
 
 REQUESTED: Final = 0
 SCORED: Final = 1
@@ -79,11 +78,8 @@ class Workspace:
         self.snapshot = snapshot
         self.now = now
         self.layout: ClusterLayout = snapshot.layout
-        taken, scored, whole = (
-            snapshot.columns.requested,
-            snapshot.columns.scored,
-            snapshot.layout.allocatable,
-        )
+        taken, scored = snapshot.columns.requested, snapshot.columns.scored
+        whole = snapshot.layout.allocatable
         self.amounts: IntCube = np.stack([taken, scored, whole - taken, whole - scored])
         self.requested, self.scored, self.free, self.spare = self.amounts
         self.touched: array[int] = array("q")
@@ -287,7 +283,7 @@ class Workspace:
         """Take a pod off its node."""
         pod = self.pods_on(row).pop(key)
         fresh = self._bound.pop(key, None)
-        if fresh is None:
+        if fresh is None:  # it ran before this call; one that came in it only takes that back
             self._gone[key] = row
         self._add(pod, row, -1)
         self._log.append((self._return, pod, row, fresh))
@@ -317,6 +313,7 @@ class Workspace:
                 values = self._values[build]
                 for row in rows:
                     self._set(values, row, build(self.snapshot, self.state_of(row)))
+            # At a mark above 0 somebody had come already: a later rollback below it works them out again.
             if at <= mark or mark:
                 kept.append((min(at, mark), build, rows))
         self._late = kept
@@ -339,7 +336,7 @@ class Workspace:
             pending = tuple(pod for pod in pending if pod.key not in self._bound)
         end = with_states(self.snapshot, {row: self.state_of(row) for row in rows}, pending)
         if self._grows():
-            return end
+            return end  # its columns have a row more than ours: it makes its own, and we cannot stand on it
         object.__setattr__(end, "layout", self.layout)
         hand_columns(self.snapshot, end)
         object.__setattr__(end, "_node_memo", self._memo())
@@ -366,10 +363,8 @@ class Workspace:
 
     def _grows(self) -> bool:
         """Tell whether a pod brought a resource that no column counts."""
-        index = self.layout.index
-        return any(
-            name not in index and counted(name) for pod in self._bound.values() for name in pod.requests
-        )
+        index, bound = self.layout.index, self._bound.values()
+        return any(name not in index and counted(name) for pod in bound for name in pod.requests)
 
     def advance(
         self,
@@ -424,7 +419,7 @@ class Workspace:
         records = [pair for pairs in changes.records.values() for pair in pairs]
         for build, values in self._values.items():
             names = concerned(build, records)
-            if names is None:
+            if names is None:  # it may read any record
                 for row, value in enumerate(node_values(snapshot, build)):
                     if value is not values[row]:
                         self._set(values, row, value)

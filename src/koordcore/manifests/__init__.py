@@ -11,7 +11,6 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.manifests._raw import SourceLimits as SourceLimits
     from koordcore.manifests.bundle import Loaded as Loaded
-    from koordcore.manifests.calls import Call as Call
     from koordcore.manifests.encode import (
         node_manifest as node_manifest,
         pod_manifest as pod_manifest,
@@ -21,27 +20,14 @@ if TYPE_CHECKING:
         load as load,
         snapshot_from_objects as snapshot_from_objects,
     )
-    from koordcore.manifests.move_records import (
-        moves_from_record as moves_from_record,
-        moves_record as moves_record,
-    )
-    from koordcore.manifests.named_policies import (
-        POLICY_NAMES as POLICY_NAMES,
-        named_policy as named_policy,
-    )
+    from koordcore.manifests.named_policies import named_policy as named_policy
     from koordcore.manifests.nodes import node_from_manifest as node_from_manifest
     from koordcore.manifests.plan_patches import patches as patches
     from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION as KOORDINATOR_CONFIGURATION
     from koordcore.manifests.pods import pod_from_manifest as pod_from_manifest
     from koordcore.manifests.policy_lint import lint_configuration as lint_configuration
     from koordcore.manifests.policy_manifest import configuration_manifest as configuration_manifest
-    from koordcore.manifests.proof_records import (
-        certificates_of as certificates_of,
-        proofs_from_record as proofs_from_record,
-        proofs_record as proofs_record,
-    )
     from koordcore.manifests.records import (
-        decision_record as decision_record,
         result_from_record as result_from_record,
         result_record as result_record,
     )
@@ -57,19 +43,16 @@ else:
             "koordcore.manifests._raw": ("SourceLimits",),
             "koordcore.manifests.bundle": ("Loaded",),
             "koordcore.manifests.loading": ("load", "snapshot_from_objects"),
-            "koordcore.manifests.calls": ("Call",),
             "koordcore.manifests.encode": ("node_manifest", "pod_manifest"),
             "koordcore.manifests.events": ("EventReader",),
-            "koordcore.manifests.move_records": ("moves_from_record", "moves_record"),
-            "koordcore.manifests.named_policies": ("POLICY_NAMES", "named_policy"),
+            "koordcore.manifests.named_policies": ("named_policy",),
             "koordcore.manifests.nodes": ("node_from_manifest",),
             "koordcore.manifests.plan_patches": ("patches",),
             "koordcore.manifests.plugins": ("KOORDINATOR_CONFIGURATION",),
             "koordcore.manifests.pods": ("pod_from_manifest",),
             "koordcore.manifests.policy_lint": ("lint_configuration",),
             "koordcore.manifests.policy_manifest": ("configuration_manifest",),
-            "koordcore.manifests.proof_records": ("certificates_of", "proofs_from_record", "proofs_record"),
-            "koordcore.manifests.records": ("decision_record", "result_from_record", "result_record"),
+            "koordcore.manifests.records": ("result_from_record", "result_record"),
             "koordcore.manifests.reservations": ("reservation_from_manifest",),
             "koordcore.manifests.scheduler_config": ("policies_from_manifest", "scheduler_configuration"),
         },

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reads import Traced, unread
 from koordcore.manifests.idle_settings import IDLE_ARGUMENTS, UNREAD_ARGUMENTS, Unused
@@ -28,7 +28,7 @@ def _weight(value: Json) -> int:
     return weight
 
 
-@attrs.frozen
+@record
 class PluginRef:
     """A plugin at an extension point.
 
@@ -42,7 +42,7 @@ class PluginRef:
     weight: int = 0
 
 
-@attrs.frozen
+@record
 class PluginSet:
     """What one extension point enables and disables."""
 

@@ -8,12 +8,14 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.errors import ModelError, Problem
+from koordcore.model.checks import names_its_fields
 from koordcore.protocol.fields import Json
 
 GZIP_FREE: Final = 1 << 24
 """Bytes that a packed file may become whatever its size."""
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class SourceLimits:
     """How much input is taken at most; anything beyond is refused with a clear error.

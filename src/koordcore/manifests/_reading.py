@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeGuard, TypeVar
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem, join_path
 from koordcore.model.pods import OwnerReference
 from koordcore.model.resources import Resources, parse_resources
@@ -238,7 +238,7 @@ def _namespace(value: Json) -> str:
     return "" if value == "" else as_name(value)
 
 
-@attrs.frozen
+@record
 class Metadata:
     """The part of ``metadata`` that scheduling reads."""
 

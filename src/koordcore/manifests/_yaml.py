@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import MissingExtraError, Problem
 from koordcore.manifests._raw import LIMITS, Source, SourceLimits, SourceObject, finite, outer
 from koordcore.protocol.fields import Json, show
@@ -98,7 +97,7 @@ _ITEMS: Final = re.compile(r"^items:[ \t]*\r?\n(?=( *)- )", re.MULTILINE)
 _ANCHOR: Final = re.compile(r"&(?<![^\s,\[{:-]&)[A-Za-z0-9_-]")
 
 
-@attrs.frozen
+@record
 class _ItemsBlock:
     """A list in block style inside a document.
 

@@ -39,6 +39,7 @@ from koordcore.manifests.podless import wants_pods, without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
+from koordcore.model.checks import names_its_fields
 from koordcore.model.cluster import PriorityClass, RawObject
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
@@ -59,6 +60,7 @@ _NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "Persis
 _GROUP_OF: Final = {kind: group for group, kind in DECODERS}
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Loaded:
     """What a dump holds.

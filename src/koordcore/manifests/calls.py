@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.pods import PodKey
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -13,7 +12,7 @@ STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 """Conditions are a list with a key: a plain merge patch would replace all of them."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Call:
     """One request to the API server about a pod.
 
@@ -62,7 +61,8 @@ class Call:
             return f"{path}/{self.subresource}" if self.subresource else path
         if self.claim:
             path = f"/apis/resource.k8s.io/v1/namespaces/{self.pod.namespace}/resourceclaims"
-            return path if self.verb == "create" else f"{path}/{self.claim}/{self.subresource}"
+            named = (path,) if self.verb == "create" else (path, self.claim, self.subresource)
+            return "/".join(part for part in named if part)
         path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}"
         return f"{path}/{self.subresource}" if self.subresource else path
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import Problem
 from koordcore.model.claims import (
     POD_GROUPS,
@@ -27,7 +28,7 @@ from koordcore.protocol.claims import ClaimIndex, ClaimProblem, claims_of_pod, c
 _ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 
 
-@attrs.frozen
+@record
 class ClaimConflict:
     """A warning about a claim or a pod."""
 

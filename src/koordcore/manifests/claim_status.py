@@ -25,6 +25,7 @@ from koordcore.model.claims import (
 )
 from koordcore.model.pods import Pod
 from koordcore.model.quantity import NANO, format_exact_quantity
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.extended_resources import RequestMapping
 
 API_VERSION: Final = "resource.k8s.io/v1"
@@ -33,6 +34,8 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 
 def claim_manifest(claim: ResourceClaim) -> Object:
     """Write a claim as a ResourceClaim object: reading it gives the claim again.
+
+    Of its owner the claim knows no more than the uid; who makes it says the rest (:func:`new_claim`).
 
     Examples
     --------
@@ -222,10 +225,34 @@ def reservation_patch(
         allocation = status["allocation"] = allocation_manifest(held.allocation)
         if now is not None and any(one.binding_conditions for one in held.allocation.results):
             allocation["allocationTimestamp"] = format_time(now)
-    metadata: Object = {"finalizers": [FINALIZER]}
-    if uid:
-        metadata["uid"] = uid
-    return {"metadata": metadata, "status": status}
+    return {**({"metadata": {"uid": uid}} if uid else {}), "status": status}
+
+
+def finalizer_patch(uid: str) -> Object:
+    """What is sent about a claim before its first allocation: the status alone would not keep a finalizer."""
+    return {"metadata": {"finalizers": [FINALIZER], **({"uid": uid} if uid else {})}}
+
+
+def new_claim(claim: ResourceClaim, owner: Pod | SchedulingPodGroup) -> Object:
+    """Write a claim that is made for a pod or a group, as its controller would, to be allocated at once."""
+    body = claim_manifest(claim)
+    body["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": "v1" if isinstance(owner, Pod) else owner.api_version,
+            "kind": "Pod" if isinstance(owner, Pod) else "PodGroup",
+            "name": owner.name,
+            "uid": owner.uid or owner.name,
+            "controller": True,
+        }
+    ]
+    body["metadata"]["finalizers"] = [FINALIZER]
+    return body
+
+
+def claim_statuses(uid: str, entry: str, claim: str) -> Object:
+    """What is sent about a pod or group whose claim was made: a strategic merge patch of its status."""
+    metadata = {"metadata": {"uid": uid}} if uid else {}
+    return {**metadata, "status": {"resourceClaimStatuses": [{"name": entry, "resourceClaimName": claim}]}}
 
 
 def extended_status(pod: Pod, claim: str, mappings: Iterable[RequestMapping]) -> Object:

@@ -11,7 +11,8 @@ from koordcore.manifests.cross_checks import Remark
 from koordcore.model.nodes import Node
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.records import ClusterRecord
-from koordcore.protocol.numa_nodes import ANNOTATION_NODE_RESERVATION, reserving
+from koordcore.protocol.numa_nodes import reserving
+from koordcore.protocol.reserved_on_node import NODE_RESERVATION
 from koordcore.topology.cpu import format_cpulist
 
 
@@ -29,7 +30,7 @@ def sync_reservations(nodes: Iterable[Node], records: Sequence[ClusterRecord]) -
     The agent copies the annotation to the NodeResourceTopology, out of which CPUs are handed out; a dump that
     lacks the copy would give them away.
     """
-    said = {one.name: one.annotations for one in nodes if ANNOTATION_NODE_RESERVATION in one.annotations}
+    said = {one.name: one.annotations for one in nodes if NODE_RESERVATION in one.annotations}
     done: list[ClusterRecord] = []
     remarks: list[Remark] = []
     for record in records:
@@ -41,7 +42,7 @@ def sync_reservations(nodes: Iterable[Node], records: Sequence[ClusterRecord]) -
         if kept is not record:
             cpus = format_cpulist(kept.reserved_cpus & ~record.reserved_cpus)
             told = f"CPUs {cpus} of its Node are reserved here too, as the agent does"
-            path = f"metadata.annotations[{ANNOTATION_NODE_RESERVATION}]"
+            path = f"metadata.annotations[{NODE_RESERVATION}]"
             key = ("topology.node.k8s.io", "NodeResourceTopology", "", record.name)
             remarks.append((key, Problem(path, told)))
     return Reserved(done, remarks)

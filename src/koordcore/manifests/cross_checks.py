@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.gangs import GatherStrategy, PodGroup
 from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
@@ -17,7 +18,8 @@ from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaProfile
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import Json, field, load_json, show
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, LABEL_POD_GROUP, gang_name
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC
+from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.networks import network_of
 from koordcore.protocol.quota import PARENT, QUOTA_NAME, TREE_ID, QuotaObject, quota_pod_of
 from koordcore.protocol.quota_rules import QuotaTopology
@@ -114,7 +116,7 @@ def _part_remarks(
                     yield key, Problem(path, told + effect)
 
 
-@attrs.frozen
+@record
 class _Layers:
     """The layers of the network as rules may call them."""
 

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import Problem
 from koordcore.manifests.cross_checks import Key, Remark
 from koordcore.model.devices import (
@@ -35,7 +36,7 @@ from koordcore.protocol.device_object import GPU_PARTITION_POLICY, inventory_of
 _ASKS: Final = frozenset({*ALL_GPU_RESOURCES, RDMA, FPGA})
 
 
-@attrs.frozen
+@record
 class Synced:
     """Nodes and records as they stand when the manager has been there, and what that changed."""
 

@@ -48,6 +48,7 @@ def pod_manifest(pod: Pod) -> Object:
 
     Examples
     --------
+    >>> from koordcore import Pod
     >>> pod_manifest(Pod(name="web", requests={"cpu": 500}))["spec"]["containers"]
     [{'name': 'main', 'resources': {'requests': {'cpu': '500m'}}}]
     """
@@ -103,6 +104,7 @@ def node_manifest(node: Node) -> Object:
 
     Examples
     --------
+    >>> from koordcore import Node
     >>> node_manifest(Node(name="n1", allocatable={"cpu": 4000}))["status"]["allocatable"]
     {'cpu': '4'}
     """

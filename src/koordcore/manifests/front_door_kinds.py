@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, optional, required
 
@@ -18,7 +19,7 @@ _MOST: Final = 100_000
 """Pods of one object; more are a slip of the pen."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Member:
     """A pod that a controller would make: its name, what tells it, and the template."""
 
@@ -27,7 +28,7 @@ class Member:
     template: Mapping[str, Json]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Group:
     """Pods that start together."""
 

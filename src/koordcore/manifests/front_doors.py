@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeGuard
+
+import attrs
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import Source
@@ -24,7 +27,7 @@ from koordcore.manifests.kueue_doors import (
 )
 from koordcore.manifests.sources import SourceObject
 from koordcore.protocol.fields import as_mapping
-from koordcore.protocol.gang import LABEL_POD_GROUP, gang_name
+from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
 
 __all__ = ["DOORS", "with_gangs"]
@@ -32,7 +35,7 @@ __all__ = ["DOORS", "with_gangs"]
 
 def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Give API group, kind, namespace and name."""
-    meta = raw.get("metadata") or {}
+    meta = _part(raw, "metadata")
     group = str(raw.get("apiVersion") or "").rpartition("/")[0]
     return (
         group,
@@ -44,14 +47,21 @@ def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 def _over(raw: Mapping[str, Any]) -> bool:
     """Tell whether a job has ended, or is being deleted."""
-    conditions = (raw.get("status") or {}).get("conditions") or []
-    ended = {"Complete", "Completed", "Failed", "Succeeded"}
-    over = any(one.get("type") in ended and one.get("status") == "True" for one in conditions)
-    return over or bool((raw.get("metadata") or {}).get("deletionTimestamp"))
+    conditions = _part(raw, "status").get("conditions")
+    told = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+    ended = ("Complete", "Completed", "Failed", "Succeeded")
+    over = any(one.get("type") in ended and one.get("status") == "True" for one in told)
+    return over or bool(_part(raw, "metadata").get("deletionTimestamp"))
+
+
+def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Give an object in an object; nothing where something else stands there, which its reader will say."""
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _owners(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
-    listed = (raw.get("metadata") or {}).get("ownerReferences")
+    listed = _part(raw, "metadata").get("ownerReferences")
     known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     return [(str(one.get("kind")), str(one.get("name"))) for one in known]
 
@@ -77,6 +87,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     }
     pods = _Pods([(place, one) for place, one in enumerate(known) if _is_pod(one)])
     added: list[SourceObject] = []
+    grouped: set[tuple[str, str]] = set()
     origin = {id(_raw(one)): one.source for one in well}
     for workload in queued.waiting:
         added += pods.of_workload(workload, origin[id(workload)], warnings)
@@ -99,7 +110,8 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
         except ManifestError as error:
             problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
             continue
-        for gang in opened.groups:
+        for written in opened.groups:
+            gang = _of_its_own(written, space, kind, grouped)
             made = None if pods.knows(gang, space) else queued.made_for(gang, _raw(one))
             if made is None:
                 added += pods.into(gang, space, kind, name, one, kinds, warnings)
@@ -113,7 +125,34 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             opened.unsaid.append(f"its quota in queue {queue}: there is no ClusterQueue")
         for what in opened.unsaid:
             warnings.append(Problem("", f"not said by a gang: {what}", shown, one.source))
-    return [*pods.written(known), *added]
+    taken = {(space, name) for _, kind, space, name in ids if kind == "Pod"}
+    return [*pods.written(known), *(_under_free_name(one, taken, warnings) for one in added)]
+
+
+def _of_its_own(gang: Group, space: str, kind: str, grouped: set[tuple[str, str]]) -> Group:
+    """Call a group after its kind, too, where another job of the same name has one."""
+    name = gang.name
+    while (space, name) in grouped:
+        name = f"{name}-{kind.lower()}"
+    grouped.add((space, name))
+    return attrs.evolve(gang, name=name)
+
+
+def _under_free_name(one: SourceObject, taken: set[tuple[str, str]], warnings: list[Problem]) -> SourceObject:
+    """Show a member under another name where a pod that is none has its own."""
+    raw = _raw(one)
+    _, kind, space, name = _identity(raw)
+    if kind != "Pod":
+        return one
+    free = next(
+        text for text in (name if not n else f"{name}-{n + 1}" for n in count()) if (space, text) not in taken
+    )
+    taken.add((space, free))
+    if free == name:
+        return one
+    told = f"another pod has this name; the member that is still to be made is shown as {free}"
+    warnings.append(Problem("", told, f"Pod {space}/{name}", one.source))
+    return SourceObject(one.source, {**raw, "metadata": {**raw["metadata"], "name": free}})
 
 
 def _raw(one: Source) -> dict[str, Any]:
@@ -156,7 +195,7 @@ class _Pods:
                 raw = _raw(self._left.pop(place))
                 there += 1
                 meta = raw["metadata"]
-                if not gang_name(meta.get("labels") or {}, meta.get("annotations") or {}):
+                if not gang_name(_part(meta, "labels"), _part(meta, "annotations")):
                     self._gang[place] = gang.name
                 continue
             template = as_mapping(member.template.get("metadata") or {})
@@ -230,13 +269,13 @@ class _Pods:
     def _find(self, member: Member, space: str) -> int | None:
         for place, one in self._left.items():
             meta = _raw(one)["metadata"]
-            labels = meta.get("labels") or {}
+            labels = _part(meta, "labels")
             if (meta.get("namespace") or "default") == space and all(
                 labels.get(key) == value
                 or (key.startswith("batch.kubernetes.io/") and labels.get("job-name") == value)
                 for key, value in member.labels.items()
             ):
-                phase = (_raw(one).get("status") or {}).get("phase")
+                phase = _part(_raw(one), "status").get("phase")
                 if phase not in ("Succeeded", "Failed"):
                     return place
         return None
@@ -249,7 +288,7 @@ class _Pods:
         for place, gang in self._gang.items():
             raw = _raw(found[place])
             meta = raw["metadata"]
-            labels = {**(meta.get("labels") or {}), LABEL_POD_GROUP: gang}
+            labels = {**_part(meta, "labels"), LABEL_POD_GROUP: gang}
             changed = {**raw, "metadata": {**meta, "labels": labels}}
             found[place] = SourceObject(found[place].source, changed)
         return found

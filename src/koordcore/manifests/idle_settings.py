@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.feature_gates import FIXED_GATES, GATED_ARGUMENTS, POLICY_GATES
 
 
-@attrs.frozen
+@record
 class Unused:
     """A setting without effect.
 

@@ -23,14 +23,13 @@ from koordcore.model.devices import (
 from koordcore.model.nodes import Node
 from koordcore.model.numa import CPUBindPolicy, CPUExclusivePolicy, NodeCPUBindPolicy, NUMAAllocateStrategy
 from koordcore.model.pods import Pod
-from koordcore.protocol.colocation import ANNOTATION_COLOCATION_STRATEGY, parse_strategy, reserved_of
+from koordcore.protocol.colocation import ANNOTATION_COLOCATION_STRATEGY, parse_strategy
 from koordcore.protocol.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
     DEVICE_JOINT_ALLOCATE,
     GPU_ISOLATION_PROVIDER,
     GPU_PARTITION_SPEC,
-    RESERVATION_IGNORED,
     parse_allocation,
     parse_hints,
     parse_joint,
@@ -38,7 +37,8 @@ from koordcore.protocol.device import (
 )
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY
 from koordcore.protocol.fields import Json, as_mapping, field, load_json, optional, show
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, gang_name, parse_gang_pod
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, parse_gang_pod
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.hints import (
     ANNOTATION_SCHEDULING_HINT,
     DEPRECATED_SCHEDULING_HINT,
@@ -67,12 +67,10 @@ from koordcore.protocol.numa import (
     resource_spec_of,
 )
 from koordcore.protocol.numa_nodes import (
-    ANNOTATION_NODE_RESERVATION,
     LABEL_NODE_CPU_BIND_POLICY,
     LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
     LABEL_NODE_NUMA_TOPOLOGY_POLICY,
 )
-from koordcore.protocol.operating_pod import RESERVATION_OWNERS, parse_owners
 from koordcore.protocol.pod_qos import ANNOTATION_CPU_QOS, ANNOTATION_RESCTRL, parse_cpu_qos, parse_resctrl
 from koordcore.protocol.qos import (
     LABEL_PRIORITY,
@@ -83,6 +81,8 @@ from koordcore.protocol.qos import (
     sub_priority,
 )
 from koordcore.protocol.quota import PREEMPTIBLE
+from koordcore.protocol.reservation import RESERVATION_IGNORED, RESERVATION_OWNERS, parse_owners
+from koordcore.protocol.reserved_on_node import NODE_RESERVATION, reserved_exactly
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
 Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
@@ -313,7 +313,7 @@ NODE_ANNOTATIONS: Final[Mapping[str, Check]] = {
     ANNOTATION_USAGE_THRESHOLDS: readable(parse_usage_thresholds),
     ANNOTATION_AMPLIFICATION_RATIO: both(keyed(parse_amplification), no_nulls),
     ANNOTATION_RAW_ALLOCATABLE: keyed(parse_raw_allocatable),
-    ANNOTATION_NODE_RESERVATION: keyed(reserved_of),
+    NODE_RESERVATION: keyed(reserved_exactly),
     ANNOTATION_COLOCATION_STRATEGY: readable(lambda text: parse_strategy(load_json(text))),
 }
 NODE_LABELS: Final[Mapping[str, Check]] = {

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._reading import Reading, read_metadata
 from koordcore.manifests.kubernetes import Decoder
@@ -89,7 +88,7 @@ def _network_topology(raw: Mapping[str, Json]) -> tuple[ClusterNetworkTopology, 
     return topology, ()
 
 
-@attrs.frozen
+@record
 class Policies:
     """The policies of one scheduler configuration, which has no name of its own."""
 
@@ -106,7 +105,7 @@ def _device(raw: Mapping[str, Json]) -> tuple[DeviceObject, tuple[Problem, ...]]
     return device, tuple(Problem(path, message) for path, _, message in split)
 
 
-@attrs.frozen
+@record
 class QuotaReading:
     """An ElasticQuota as the scheduler takes it, and as it was written, for the rules of the webhook."""
 

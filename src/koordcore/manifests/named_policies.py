@@ -66,6 +66,7 @@ def named_policy(name: str) -> Policy:
 
     Examples
     --------
+    >>> from koordcore import Policy
     >>> named_policy("default") == Policy()
     True
     """

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reading import (
     Reading,
@@ -44,7 +45,7 @@ _CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
 _PORTS: Final = range(1, 65536)
 
 
-@attrs.frozen
+@record
 class _ContainerReading:
     container: Container
     notes: tuple[Problem, ...]

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.manifests._reading import (
     Reading,
     as_labels,
@@ -87,7 +88,7 @@ def pod_from_manifest(raw: Mapping[str, Json], *, priority_classes: Iterable[Pri
     return resolve_priority(reading, read, {one.name: one for one in priority_classes})
 
 
-@attrs.frozen
+@record
 class PodReading:
     """A pod, and whether the object itself said its priority and preemption policy."""
 

@@ -174,11 +174,12 @@ def _gangs(args: CoschedulingArgs) -> Object:
             "controller_workers": "controllerWorkers",
             "enable_preemption": "enablePreemption",
             "aware_network_topology": "awareNetworkTopology",
+            "gang_fit": "gangFit",
         },
     )
     if args.default_timeout != CoschedulingArgs().default_timeout:
         written["defaultTimeout"] = format_duration(args.default_timeout)
-    return {key: str(value) if key == "defaultMatchPolicy" else value for key, value in written.items()}
+    return {key: str(value) if isinstance(value, str) else value for key, value in written.items()}
 
 
 def _quota(args: QuotaPolicy) -> Object:

@@ -279,6 +279,7 @@ def _problem(value: Json) -> Problem:
             read = _linear
         else:
             read = _ints if one.name in ("multiples", "order", "even") else _as_whole
+            read = as_bool if one.name == "snug" else read
         given[one.name] = (
             required(raw, one.name, read)
             if one.default is attrs.NOTHING

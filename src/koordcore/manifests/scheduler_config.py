@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._config_reader import (
     GROUP,
@@ -66,7 +67,7 @@ _HOLDING: Final = ("Reservation",)
 """Their pods stand in upstream's cache, and its transformers give the room to owners, at whatever points."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SchedulerProfile:
     """One profile, resolved.
 
@@ -154,7 +155,7 @@ class SchedulerProfile:
         return tuple(name for name in self.deciding if name not in known)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SchedulerConfiguration:
     """A configuration, resolved.
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, join_path
 from koordcore.manifests._reading import Reading, as_name, choice, read_metadata, section
 from koordcore.model.pods import PreemptionPolicy
@@ -107,7 +108,7 @@ def read_scheduling_workload(reading: Reading, raw: Mapping[str, Json]) -> Sched
 # -- groups --------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@record
 class _Common:
     """Fields that PodGroup and CompositePodGroup share, and the minimum of a gang."""
 

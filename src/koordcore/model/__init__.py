@@ -51,9 +51,7 @@ if TYPE_CHECKING:
         Waiting as Waiting,
     )
     from koordcore.model.device_policy import DevicePolicy as DevicePolicy
-    from koordcore.model.device_slices import (
-        ResourceSlice as ResourceSlice,
-    )
+    from koordcore.model.device_slices import ResourceSlice as ResourceSlice
     from koordcore.model.devices import (
         Device as Device,
         DeviceAllocation as DeviceAllocation,

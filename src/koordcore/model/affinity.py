@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 
@@ -28,7 +30,7 @@ class TolerationOperator(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class Taint:
     """A mark on a node that repels pods."""
 
@@ -43,7 +45,7 @@ class Taint:
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class Toleration:
     """What lets a pod onto a tainted node; an empty key with ``Exists`` tolerates everything.
 
@@ -87,7 +89,26 @@ def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     return any(toleration.tolerates(taint) for toleration in tolerations)
 
 
-@attrs.frozen
+class Tolerances:
+    """Tolerations by the key that they name: of ten thousand, few concern a taint.
+
+    Parameters
+    ----------
+    tolerations
+        Those of a pod.
+    """
+
+    def __init__(self, tolerations: Iterable[Toleration]) -> None:
+        self._by_key: dict[str, list[Toleration]] = {}
+        for one in tolerations:
+            self._by_key.setdefault(one.key, []).append(one)
+
+    def cover(self, taint: Taint) -> bool:
+        """Tell whether one of the tolerations covers the taint."""
+        return any(one.tolerates(taint) for key in {taint.key, ""} for one in self._by_key.get(key, ()))
+
+
+@record
 class PreferredNodeTerm:
     """A node selector term that earns ``weight`` (1..100) where it holds."""
 
@@ -97,7 +118,7 @@ class PreferredNodeTerm:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class NodeAffinity:
     """Which nodes a pod requires and prefers."""
 
@@ -107,7 +128,7 @@ class NodeAffinity:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class PodAffinityTerm:
     """Other pods that should be near, or far.
 
@@ -134,7 +155,7 @@ class PodAffinityTerm:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class WeightedPodAffinityTerm:
     """A pod affinity term that counts ``weight`` (1..100) for each pod it finds."""
 
@@ -144,7 +165,7 @@ class WeightedPodAffinityTerm:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class PodAffinity:
     """Required and preferred neighbours (or, as anti-affinity, pods to keep away from)."""
 
@@ -154,7 +175,7 @@ class PodAffinity:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class Affinity:
     """All the affinity of one pod."""
 
@@ -180,7 +201,7 @@ class NodeInclusionPolicy(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class TopologySpreadConstraint:
     """How evenly pods must lie over the values of a node label.
 

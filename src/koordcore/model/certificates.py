@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.proofs import Evidence, Problem
@@ -38,7 +39,7 @@ _PROVEN: Final = (CertificateStatus.PROVEN, CertificateStatus.PROVEN_BY_SOLVER)
 _INFEASIBLE: Final = (CertificateStatus.INFEASIBLE, CertificateStatus.INFEASIBLE_BY_SOLVER)
 
 
-@attrs.frozen
+@record
 class Certificate:
     """The objective reached and the best one that can exist, both compared lexicographically.
 
@@ -125,7 +126,7 @@ class Certificate:
         return cls(status, problem=problem, evidence=evidence)
 
 
-@attrs.frozen
+@record
 class Limits:
     """The budget of one solver call; the same limits give the same answer on every machine.
 

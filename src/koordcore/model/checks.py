@@ -10,16 +10,17 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import wraps
+from types import UnionType
 from typing import Any, Final, TypeVar, cast
 
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import blamed, shown
 from koordcore.errors import KoordcoreError, ModelError
 
 T = TypeVar("T")
 
-_SHOWN: Final = 60
 _SIMPLE: Final = {
     "str": "isinstance({0}, str)",
     "int": "type({0}) is int",
@@ -67,7 +68,7 @@ def check_fields(record: Any) -> None:
 
 
 def names_its_fields(kind: type[T]) -> type[T]:
-    """Let a class say which of its fields a converter could not take; for attrs classes that have converters.
+    """Let a class say which of its fields it could not be made of; for attrs classes.
 
     What it raises then is a ModelError, as for any other field that is not what its annotation says.
     """
@@ -79,13 +80,16 @@ def names_its_fields(kind: type[T]) -> type[T]:
             make(self, *args, **fields)
         except KoordcoreError:
             raise
-        except (TypeError, ValueError, AttributeError):
+        except Exception as error:
             names = (field.alias for field in attrs.fields(kind))  # type: ignore[arg-type]  # an attrs class
             given = dict(zip(names, args, strict=False)) | fields
             for field in attrs.fields(kind):  # type: ignore[arg-type]  # an attrs class
                 if field.alias in given and field.converter is not None:
                     _convert(kind, field, given[field.alias])
-            raise
+            told = blamed(make, (self, *args), fields, error)
+            if told is None:
+                raise
+            raise ModelError(f"{kind.__name__}: {told}") from None
 
     kind.__init__ = init  # type: ignore[assignment, method-assign]  # the same parameters
     return kind
@@ -96,14 +100,9 @@ def _convert(kind: type, field: attrs.Attribute[Any], value: Any) -> None:
         cast("Callable[[Any], Any]", field.converter)(value)
     except KoordcoreError:
         raise
-    except (TypeError, ValueError, AttributeError):
-        told = f"expected {_words(field.type)}, got {_shown(value)}"
+    except Exception:
+        told = f"expected {_words(field.type)}, got {shown(value)}"
         raise ModelError(f"{kind.__name__}: {field.name}: {told}") from None
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def _complain(record: Any) -> None:
@@ -112,7 +111,7 @@ def _complain(record: Any) -> None:
     for field in attrs.fields(kind):
         for text in _condition(kind, field, exact=False):
             if not _compiled(kind, text)(record):
-                told = f"expected {_words(field.type)}, got {_shown(getattr(record, field.name))}"
+                told = f"expected {_words(field.type)}, got {shown(getattr(record, field.name))}"
                 raise ModelError(f"{kind.__name__}: {field.name}: {told}")
 
 
@@ -152,7 +151,7 @@ def _one(annotation: str, value: str, known: Mapping[str, Any], *, exact: bool) 
         each = _checks(inner, "one", known, exact=False)
         if each is None:
             return f"type({value}) is tuple"
-        if exact and (inner in ("str", "int") or _is_class(known.get(inner))):
+        if exact and (inner in ("str", "int") or isinstance(known.get(inner), type)):
             alike = f"len({value}) == 1 or {{*map(type, {value})}} == {{{inner}}}"
             return f"(type({value}) is tuple and (not {value} or type({value}[0]) is {inner} and ({alike})))"
         return f"(type({value}) is tuple and (not {value} or all([{each} for one in {value}])))"
@@ -171,6 +170,8 @@ def _one(annotation: str, value: str, known: Mapping[str, Any], *, exact: bool) 
 
 
 def _is_class(named: Any) -> bool:
+    if isinstance(named, UnionType):
+        return all(map(_is_class, named.__args__))
     return isinstance(named, type) and named is not Any and not getattr(named, "_is_protocol", False)
 
 

@@ -17,6 +17,8 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.device_slices import DeviceId
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
@@ -25,6 +27,8 @@ EXACT_COUNT: Final = "ExactCount"
 ALL_DEVICES: Final = "All"
 MAX_DEVICES: Final = 32
 """Devices that one claim may be allocated."""
+MAX_ALTERNATIVES: Final = 8
+"""Alternatives that a request may have (``firstAvailable``)."""
 MAX_CONSUMERS: Final = 256
 """Entries of ``status.reservedFor``."""
 POD_GROUPS: Final = "podgroups"
@@ -42,7 +46,8 @@ class AllocationMode(StrEnum):
     FIRST_FIT = "first-fit"
 
 
-@attrs.frozen
+@names_its_fields
+@record
 class ClaimArgs:
     """Arguments of the feature ``DynamicResources``.
 
@@ -53,6 +58,8 @@ class ClaimArgs:
     """
 
     mode: AllocationMode = attrs.field(default=AllocationMode.EXACT, converter=AllocationMode)
+
+    __attrs_post_init__ = check_fields
 
 
 # --- what is asked for --------------------------------------------------------------------------------
@@ -65,7 +72,7 @@ class ConfigSource(StrEnum):
     CLAIM = "FromClaim"
 
 
-@attrs.frozen
+@record
 class DeviceConfig:
     """Parameters for a driver, not read by anybody else.
 
@@ -86,8 +93,10 @@ class DeviceConfig:
     parameters: str = ""
     source: ConfigSource | None = None
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class DeviceClass:
     """A kind of device that claims can ask for.
 
@@ -107,8 +116,10 @@ class DeviceClass:
     created: datetime | None = None
     namespace: str = ""
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class DeviceToleration:
     """What lets a request have a tainted device; effect and key of ``""`` stand for any."""
 
@@ -118,16 +129,20 @@ class DeviceToleration:
     effect: str = ""
     seconds: int | None = None
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class DerivedAttribute:
     """An attribute that constraints see, computed by a CEL expression."""
 
     name: str
     expression: str
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class DeviceSubRequest:
     """One way to serve a request.
 
@@ -155,8 +170,10 @@ class DeviceSubRequest:
     capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class ClaimRequest:
     """A request for devices in one form, or in the first of several forms that can be had.
 
@@ -173,8 +190,10 @@ class ClaimRequest:
     forms: tuple[DeviceSubRequest, ...] = ()
     prioritized: bool = False
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class DeviceConstraint:
     """What the devices of several requests must have in common, or apart.
 
@@ -192,8 +211,10 @@ class DeviceConstraint:
     match_attribute: str | None = None
     distinct_attribute: str | None = None
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(cache_hash=True)
+
+@record(cache_hash=True)
 class ClaimSpec:
     """What a claim asks for."""
 
@@ -201,11 +222,13 @@ class ClaimSpec:
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 # --- what is allocated --------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceResult:
     """A device that is allocated for a request.
 
@@ -233,13 +256,15 @@ class DeviceResult:
     consumed_capacity: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     skip_node_operations: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     @property
     def id(self) -> DeviceId:
         """Which device."""
         return DeviceId(self.driver, self.pool, self.device)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ClaimAllocation:
     """``status.allocation`` of a claim.
 
@@ -256,8 +281,10 @@ class ClaimAllocation:
     node_selector: NodeSelector | None = None
     allocated: datetime | None = None
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class HeldClaim:
     """A claim as a pod has it on its node.
 
@@ -281,8 +308,10 @@ class HeldClaim:
     fresh: bool = True
     planned: bool = False
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class ClaimConsumer:
     """Who may use an allocated claim: a pod, or a group of pods (:data:`POD_GROUPS`)."""
 
@@ -291,8 +320,10 @@ class ClaimConsumer:
     resource: str = "pods"
     api_group: str = ""
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class AllocatedDeviceStatus:
     """What a driver says of an allocated device: conditions by type, ``True`` where they hold."""
 
@@ -302,8 +333,10 @@ class AllocatedDeviceStatus:
     share_id: str | None = None
     conditions: immutabledict[str, bool] = attrs.field(default=EMPTY, converter=frozen)
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class ResourceClaim:
     """Devices that pods ask for together, and what they got.
 
@@ -333,8 +366,10 @@ class ResourceClaim:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class ResourceClaimTemplate:
     """From what a claim is made for each pod (or group) that names it."""
 
@@ -343,3 +378,5 @@ class ResourceClaimTemplate:
     spec: ClaimSpec = ClaimSpec()
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields

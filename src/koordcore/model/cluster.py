@@ -5,13 +5,14 @@ from __future__ import annotations
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import OwnerReference, PreemptionPolicy
 from koordcore.model.selectors import NOTHING, LabelSelector
 
 
-@attrs.frozen
+@record
 class Namespace:
     """A namespace with its labels and annotations."""
 
@@ -23,7 +24,7 @@ class Namespace:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class ConfigMap:
     """A ConfigMap that configures the control plane, as texts by key."""
 
@@ -34,7 +35,7 @@ class ConfigMap:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PriorityClass:
     """A named priority."""
 
@@ -47,7 +48,7 @@ class PriorityClass:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodDisruptionBudget:
     """How many pods of a set may be away at once.
 
@@ -75,7 +76,7 @@ class PodDisruptionBudget:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Workload:
     """An object that owns pods: Deployment, ReplicaSet, StatefulSet, Job, CronJob, DaemonSet or another.
 
@@ -101,7 +102,7 @@ class Workload:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class RawObject:
     """An object of a kind that no plugin reads; kept as it came, as canonical JSON text."""
 

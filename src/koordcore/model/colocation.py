@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.model.checks import check_fields
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric
 
 Extensions: TypeAlias = immutabledict[str, object]
@@ -108,6 +109,8 @@ class RawRequirement:
     operator: str = ""
     values: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class RawSelector:
@@ -125,6 +128,8 @@ class RawSelector:
         default=None, converter=attrs.converters.optional(immutabledict)
     )
     match_expressions: tuple[RawRequirement, ...] | None = None
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -145,6 +150,8 @@ class NodeStrategy:
     name: str = ""
     selector: RawSelector | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class ColocationConfig:
@@ -152,6 +159,8 @@ class ColocationConfig:
 
     strategy: ColocationStrategy = DEFAULT_STRATEGY
     node_strategies: tuple[NodeStrategy, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -182,6 +191,8 @@ class PodLoad:
     phase: str = "Running"
     numa_nodes: tuple[int, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
 
 @attrs.frozen
 class ZoneLoad:
@@ -189,6 +200,8 @@ class ZoneLoad:
 
     name: str
     allocatable: Measured = NOTHING_MEASURED
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen
@@ -208,6 +221,8 @@ class ThirdPartyAllocation:
     name: str
     priority: str
     resources: Measured = NOTHING_MEASURED
+
+    __attrs_post_init__ = check_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -239,3 +254,5 @@ class NodeLoad:
     pods: tuple[PodLoad, ...] = ()
     metric: NodeMetric | None = None
     zones: tuple[ZoneLoad, ...] = ()
+
+    __attrs_post_init__ = check_fields

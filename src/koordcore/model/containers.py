@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.resources import (
     CPU,
@@ -33,7 +34,7 @@ NON_ZERO_DEFAULTS: Final[Resources] = immutabledict(
 )
 
 
-@attrs.frozen
+@record
 class Container:
     """One container of a pod, as far as scheduling reads it.
 

@@ -8,14 +8,16 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.certificates import Certificate
+from koordcore.model.checks import check_fields
 from koordcore.model.claims import HeldClaim
 from koordcore.model.drafts import copier
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import PodKey
 
 
-@attrs.frozen
+@record
 class Shortfall:
     """Why something does not fit, with the numbers.
 
@@ -37,13 +39,15 @@ class Shortfall:
     available: int = 0
     resolvable: bool = True
 
+    __attrs_post_init__ = check_fields
+
     @property
     def lacking(self) -> int:
         """How much is missing."""
         return max(0, self.requested - self.available)
 
 
-@attrs.frozen
+@record
 class Rejection:
     """A reason and the number of nodes that gave it.
 
@@ -64,8 +68,10 @@ class Rejection:
     nodes: int
     resolvable: bool = True
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class NearMiss:
     """The node that came closest: refused by the latest plugin, lacking the least.
 
@@ -86,8 +92,10 @@ class NearMiss:
     shortfalls: tuple[Shortfall, ...]
     remarks: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+
+@record(kw_only=True, weakref_slot=False)
 class Bound:
     """The pod gets a node.
 
@@ -125,6 +133,13 @@ class Bound:
     dropped: tuple[str, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
+    @property
+    def on_loan(self) -> bool:
+        """Whether it draws from a reservation."""
+        return bool(self.reservation)
+
 
 bound_plainly: Final = partial(
     copier(Bound, "pod", "node", "score", "feasible"), Bound(pod=PodKey("", ""), node="")
@@ -132,7 +147,7 @@ bound_plainly: Final = partial(
 """``(pod, node, score, feasible)``: the decision by which a pod gets a node and nothing exact there."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Waiting:
     """The pod waits.
 
@@ -149,8 +164,10 @@ class Waiting:
     reason: str
     held: Bound | None = None
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class JobPlan:
     """What became of the members of one gang group that were asked about.
 
@@ -184,8 +201,10 @@ class JobPlan:
     detail: str = ""
     malformed: bool = False
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class JointPlan:
     """Jobs whose turns came one after the other and that were planned as one.
 
@@ -207,8 +226,10 @@ class JointPlan:
     one_by_one: int
     certificate: Certificate
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class Victim:
     """A pod that has to leave.
 
@@ -223,8 +244,10 @@ class Victim:
     priority: int
     job: str
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class Nominated:
     """The pod gets a node once the victims have left."""
 
@@ -232,8 +255,10 @@ class Nominated:
     node: str
     victims: tuple[Victim, ...] = ()
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+
+@record(kw_only=True, weakref_slot=False)
 class Unschedulable:
     """No node can take the pod.
 
@@ -255,6 +280,8 @@ class Unschedulable:
     nearest: NearMiss | None = None
     refusal: str = ""
 
+    __attrs_post_init__ = check_fields
+
     @property
     def message(self) -> str:
         """The text of the FailedScheduling event, as ``kubectl describe`` shows it."""
@@ -271,7 +298,7 @@ refused_likewise: Final = copier(Unschedulable, "pod")
 """``(decision, pod)``: another pod of the same class is refused for the same reasons."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NotOurs:
     """The pod waits for another scheduler: no profile of the policy names its ``spec.schedulerName``.
 
@@ -283,6 +310,8 @@ class NotOurs:
 
     pod: PodKey
     scheduler_name: str
+
+    __attrs_post_init__ = check_fields
 
     @property
     def message(self) -> str:

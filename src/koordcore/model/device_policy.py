@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.devices import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, RDMA
@@ -21,7 +22,7 @@ class ScoringStrategy(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True, cache_hash=True)
+@record(kw_only=True, cache_hash=True)
 class DevicePolicy:
     """How nodes and devices are ranked, and what must not be shared.
 

@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.devices import DeviceAllocation, DeviceType
 from koordcore.model.resources import Resources
@@ -41,7 +42,7 @@ class PartitionAllocatePolicy(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceHint:
     """Wishes of a pod about one device type.
 
@@ -70,7 +71,7 @@ class DeviceHint:
 NO_HINT: Final = DeviceHint()
 
 
-@attrs.frozen
+@record
 class JointAllocate:
     """Types that are to be close to each other.
 
@@ -88,7 +89,7 @@ class JointAllocate:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class PartitionSpec:
     """A pod that insists on a partition."""
 
@@ -99,7 +100,7 @@ class PartitionSpec:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GPURequest:
     """What one card must give, and how many cards.
 
@@ -129,7 +130,7 @@ class GPURequest:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True, cache_hash=True)
+@record(kw_only=True, cache_hash=True)
 class DeviceRequest:
     """Everything that a pod asks of a node's devices; equal requests are equal values.
 
@@ -145,7 +146,7 @@ class DeviceRequest:
         The pod carries the joint annotation at all, even if no type of it is left.
     isolation_provider
         Label of the pod; enforced for shared cards.
-    reservation_required, reservation_ignored
+    loan_required, loans_ignored
         The pod must (must not care to) sit in a reservation.
     designated
         Exact devices that the caller wants the pod to get.
@@ -162,8 +163,8 @@ class DeviceRequest:
     joint_named: bool = False
     partition: PartitionSpec | None = None
     isolation_provider: str = ""
-    reservation_required: bool = False
-    reservation_ignored: bool = False
+    loan_required: bool = False
+    loans_ignored: bool = False
     designated: DeviceAllocation | None = None
     warnings: tuple[str, ...] = attrs.field(default=(), eq=False)
 

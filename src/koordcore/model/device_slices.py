@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
+from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector
 
@@ -44,7 +46,7 @@ class AttributeKind(StrEnum):
 AttributeScalar: TypeAlias = int | bool | str
 
 
-@attrs.frozen
+@record
 class AttributeValue:
     """Value of an attribute, or a list of values of one type.
 
@@ -62,8 +64,10 @@ class AttributeValue:
     values: tuple[AttributeScalar, ...] = ()
     listed: bool = False
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class CapacityRange:
     """Amounts from ``min`` to ``max`` in steps of ``step``; ``None`` is not set."""
 
@@ -71,8 +75,10 @@ class CapacityRange:
     max: int | None = None
     step: int | None = None
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class CapacityPolicy:
     """Which amounts of a shared capacity can be had.
 
@@ -90,8 +96,10 @@ class CapacityPolicy:
     valid_values: tuple[int, ...] = ()
     valid_range: CapacityRange | None = None
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class DeviceCapacity:
     """How much of something a device has.
 
@@ -109,16 +117,20 @@ class DeviceCapacity:
     policy: CapacityPolicy | None = None
     binary: bool = False
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class CounterSet:
     """Amounts that the devices of a pool draw on together, such as the memory slices of one card."""
 
     name: str
     counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class CounterConsumption:
     """What a device takes from one counter set.
 
@@ -136,8 +148,10 @@ class CounterConsumption:
     counters: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     compatibility_groups: tuple[str, ...] = ()
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen
+
+@record
 class DeviceTaint:
     """A mark on a device that repels claims.
 
@@ -154,8 +168,10 @@ class DeviceTaint:
     effect: str = ""
     added: datetime | None = None
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class SliceDevice:
     """A device as its driver publishes it.
 
@@ -192,8 +208,10 @@ class SliceDevice:
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool = False
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class ResourceSlice:
     """Some of the devices, or of the counter sets, of a driver's pool.
 
@@ -229,8 +247,10 @@ class ResourceSlice:
     skip_node_operations: tuple[str, ...] = ()
     namespace: str = ""
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class DeviceTaintRule:
     """A taint that an administrator puts on devices.
 
@@ -249,3 +269,5 @@ class DeviceTaintRule:
     pool: str | None = None
     device: str | None = None
     namespace: str = ""
+
+    __attrs_post_init__ = check_fields

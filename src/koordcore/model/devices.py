@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Shortfall
@@ -68,7 +69,7 @@ class StatusCode(StrEnum):
 # --- what is there ------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@record
 class VirtualFunction:
     """A virtual function of a NIC; ``minor`` is -1 where the node does not number them."""
 
@@ -79,7 +80,7 @@ class VirtualFunction:
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class VFGroup:
     """Virtual functions that carry the same labels."""
 
@@ -89,7 +90,7 @@ class VFGroup:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class DeviceTopology:
     """Where a device sits; ``node_id`` -1 means that its NUMA node is unknown."""
 
@@ -102,7 +103,7 @@ class DeviceTopology:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Device:
     """One device as its node reports it.
 
@@ -139,7 +140,7 @@ class Device:
             raise ModelError(f"device {self.type} {self.minor}: a minor is not negative")
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GPUPartition:
     """Cards that one switch fabric joins at full bandwidth.
 
@@ -180,7 +181,7 @@ class TableSource(StrEnum):
     NONE = "none"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceInventory:
     """All devices of one node with what the node says about them.
 
@@ -218,7 +219,7 @@ class DeviceInventory:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceObject:
     """A Device object as it stands, before the labels of its node are known.
 
@@ -238,7 +239,7 @@ class DeviceObject:
 
     name: str
     namespace: str = ""
-    labels: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
+    labels: immutabledict[str, str] = immutabledict()
     devices: tuple[Device, ...] = ()
     partitions: PartitionTable | None = None
     warnings: tuple[str, ...] = ()
@@ -250,7 +251,7 @@ SharedResourceTemplates: TypeAlias = immutabledict[str, immutabledict[str, Resou
 """``<vendor>-<model>`` to template name to what one virtual card of that template takes."""
 
 
-@attrs.frozen
+@record
 class SharedTemplates:
     """The record of the ConfigMap with the templates of virtual cards."""
 
@@ -264,7 +265,7 @@ class SharedTemplates:
 # --- what a pod gets --------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceHolding:
     """A part of one device, or all of it.
 
@@ -288,15 +289,19 @@ class DeviceHolding:
     vfs: tuple[VirtualFunction, ...] = ()
     template: str = ""
 
+    __attrs_post_init__ = check_fields
+
 
 @names_its_fields
-@attrs.frozen
+@record
 class DeviceAllocation:
     """The devices of one pod; per type in the order of selection."""
 
     devices: immutabledict[DeviceType, tuple[DeviceHolding, ...]] = attrs.field(
         default=immutabledict(), converter=immutabledict
     )
+
+    __attrs_post_init__ = check_fields
 
     def minors(self, kind: DeviceType) -> tuple[int, ...]:
         """The minors of one type, in the order of selection."""
@@ -313,7 +318,7 @@ class DeviceAllocation:
         return immutabledict(sorted(amounts.items()))
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceShortfall:
     """Why devices are refused.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.durations import SECOND
@@ -60,7 +61,7 @@ class GatherStrategy(StrEnum):
     """Ours: as few domains as can be, and the members evenly over them."""
 
 
-@attrs.frozen
+@record
 class GatherRule:
     """One entry of ``gatherStrategy``.
 
@@ -86,7 +87,7 @@ class GatherRule:
         return self.strategy == GatherStrategy.MUST_GATHER
 
 
-@attrs.frozen
+@record
 class NetworkTopologySpec:
     """How a gang wants to lie in the network; without rules it is gathered as well as possible."""
 
@@ -212,7 +213,16 @@ def gang_group_id(group: Sequence[str]) -> str:
     return ",".join(sorted(group))
 
 
-@attrs.frozen(kw_only=True)
+class GangFit(StrEnum):
+    """What comes first where the nodes that a gathered gang may take are of unequal size."""
+
+    FEWEST_NODES = "FewestNodes"
+    """As few nodes as can be, of these the tightest."""
+    TIGHTEST_FIT = "TightestFit"
+    """Nodes of which the least is left over, of these as few as can be: larger blocks stay whole."""
+
+
+@record(kw_only=True)
 class CoschedulingArgs:
     """Arguments of the gang room.
 
@@ -226,6 +236,8 @@ class CoschedulingArgs:
         Kept for configuration files; a library has no workers.
     enable_preemption, aware_network_topology
         Job preemption; planning of gangs with a topology spec as a whole.
+    gang_fit
+        Which nodes gathered gangs take where these are of unequal size (ours: ``gangFit`` in a file).
 
     Raises
     ------
@@ -238,6 +250,7 @@ class CoschedulingArgs:
     controller_workers: int = 1
     enable_preemption: bool = False
     aware_network_topology: bool = False
+    gang_fit: GangFit = attrs.field(default=GangFit.FEWEST_NODES, converter=GangFit)
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)
@@ -250,7 +263,7 @@ class CoschedulingArgs:
 DEFAULT_ARGS: Final = CoschedulingArgs()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Gang:
     """The configuration of one gang.
 
@@ -297,6 +310,8 @@ class Gang:
     min_groups: int = 0
     malformed: str = ""
 
+    __attrs_post_init__ = check_fields
+
     @group.default
     def _own_group(self) -> tuple[str, ...]:
         return (self.id,)
@@ -307,7 +322,7 @@ class Gang:
         return ",".join(self.group)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GangPod:
     """What the gang room needs to know of a pod.
 
@@ -335,6 +350,8 @@ class GangPod:
     terminated: bool = False
     config: Gang | None = None
 
+    __attrs_post_init__ = check_fields
+
 
 class PodGroupPhase(StrEnum):
     """Phases of a PodGroup; a new one has none."""
@@ -350,7 +367,7 @@ class PodGroupPhase(StrEnum):
     FAILED = "Failed"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodGroupStatus:
     """``status`` of a PodGroup; times are RFC 3339 texts, None where unset."""
 
@@ -365,7 +382,7 @@ class PodGroupStatus:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodGroup:
     """A PodGroup object (``scheduling.sigs.k8s.io/v1alpha1``).
 

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import frozen_texts
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
@@ -27,7 +28,7 @@ PODS: Final = "pods"
 _NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FlavorQuota:
     """What a queue or cohort has of one flavor.
 
@@ -51,7 +52,7 @@ class FlavorQuota:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceGroup:
     """Resources that take their flavors together: of each of them a pod set gets the same flavor.
 
@@ -69,7 +70,7 @@ class ResourceGroup:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ClusterQueue:
     """A ClusterQueue.
 
@@ -106,7 +107,7 @@ class ClusterQueue:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Cohort:
     """A Cohort; one that queues name and nobody declares has no quota of its own and no parent.
 
@@ -128,7 +129,7 @@ class Cohort:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class LocalQueue:
     """A LocalQueue: the way of a namespace into a ClusterQueue."""
 
@@ -140,7 +141,7 @@ class LocalQueue:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class TopologyRequest:
     """Where the pods of a pod set want to lie, in labels of the flavor's Topology.
 
@@ -168,7 +169,7 @@ class TopologyRequest:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodSet:
     """Pods of a Workload that are alike.
 
@@ -192,7 +193,7 @@ class PodSet:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodSetAssignment:
     """What Kueue has given a pod set.
 
@@ -213,7 +214,7 @@ class PodSetAssignment:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class KueueWorkload:
     """A Workload of Kueue. Its pods, where there are any, name it in an annotation.
 

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.resources import CPU, MEMORY
@@ -66,7 +67,7 @@ def _percent_problem(path: str, what: str, values: Percents, lowest: int) -> lis
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class AggregatedArgs:
     """Use of windowed statistics instead of the latest usage.
 
@@ -105,7 +106,7 @@ class AggregatedArgs:
         return bool(self.usage_thresholds and self.usage_type)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class LoadThresholds:
     """The three sections of thresholds, of the arguments or of a node's annotation.
 
@@ -133,7 +134,7 @@ def _factors(values: Mapping[str, int]) -> Percents:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class LoadAwareArgs:
     """Arguments of LoadAwareScheduling, with upstream's defaults in place.
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import frozen
@@ -93,7 +94,7 @@ def rounded_to(measured: Mapping[str, int], names: Iterable[str]) -> tuple[int, 
     return tuple(amounts)
 
 
-@attrs.frozen
+@record
 class AggregatedUsage:
     """Usage over one window, per statistic.
 
@@ -111,7 +112,7 @@ class AggregatedUsage:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodMetric:
     """What one pod uses.
 
@@ -133,7 +134,7 @@ class PodMetric:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class HostApplicationMetric:
     """What a process outside Kubernetes uses.
 
@@ -155,7 +156,7 @@ class HostApplicationMetric:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeMetric:
     """What was last reported about a node.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import PodKey
@@ -30,11 +32,19 @@ class JobMode(StrEnum):
     RESERVATION_FIRST = "ReservationFirst"
     EVICT_DIRECTLY = "EvictDirectly"
 
+    @property
+    def keeps_room(self) -> bool:
+        """Whether room is kept for the pod before it is evicted."""
+        return self is JobMode.RESERVATION_FIRST
+
+
+DEFAULT_JOB_MODE: Final = JobMode.RESERVATION_FIRST
+
 
 _ACTIVE = (JobPhase.NONE, JobPhase.PENDING, JobPhase.RUNNING)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodMigrationJob:
     """The migration of one pod.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from koordcore.model.checks import check_fields
 from koordcore.model.pods import PodKey
 
 
@@ -25,3 +26,5 @@ class Move:
     target: str
     leaves: int = 0
     arrives: int = 0
+
+    __attrs_post_init__ = check_fields

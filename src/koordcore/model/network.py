@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint, Toleration
 from koordcore.model.checks import check_fields
@@ -19,7 +20,7 @@ DEFAULT_NETWORK_TOPOLOGY: Final = "default"
 _NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 
 
-@attrs.frozen
+@record
 class ClusterNetworkTopology:
     """A ClusterNetworkTopology object.
 
@@ -40,7 +41,7 @@ class ClusterNetworkTopology:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class KueueTopology:
     """A Topology object of Kueue: labels from the top down to the nodes."""
 
@@ -51,7 +52,7 @@ class KueueTopology:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceFlavor:
     """A ResourceFlavor of Kueue: a kind of nodes.
 

@@ -10,6 +10,8 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import shown
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
 from koordcore.model.checks import check_fields
@@ -23,7 +25,7 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Node:
     """A node without what runs on it.
 
@@ -68,7 +70,7 @@ def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:
         raise ModelError(f"NodeState: pods: expected Pods: {error}") from None
 
 
-@attrs.frozen(weakref_slot=False)
+@record(weakref_slot=False)
 class NodeState:
     """A node with the pods that hold room on it, in the order of their keys.
 
@@ -83,7 +85,7 @@ class NodeState:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.node, Node):
-            raise ModelError(f"NodeState: node: expected Node, got {self.node!r:.60}")
+            raise ModelError(f"NodeState: node: expected Node, got {shown(self.node)}")
         before: PodKey | None = None
         for pod in self.pods:
             if pod.node_name != self.node.name:

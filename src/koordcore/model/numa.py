@@ -8,10 +8,11 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.policy import ScoringStrategy
-from koordcore.model.resources import CPU, MEMORY, Resources
+from koordcore.model.resources import CPU, MEMORY, Resources, make_resources
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
@@ -33,6 +34,9 @@ __all__ = [
     "NodeCPUBindPolicy",
     "NodeResourceTopology",
 ]
+
+OF_LOAN: Final = "Reservation(s) "
+"""Before every reason of a reservation that does not serve."""
 
 
 class CPUBindPolicy(StrEnum):
@@ -71,15 +75,17 @@ class NUMAAllocateStrategy(StrEnum):
     DISTRIBUTE_EVENLY = "DistributeEvenly"
 
 
-@attrs.frozen
+@record
 class NUMANodeResource:
     """Amounts on one NUMA node."""
 
     node: int
-    resources: Resources
+    resources: Resources = attrs.field(converter=make_resources)
+
+    __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CPUAllocation:
     """What one pod (or reservation) holds of a node's CPUs and NUMA nodes.
 
@@ -112,7 +118,7 @@ class CPUAllocation:
         return not self.cpuset and not self.numa_resources
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class CPUHoldings:
     """Who holds a node's CPUs, as sets.
 
@@ -175,7 +181,7 @@ NO_CPU_HOLDINGS: Final = CPUHoldings()
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class KubeletCPUManager:
     """What the kubelet's CPU manager on a node does.
 
@@ -204,7 +210,7 @@ class KubeletCPUManager:
 NO_CPU_MANAGER: Final = KubeletCPUManager()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CPUSharedPool:
     """CPUs of one NUMA node that pods without a cpuset run on."""
 
@@ -216,7 +222,7 @@ class CPUSharedPool:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeResourceTopology:
     """CPUs and NUMA nodes of one node as its NodeResourceTopology object tells them.
 
@@ -274,7 +280,8 @@ def _known_strategy(
         raise ModelError(f"{attribute.name}: expected LeastAllocated or MostAllocated, got {value}")
 
 
-@attrs.frozen(kw_only=True, cache_hash=True)
+@names_its_fields
+@record(kw_only=True, cache_hash=True)
 class NUMAArgs:
     """Arguments of the NodeNUMAResource plugin.
 

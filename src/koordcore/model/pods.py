@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import shown
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Affinity, Toleration, TopologySpreadConstraint
 from koordcore.model.checks import check_fields
@@ -81,7 +83,7 @@ class PreemptionPolicy(StrEnum):
     NEVER = "Never"
 
 
-@attrs.frozen
+@record
 class OwnerReference:
     """The object that made a pod.
 
@@ -100,7 +102,7 @@ class OwnerReference:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(order=True)
+@record(order=True)
 class HostPort:
     """A port of the node that a container takes.
 
@@ -129,7 +131,7 @@ class HostPort:
         )
 
 
-@attrs.frozen
+@record
 class PodResourceClaim:
     """One entry of a pod's ``spec.resourceClaims``: devices that it asks for by a ResourceClaim.
 
@@ -151,7 +153,7 @@ class PodResourceClaim:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class SchedulingGroup:
     """Kubernetes' own group that a pod names, in either of the forms that were served.
 
@@ -203,7 +205,7 @@ def _scored(pod: Pod) -> Resources:
     return effective_requests(pod.containers, init, overhead=own, pod_level=level, defaults=NON_ZERO_DEFAULTS)
 
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+@record(kw_only=True, weakref_slot=False)
 class Pod:
     """A pod, waiting or bound.
 
@@ -336,6 +338,8 @@ class Pod:
         claims
             What it holds there.
         """
+        if node is not None and not isinstance(node, str):
+            raise TypeError(f"node: expected text, got {shown(node)}")
         made = _copy(self, node, None)
         # The empty mapping is told by what it is: asking a frozen one for its length is a call.
         if annotations is not EMPTY and annotations:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import names_its_arguments
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import TopologySpreadConstraint
 from koordcore.model.checks import check_fields, names_its_fields
@@ -31,7 +34,7 @@ class ScoringStrategy(StrEnum):
     REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
-@attrs.frozen
+@record
 class ShapePoint:
     """A corner of the utilisation-to-score line: percent used (0..100) and score (0..10)."""
 
@@ -52,7 +55,7 @@ def _weights(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FitArgs:
     """Arguments of NodeResourcesFit.
 
@@ -88,7 +91,7 @@ class FitArgs:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class BalancedArgs:
     """Arguments of NodeResourcesBalancedAllocation: the resources whose use should be even."""
 
@@ -97,7 +100,7 @@ class BalancedArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeAffinityArgs:
     """Arguments of NodeAffinity: an affinity that every pod has in addition to its own."""
 
@@ -106,7 +109,7 @@ class NodeAffinityArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FitPlusArgs:
     """Arguments of NodeResourcesFitPlus: a strategy name and a weight for each resource.
 
@@ -117,8 +120,8 @@ class FitPlusArgs:
     resources
         Resource name to strategy and weight.
     extended
-        Strategy and weight of every other extended resource, such as ``nvidia.com/gpu``; a pod that asks for
-        nothing of both is not scored. ``None``, which is all that upstream knows: nothing else counts.
+        Strategy and weight of every other extended resource; who asks for nothing of both is not scored.
+        ``None``, which is all that upstream knows: nothing else counts.
     """
 
     resources: immutabledict[str, tuple[str, int]] = attrs.field(default=EMPTY, converter=frozen)
@@ -127,7 +130,7 @@ class FitPlusArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ScarceArgs:
     """Arguments of ScarceResourceAvoidance: names that pods without need for them should stay away from."""
 
@@ -136,7 +139,7 @@ class ScarceArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class InterPodArgs:
     """Arguments of InterPodAffinity.
 
@@ -168,7 +171,7 @@ class SpreadDefaulting(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SpreadArgs:
     """Arguments of PodTopologySpread.
 
@@ -200,7 +203,7 @@ class SpreadArgs:
 _MAX_WEIGHT: Final = 2**31 - 1
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PluginSetting:
     """One plugin in a policy.
 
@@ -317,7 +320,7 @@ def _profiles(others: Iterable[Policy]) -> tuple[Policy, ...]:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Policy:
     """Which plugins decide, in the order in which they filter.
 
@@ -424,25 +427,32 @@ class Policy:
         """Give one plugin's setting, or ``None``."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
+    @names_its_arguments
     def args_of(self, kind: type[T]) -> T:
         """Give the arguments of a class that a plugin has; the defaults where none says anything."""
-        return next((one.args for one in self.plugins if isinstance(one.args, kind)), None) or kind()
+        found = (one.args for one in self.plugins if isinstance(one.args, kind))
+        return cast("T", next(found, None) or _default(cast("Any", kind)))
 
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""
-        setting = self.plugin(name)
-        return setting is not None and setting.filters
+        return any(one.filters for one in self.plugins if one.name == name)
 
+    @names_its_arguments
     def with_plugin(self, setting: PluginSetting) -> Policy:
         """Add a plugin at the end, or replace the one of the same name in its place."""
-        if self.plugin(setting.name) is None:
-            return attrs.evolve(self, plugins=(*self.plugins, setting))
         plugins = tuple(setting if one.name == setting.name else one for one in self.plugins)
-        return attrs.evolve(self, plugins=plugins)
+        return attrs.evolve(self, plugins=plugins if setting in plugins else (*plugins, setting))
 
+    @names_its_arguments
     def without_plugin(self, name: str) -> Policy:
         """Leave a plugin out."""
         return attrs.evolve(self, plugins=tuple(one for one in self.plugins if one.name != name))
+
+
+@cache
+def _default(kind: Any) -> Any:
+    """Give the arguments of a plugin about which nobody says anything; they are frozen."""
+    return kind()
 
 
 DEFAULT_POLICY: Final = Policy()

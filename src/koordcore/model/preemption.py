@@ -10,6 +10,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._notebook import html_table
+from koordcore._record import record
 from koordcore.model.certificates import Certificate
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Victim
@@ -55,7 +56,7 @@ class Relocation(StrEnum):
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PreemptionRules:
     """What a scheduling call may do for jobs that find no place.
 
@@ -79,7 +80,7 @@ class PreemptionRules:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(order=True)
+@record(order=True)
 class Damage:
     """What evictions cost; compared field by field, smaller is better.
 
@@ -124,7 +125,7 @@ class Damage:
 NO_DAMAGE: Final = Damage()
 
 
-@attrs.frozen
+@record
 class Move:
     """A victim that runs on elsewhere instead of being evicted for good."""
 
@@ -134,7 +135,7 @@ class Move:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class Alternative:
     """The cheapest plan that was not taken.
 
@@ -152,7 +153,7 @@ class Alternative:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PreemptionPlan:
     """Who leaves so that the job fits, and where its members go then.
 
@@ -226,7 +227,7 @@ class PreemptionPlan:
         }
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NotHelpful:
     """No eviction makes room for the job.
 

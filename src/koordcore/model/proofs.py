@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
+from koordcore._record import record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     BoolVector: TypeAlias = NDArray[np.bool_]
 
 
-@attrs.frozen
+@record
 class LinearRow:
     """``lower <= terms <= upper``, binding only when every condition (variable, wanted value) holds.
 
@@ -41,7 +41,7 @@ class LinearRow:
     conditions: tuple[tuple[int, bool], ...] = ()
 
 
-@attrs.frozen
+@record
 class LinearStage:
     """One part of the objective, to be minimised: constant and linear terms.
 
@@ -57,7 +57,7 @@ class LinearStage:
     levels: tuple[int, ...] = ()
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class LinearProblem:
     """Integers within ranges under linear rows, to be chosen so that the stages are lexicographically least.
 
@@ -77,7 +77,7 @@ class LinearProblem:
     stages: tuple[LinearStage, ...] = ()
 
 
-@attrs.frozen
+@record
 class Leaf:
     """Rows added up so that nothing better is left within the ranges that lead here.
 
@@ -94,7 +94,7 @@ class Leaf:
     scale: int
 
 
-@attrs.frozen
+@record
 class Branch:
     """Two cases: a variable is at most a value, or above it."""
 
@@ -108,7 +108,7 @@ ProofTree: TypeAlias = Leaf | Branch
 """What a proof is made of: sums of rows, one for each of the cases told apart."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class LinearEvidence:
     """An answer of a linear problem, and for every stage why nothing is better.
 
@@ -124,7 +124,7 @@ class LinearEvidence:
     trees: tuple[ProofTree, ...]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class EvictionEvidence:
     """Who leaves: places among the pods that may, shape (victims,)."""
 
@@ -135,7 +135,7 @@ Evidence: TypeAlias = LinearEvidence | EvictionEvidence
 """An answer, and what shows that nothing is better where that does not follow from the question alone."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class TreeProblem:
     """Equal members to be put on the leaves of a tree, gathered as well as possible.
 
@@ -166,6 +166,9 @@ class TreeProblem:
         Members that must be placed at least, and at most.
     even
         Depths over whose domains members lie as evenly as they can.
+    snug
+        How many leaves are opened counts behind the slots of the used domains; then the leaves stand last in
+        ``order``.
     worth
         What a member is worth on each leaf, shape (leaves,); ``None`` for nothing.
     """
@@ -182,9 +185,10 @@ class TreeProblem:
     size: int
     even: tuple[int, ...] = ()
     worth: IntVector | None = None
+    snug: bool = False
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class EvictionProblem:
     """Members that want room, and pods that may be evicted for them at the least damage.
 
@@ -233,7 +237,7 @@ class EvictionProblem:
     restart: IntVector | None = None
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class CoolingProblem:
     """Hosts that use too much, and pods that may leave them.
 
@@ -260,7 +264,7 @@ class CoolingProblem:
     amounts: IntMatrix
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class VacatingProblem:
     """Slots to be made free on the hosts of one block, and pods that may leave them.
 

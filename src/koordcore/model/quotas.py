@@ -9,6 +9,8 @@ import attrs
 from attrs.converters import optional
 from immutabledict import immutabledict
 
+from koordcore._blame import shown
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.pods import PodKey
@@ -32,7 +34,7 @@ _GROUP_MAX: Final = (2**63 - 1) // 5
 _UNLIMITED_GROUP: Final = make_resources({CPU: _GROUP_MAX * 1000, MEMORY: _GROUP_MAX})
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ElasticQuota:
     """One quota of a tree.
 
@@ -107,7 +109,7 @@ class ElasticQuota:
         return self.shared_weight
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaPod:
     """What quotas need to know about a pod, or about a pending Reservation that names a quota (ruling 23).
 
@@ -149,6 +151,8 @@ class QuotaPod:
     finished: bool = False
     written: Spelling = attrs.field(default=NO_SPELLING, eq=False, repr=False)
 
+    __attrs_post_init__ = check_fields
+
     @property
     def assigned(self) -> bool:
         """Whether it counts as using its request."""
@@ -160,7 +164,7 @@ class QuotaPod:
         return self.key.namespace
 
 
-@attrs.frozen
+@record
 class NamedCheck:
     """A rule of the embedder's own for admission to a quota (upstream's hook plugins).
 
@@ -188,7 +192,7 @@ def _named_checks(checks: Any) -> tuple[NamedCheck, ...]:
     elif isinstance(checks, Iterable):
         listed = [_named(one) for one in checks]
     else:
-        raise ModelError(f"checks: expected several rules, got {checks!r:.60}")
+        raise ModelError(f"checks: expected several rules, got {shown(checks)}")
     if len({one.key for one in listed}) < len(listed):
         raise ModelError("checks: two rules have the same name")
     return tuple(listed)
@@ -206,7 +210,7 @@ def _named(one: Any) -> NamedCheck:
     return NamedCheck(name, one)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaPolicy:
     """How quotas are enforced: upstream's plugin arguments and feature gates, under their names.
 
@@ -253,7 +257,7 @@ class QuotaPolicy:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaUsage:
     """Sums over the pods of one quota itself, its children's left out.
 
@@ -275,8 +279,10 @@ class QuotaUsage:
     binary: immutabledict[str, bool] = attrs.field(default=NO_NOTATION, eq=False, repr=False)
     non_preemptible_binary: immutabledict[str, bool] = attrs.field(default=NO_NOTATION, eq=False, repr=False)
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class QuotaProfile:
     """A part of the cluster, chosen by node labels, that gets a quota tree of its own.
 

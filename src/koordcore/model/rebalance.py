@@ -11,7 +11,7 @@ from immutabledict import immutabledict
 from koordcore.model.checks import check_fields
 from koordcore.model.colocation import RawSelector
 from koordcore.model.mappings import frozen
-from koordcore.model.migration import JobMode
+from koordcore.model.migration import DEFAULT_JOB_MODE, JobMode
 
 DEFAULT_POOL: Final = "__default_node_pool__"
 """Name of the pool that the block at the top of the arguments stands for."""
@@ -243,7 +243,7 @@ class MigrationControllerArgs:
     max_unavailable_per_workload: Share | None = None
     skip_check_expected_replicas: bool = False
     limiters: immutabledict[str, ObjectLimiter] = attrs.field(default=_DEFAULT_LIMITERS, converter=frozen)
-    default_job_mode: JobMode = JobMode.RESERVATION_FIRST
+    default_job_mode: JobMode = DEFAULT_JOB_MODE
     default_job_ttl: int = 300 * 10**9
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)
 

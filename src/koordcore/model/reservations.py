@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
 from koordcore.model.checks import check_fields, names_its_fields
@@ -67,7 +68,7 @@ class ConditionStatus(StrEnum):
     UNKNOWN = "Unknown"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ObjectReference:
     """A pod by reference; an empty field is not compared, and the kind never is."""
 
@@ -80,7 +81,7 @@ class ObjectReference:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ControllerReference:
     """The owner of a pod by reference; an empty field is not compared.
 
@@ -102,7 +103,7 @@ class ControllerReference:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationOwner:
     """One term of ``spec.owners``: all its parts must hold; a term without parts holds for every pod."""
 
@@ -131,7 +132,7 @@ class ReservationOwner:
         return ", ".join(parts) or "everybody"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PreAllocationPolicy:
     """How a reservation is placed over running pods.
 
@@ -147,7 +148,7 @@ class PreAllocationPolicy:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationCondition:
     """One entry of ``status.conditions``.
 
@@ -170,7 +171,7 @@ class ReservationCondition:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationStatus:
     """What became of a reservation.
 
@@ -204,7 +205,7 @@ _TERMINAL: Final = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
 _ACTIVE: Final = (ReservationPhase.AVAILABLE, ReservationPhase.WAITING)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Reservation:
     """Room that is held on a node, or is yet to be found, for pods that match its owners.
 
@@ -338,7 +339,7 @@ class Reservation:
         return ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PreAllocationArgs:
     """Arguments of placing reservations over running pods.
 
@@ -361,7 +362,7 @@ class PreAllocationArgs:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationArgs:
     """Arguments of the Reservation plugin (``ReservationArgs``).
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from immutabledict import immutabledict
 
+from koordcore._blame import shown
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.quantity import Scale, format_quantity, parse_quantity
 
@@ -49,10 +50,10 @@ def make_resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Re
     try:
         pairs = sorted(dict(amounts).items())
     except (TypeError, ValueError):
-        raise ModelError(f"expected amounts by resource, got {amounts!r:.60}") from None
+        raise ModelError(f"expected amounts by resource, got {shown(amounts)}") from None
     for name, amount in pairs:
         if type(amount) is not int or type(name) is not str:
-            raise ModelError(f"{name}: expected int, got {amount!r:.60}")
+            raise ModelError(f"{name}: expected int, got {shown(amount)}")
     return _shared(tuple(pairs))
 
 

@@ -9,9 +9,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
+from koordcore.model.checks import check_fields
 from koordcore.model.pods import Pod, PreemptionPolicy
 
 NO_MINIMUMS: Final[immutabledict[str, int | None]] = immutabledict()
@@ -24,15 +25,17 @@ class DisruptionMode(StrEnum):
     ALL = "all"
 
 
-@attrs.frozen
+@record
 class WorkloadRef:
     """The template of a Workload that a group was made from; says nothing that scheduling reads."""
 
     workload_name: str
     template_name: str
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class GroupClaim:
     """One entry of a PodGroup's ``spec.resourceClaims``; ``claim`` is what is used, made or named."""
 
@@ -40,8 +43,10 @@ class GroupClaim:
     claim: str = ""
     template: str = ""
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class GroupCondition:
     """A condition of a group's status; ``status`` is ``True``, ``False`` or ``Unknown``."""
 
@@ -51,8 +56,10 @@ class GroupCondition:
     message: str = ""
     observed_generation: int = 0
 
+    __attrs_post_init__ = check_fields
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class SchedulingPodGroup:
     """A PodGroup of ``scheduling.k8s.io``: v1beta1, v1alpha3 or v1alpha2.
 
@@ -91,6 +98,8 @@ class SchedulingPodGroup:
     claims: tuple[GroupClaim, ...] = ()
     conditions: tuple[GroupCondition, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     @property
     def id(self) -> str:
         """Tell it from groups of other kinds and namespaces."""
@@ -102,7 +111,7 @@ class SchedulingPodGroup:
         return f"compositepodgroup:{self.namespace}/{self.parent}" if self.parent else ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CompositePodGroup:
     """A group of groups; the fields mean what they mean for a PodGroup.
 
@@ -128,6 +137,8 @@ class CompositePodGroup:
     preemption_policy: PreemptionPolicy | None = None
     conditions: tuple[GroupCondition, ...] = ()
 
+    __attrs_post_init__ = check_fields
+
     @property
     def id(self) -> str:
         """Tell it from groups of other kinds and namespaces."""
@@ -139,7 +150,7 @@ class CompositePodGroup:
         return f"compositepodgroup:{self.namespace}/{self.parent}" if self.parent else ""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SchedulingWorkload:
     """A Workload of ``scheduling.k8s.io``.
 
@@ -158,6 +169,8 @@ class SchedulingWorkload:
     uid: str = ""
     pod_groups: immutabledict[str, int | None] = NO_MINIMUMS
     templates: tuple[str, ...] = ()
+
+    __attrs_post_init__ = check_fields
 
 
 def leaf_id(pod: Pod) -> str:

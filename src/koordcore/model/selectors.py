@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.mappings import EMPTY, frozen_texts
@@ -39,7 +40,7 @@ def _integer(text: str) -> int | None:
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class Requirement:
     """One condition on one label (or field).
 
@@ -96,7 +97,7 @@ class Requirement:
                 return left > right if self.operator is SelectorOperator.GT else left < right
 
 
-@attrs.frozen
+@record
 class LabelSelector:
     """All requirements must hold; an empty selector matches everything.
 
@@ -127,7 +128,7 @@ NOTHING: Final = LabelSelector(requirements=(Requirement("", SelectorOperator.EX
 """What a selector that is absent means where Kubernetes says "matches no objects"."""
 
 
-@attrs.frozen
+@record
 class NodeSelectorTerm:
     """Conditions on a node's labels and fields, all of which must hold; an empty term matches nothing.
 
@@ -153,7 +154,7 @@ class NodeSelectorTerm:
         )
 
 
-@attrs.frozen
+@record
 class NodeSelector:
     """One of the terms must hold; no terms match nothing."""
 

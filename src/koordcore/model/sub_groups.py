@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.mappings import frozen_texts
@@ -18,7 +19,7 @@ ANYWHERE: Final = NetworkTopologySpec()
 _NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SubGroup:
     """One entry of the annotation ``sub-groups``: a part of a gang, or several parts that are alike.
 
@@ -51,7 +52,7 @@ class SubGroup:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SubGroups:
     """The parts of a gang.
 

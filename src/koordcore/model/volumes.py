@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen, frozen_texts
 from koordcore.model.selectors import NodeSelector
@@ -15,7 +16,7 @@ ONE_POD_ONLY: Final = "ReadWriteOncePod"
 """The access mode of a claim that one pod may use at a time."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PersistentVolumeClaim:
     """A claim on a volume.
 
@@ -41,7 +42,7 @@ class PersistentVolumeClaim:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PersistentVolume:
     """A volume.
 
@@ -65,7 +66,7 @@ class PersistentVolume:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class StorageClass:
     """Where the volumes of a claim come from.
 
@@ -85,7 +86,7 @@ class StorageClass:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CSINode:
     """What the storage drivers say of a node.
 

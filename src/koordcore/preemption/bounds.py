@@ -152,7 +152,7 @@ def floor_of(problem: PreemptionProblem, domains: Domains, members: Members) -> 
     members
         The minimum, or all of them.
     """
-    levels = [NO_PRIORITY, *np.unique(problem.candidates.priority).tolist()]
+    levels = [NO_PRIORITY, *problem.priorities]
     known: dict[int, BoolVector] = {}
 
     def holds(level: int) -> BoolVector:

@@ -302,74 +302,101 @@ def spare(
         Where candidates move to instead, shape (V,), negative for nowhere; ``None`` where nobody
         moves.
     """
-    kept = chosen.copy()
-    table, jobs = problem.candidates, problem.jobs
-    room = problem.freed(kept)
-    for number, (_, shape) in enumerate(problem.classes):
-        room -= problem.requests[shape][:, None] * counts[number]
-    wanted = _wanted(problem, counts)
-    for one, row in enumerate(moves.tolist() if moves is not None else ()):
-        if row >= 0:
-            request = problem.requests[problem.shape_of_kind[one]]
-            room[:, row] -= request
-            wanted[request > 0, row] = True
-    evicted = np.bincount(table.job[kept], minlength=len(jobs.names))
-    broken = (evicted > 0) & (jobs.running - evicted < jobs.least)
-    staying = np.zeros(len(table), dtype=bool) if moves is None else moves >= 0
+    leavers = _Leavers(problem, counts, chosen, moves)
+    jobs = problem.jobs
+    for (lone, _, _, job), ones in leavers.units():
+        if not leavers.back(ones) and not lone and jobs.slack[job]:
+            leavers.most_back(job)
+    closed = close(problem, leavers.kept)
+    return leavers.kept if closed is None else closed
 
-    # Thousands of single steps are faster on plain lists than on arrays.
-    leaving = np.flatnonzero(kept).tolist()
-    node = dict(zip(leaving, table.node[leaving].tolist(), strict=True))
-    given_by = dict(zip(leaving, table.amounts[:, leaving].T.tolist(), strict=True))
-    left = {row: room[:, row].tolist() for row in node.values()}
-    asked = {row: np.flatnonzero(wanted[:, row]).tolist() for row in left}
 
-    def give(ones: Sequence[int], sign: int) -> None:
-        for one in ones:
-            here = left[node[one]]
-            for resource, amount in enumerate(given_by[one]):
-                here[resource] += sign * amount
+class _Leavers:
+    """Who would leave, and what their nodes have left once those who come are there.
 
-    def back(ones: Sequence[int]) -> bool:
-        give(ones, -1)
-        if all(left[row][resource] >= 0 for row in {node[one] for one in ones} for resource in asked[row]):
-            kept[list(ones)] = False
-            if not problem.pools or problem.pools_hold(counts, kept & ~staying):
+    Parameters
+    ----------
+    problem, counts, chosen, moves
+        As for :func:`spare`; ``kept`` is a copy of ``chosen`` out of which those are taken who may stay.
+    """
+
+    def __init__(
+        self, problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector, moves: IntVector | None
+    ) -> None:
+        self.kept = chosen.copy()
+        self._problem, self._counts = problem, counts
+        table = problem.candidates
+        room = problem.freed(self.kept)
+        for number, (_, shape) in enumerate(problem.classes):
+            room -= problem.requests[shape][:, None] * counts[number]
+        wanted = _wanted(problem, counts)
+        for one, row in enumerate(moves.tolist() if moves is not None else ()):
+            if row >= 0:
+                request = problem.requests[problem.shape_of_kind[one]]
+                room[:, row] -= request
+                wanted[request > 0, row] = True
+        self._staying = np.zeros(len(table), dtype=bool) if moves is None else moves >= 0
+        # Thousands of single steps are faster on plain lists than on arrays.
+        self._leaving: list[int] = np.flatnonzero(self.kept).tolist()
+        self._node = dict(zip(self._leaving, table.node[self._leaving].tolist(), strict=True))
+        amounts = table.amounts[:, self._leaving].T.tolist()
+        self._given_by: dict[int, list[int]] = dict(zip(self._leaving, amounts, strict=True))
+        self._left = {row: room[:, row].tolist() for row in self._node.values()}
+        # A node may be short of what nobody who comes asks for: that is not theirs to mend.
+        self._asked = {row: np.flatnonzero(wanted[:, row]).tolist() for row in self._left}
+
+    def units(self) -> list[tuple[tuple[int, int, int, int], list[int]]]:
+        """Give who stays or leaves together, dearest first: gangs that break whole, all others one by one."""
+        table, jobs = self._problem.candidates, self._problem.jobs
+        evicted = np.bincount(table.job[self.kept], minlength=len(jobs.names))
+        broken = (evicted > 0) & (jobs.running - evicted < jobs.least)
+        leaving = self._leaving
+        priority = dict(zip(leaving, table.priority[leaving].tolist(), strict=True))
+        gangs: dict[int, list[int]] = {}
+        units: list[tuple[tuple[int, int, int, int], list[int]]] = []
+        of_job = table.job[leaving]
+        for one, job, breaks in zip(leaving, of_job.tolist(), broken[of_job], strict=True):
+            if breaks:
+                gangs.setdefault(job, []).append(one)
+            else:
+                units.append(((1, -priority[one], 0, one), [one]))
+        for job, ones in gangs.items():
+            units.append(((0, -max(priority[one] for one in ones), -len(ones), job), ones))
+        units.sort(key=lambda unit: (unit[0][1], unit[0]))
+        return units
+
+    def back(self, ones: Sequence[int]) -> bool:
+        """Let some stay where their nodes and quotas hold them besides those who come."""
+        self._give(ones, -1)
+        left, asked = self._left, self._asked
+        if all(
+            left[row][resource] >= 0 for row in {self._node[one] for one in ones} for resource in asked[row]
+        ):
+            self.kept[list(ones)] = False
+            problem = self._problem
+            if not problem.pools or problem.pools_hold(self._counts, self.kept & ~self._staying):
                 return True
-            kept[list(ones)] = True
-        give(ones, 1)
+            self.kept[list(ones)] = True
+        self._give(ones, 1)
         return False
 
-    def most_back(job: int) -> None:
+    def most_back(self, job: int) -> None:
         """Let a gang that breaks keep its minimum where it can spare as many as have to leave."""
-        ones = [one for one in problem.of_job(job).tolist() if kept[one]]
+        ones = [one for one in self._problem.of_job(job).tolist() if self.kept[one]]
         given: list[int] = []
-        for row in sorted({node[one] for one in ones}):
-            here = [one for one in ones if node[one] == row][:_MOST_TOGETHER]
+        for row in sorted({self._node[one] for one in ones}):
+            here = [one for one in ones if self._node[one] == row][:_MOST_TOGETHER]
             sets = (some for size in range(len(here), 0, -1) for some in combinations(here, size))
-            given += next((some for some in sets if back(some)), ())
-        if len(ones) - len(given) > jobs.slack[job]:
-            kept[given] = True
-            give(given, 1)
+            given += next((some for some in sets if self.back(some)), ())
+        if len(ones) - len(given) > self._problem.jobs.slack[job]:
+            self.kept[given] = True
+            self._give(given, 1)
 
-    priority = dict(zip(leaving, table.priority[leaving].tolist(), strict=True))
-    gangs: dict[int, list[int]] = {}
-    units: list[tuple[tuple[int, ...], list[int]]] = []
-    for one, job, breaks in zip(
-        leaving, table.job[leaving].tolist(), broken[table.job[leaving]], strict=True
-    ):
-        if breaks:
-            gangs.setdefault(job, []).append(one)
-        else:
-            units.append(((1, -priority[one], 0, one), [one]))
-    for job, ones in gangs.items():
-        units.append(((0, -max(priority[one] for one in ones), -len(ones), job), ones))
-    units.sort(key=lambda unit: (unit[0][1], unit[0]))
-    for (lone, _, _, job), ones in units:
-        if not back(ones) and not lone and jobs.slack[job]:
-            most_back(job)
-    closed = close(problem, kept)
-    return kept if closed is None else closed
+    def _give(self, ones: Sequence[int], sign: int) -> None:
+        for one in ones:
+            here = self._left[self._node[one]]
+            for resource, amount in enumerate(self._given_by[one]):
+                here[resource] += sign * amount
 
 
 def _wanted(problem: PreemptionProblem, counts: IntMatrix) -> BoolVector:

@@ -8,7 +8,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.pods import Pod
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 
 
 @attrs.frozen(kw_only=True)

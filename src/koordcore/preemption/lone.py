@@ -294,9 +294,10 @@ class LoneSearch:
         table, jobs = problem.candidates, problem.jobs
         position = np.full(len(problem.nodes), -1, dtype=np.int64)
         position[rows] = np.arange(len(rows))
-        there = self._usable & (self._height <= priority) & (position[table.node] >= 0)
+        homes = position[table.node]
+        there = self._usable & (self._height <= priority) & (homes >= 0)
         ones = problem.in_order(there)
-        at = position[table.node[ones]]
+        at = homes[ones]
         pods = np.full(len(rows), self._fewest_shared(priority), dtype=np.int64)
         alone = np.ones(len(ones), dtype=np.bool_)
         for given, missing in self._shared:

@@ -20,6 +20,15 @@ def no_counts() -> IntVector:
     return np.zeros(0, dtype=np.int64)
 
 
+def few_distinct(values: IntVector) -> list[int]:
+    """Give the values that occur, ascending: quickly where there are few, such as priorities."""
+    found = list[int]()
+    while len(values) and len(found) < 8:
+        found.append(int(values.min()))
+        values = values[values > found[-1]]
+    return found + np.unique(values).tolist() if len(values) else found
+
+
 class Names(Sequence[str]):
     """Names that are made when somebody asks for one: of thousands of candidates a few are ever told."""
 

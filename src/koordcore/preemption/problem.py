@@ -12,7 +12,7 @@ from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
-from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, MemberShape, no_counts
+from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, MemberShape, few_distinct, no_counts
 from koordcore.topology.network import NetworkTopology
 
 ANYWHERE: Final = NetworkTopologySpec()
@@ -269,8 +269,12 @@ class PreemptionProblem:
     @cached_property
     def levels(self) -> list[int]:
         """The heights that occur among those who may leave, ascending."""
-        found: list[int] = np.unique(self.heights[self.usable]).tolist()
-        return found
+        return few_distinct(self.heights[self.usable])
+
+    @cached_property
+    def priorities(self) -> list[int]:
+        """The priorities that occur among the candidates, ascending."""
+        return few_distinct(self.candidates.priority)
 
     def budgets_of(self, one: int) -> tuple[int, ...]:
         """Give the budgets that select a candidate."""

@@ -17,7 +17,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import EVERYTHING
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.preemption import is_protected
 from koordcore.protocol.quota import quota_label
 from koordcore.snapshot import ClusterSnapshot

@@ -154,17 +154,7 @@ def make_problem(
     layout = snapshot.layout
     if wanted is None:
         wanted = _plainly(layout, (pod for pods, _ in pending.values() for pod in pods))
-    shapes: dict[Hashable, tuple[int, MemberShape]] = {}
-    roles = []
-    for name in sorted(pending):
-        pods, least = pending[name]
-        members = []
-        for pod in pods:
-            key, allowed, request = wanted[pod.key]
-            if key not in shapes:
-                shapes[key] = (len(shapes), MemberShape(request=request, allowed=allowed))
-            members.append(Member(str(pod.key), shapes[key][0], _rank(pod)))
-        roles.append(Role(name=name, members=tuple(members), min_available=max(0, least)))
+    roles, shapes = _roles(pending, wanted)
     room = (layout.allocatable - snapshot.columns.requested) if free is None else free.copy()
     mine = {pod.key for pods, _ in pending.values() for pod in pods}
     for pod in snapshot.pending if nominated is None else nominated:
@@ -184,26 +174,47 @@ def make_problem(
         restart=restart,
         whom=whom,
     )
-    held = np.zeros(len(layout.names), dtype=np.int64)
-    for node in bound:
-        if node in layout.row_of:
-            held[layout.row_of[node]] += 1
     gathered = tree is not None and spec is not None
     if gathered and tree is not None:
+        # A node that the network does not name is in no domain, so no gathered member may go there.
         inside = np.array([name in tree.node_index for name in layout.names], dtype=np.bool_)
-        shapes = {
-            key: (number, MemberShape(request=shape.request, allowed=shape.allowed & inside))
-            for key, (number, shape) in shapes.items()
-        }
+        shapes = [MemberShape(request=one.request, allowed=one.allowed & inside) for one in shapes]
     return PreemptionProblem(
         nodes=tuple(layout.names),
         free=room,
-        shapes=tuple(shape for _, shape in shapes.values()),
+        shapes=tuple(shapes),
         roles=tuple(roles),
         candidates=candidates,
         jobs=jobs,
         budgets=np.array([budget.disruptions_allowed for budget in budgets], dtype=np.int64),
         tree=tree if gathered else None,
         spec=spec if gathered and spec is not None else NetworkTopologySpec(),
-        bound=held if bound else np.zeros(0, dtype=np.int64),
+        bound=_counted(bound, layout),
     )
+
+
+def _roles(
+    pending: Mapping[str, tuple[Sequence[Pod], int]], wanted: Mapping[PodKey, Wanted]
+) -> tuple[list[Role], list[MemberShape]]:
+    """Give the gangs with their members by name, and what members ask for, each once."""
+    shapes: dict[Hashable, tuple[int, MemberShape]] = {}
+    roles = []
+    for name in sorted(pending):
+        pods, least = pending[name]
+        members = []
+        for pod in pods:
+            key, allowed, request = wanted[pod.key]
+            if key not in shapes:
+                shapes[key] = (len(shapes), MemberShape(request=request, allowed=allowed))
+            members.append(Member(str(pod.key), shapes[key][0], _rank(pod)))
+        roles.append(Role(name=name, members=tuple(members), min_available=max(0, least)))
+    return roles, [shape for _, shape in shapes.values()]
+
+
+def _counted(bound: Sequence[str], layout: ClusterLayout) -> IntVector:
+    """Count the members that run already by row, ``(N,)``; empty where none does."""
+    held = np.zeros(len(layout.names) if bound else 0, dtype=np.int64)
+    for node in bound:
+        if node in layout.row_of:
+            held[layout.row_of[node]] += 1
+    return held

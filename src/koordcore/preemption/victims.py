@@ -69,11 +69,7 @@ def collect_candidates(
     below = running.priority < preemptor.priority if whom is None else whom
     listed = there & running.evictable & below & ~running.marked(protected)
     ones = np.flatnonzero(listed)
-    whole = np.array([name in running.whole for name in running.gangs], dtype=np.bool_)
-    known = whole | np.array([name in minimums for name in running.gangs], dtype=np.bool_)
-    gang = np.where(np.append(known, False)[running.gang], running.gang, -1)
-    least = np.array([minimums.get(name, -1) for name in running.gangs], dtype=np.int64)
-    least[whole] = np.bincount(gang[there & (gang >= 0)], minlength=len(whole))[whole]
+    gang, least = _gangs(running, there, minimums)
     mine = gang[ones]
     used = np.unique(mine[mine >= 0])
     alone = mine < 0
@@ -118,3 +114,20 @@ def collect_candidates(
         gang=np.concatenate([np.ones(len(used), dtype=np.bool_), np.zeros(len(single), dtype=np.bool_)]),
     )
     return candidates, jobs
+
+
+def _gangs(
+    running: RunningPods, there: BoolVector, minimums: Mapping[str, int]
+) -> tuple[IntVector, IntVector]:
+    """Give the gang of each running pod, ``(V,)``, and the minimum of each gang, ``(G,)``.
+
+    -1 for a pod of a gang that nobody knows: it is a job of its own. A gang that only runs whole needs all
+    that are there, whatever minimum it names.
+    """
+    whole = np.array([name in running.whole for name in running.gangs], dtype=np.bool_)
+    known = whole | np.array([name in minimums for name in running.gangs], dtype=np.bool_)
+    # A pod without a gang has the number -1, which reads the place that is appended.
+    gang = np.where(np.append(known, False)[running.gang], running.gang, -1)
+    least = np.array([minimums.get(name, -1) for name in running.gangs], dtype=np.int64)
+    least[whole] = np.bincount(gang[there & (gang >= 0)], minlength=len(whole))[whole]
+    return gang, least

@@ -14,22 +14,19 @@ if TYPE_CHECKING:
         device_object_from_manifest as device_object_from_manifest,
         inventory_of as inventory_of,
     )
-    from koordcore.protocol.gang import (
-        ANNOTATION_GANG_NAME as ANNOTATION_GANG_NAME,
-        ANNOTATION_MIN_AVAILABLE as ANNOTATION_MIN_AVAILABLE,
-    )
+    from koordcore.protocol.gang import ANNOTATION_MIN_AVAILABLE as ANNOTATION_MIN_AVAILABLE
+    from koordcore.protocol.gang_names import ANNOTATION_GANG_NAME as ANNOTATION_GANG_NAME
     from koordcore.protocol.numa import format_resource_status as format_resource_status
     from koordcore.protocol.profile import parse_profile as parse_profile
-    from koordcore.protocol.quota import quota_pod_of as quota_pod_of
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
             "koordcore.protocol.device": ("format_allocation",),
             "koordcore.protocol.device_object": ("device_object_from_manifest", "inventory_of"),
-            "koordcore.protocol.gang": ("ANNOTATION_GANG_NAME", "ANNOTATION_MIN_AVAILABLE"),
+            "koordcore.protocol.gang": ("ANNOTATION_MIN_AVAILABLE",),
+            "koordcore.protocol.gang_names": ("ANNOTATION_GANG_NAME",),
             "koordcore.protocol.numa": ("format_resource_status",),
             "koordcore.protocol.profile": ("parse_profile",),
-            "koordcore.protocol.quota": ("quota_pod_of",),
         },
     )

@@ -10,8 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.claims import POD_GROUPS, ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod, PodResourceClaim
 from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
@@ -32,7 +31,7 @@ _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX: Final = 5
 
 
-@attrs.frozen
+@record
 class ClaimProblem:
     """Why a pod has to wait for one of its claims."""
 
@@ -42,7 +41,7 @@ class ClaimProblem:
         return self.reason
 
 
-@attrs.frozen
+@record
 class PodClaims:
     """The claims of a pod.
 

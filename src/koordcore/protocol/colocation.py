@@ -6,7 +6,6 @@ Keys inside annotations match without case, as upstream's decoder does.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
@@ -23,8 +22,8 @@ from koordcore.model.colocation import (
     ZoneLoad,
 )
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, parse_measured
-from koordcore.model.quantity import NANO, format_quantity
-from koordcore.model.resources import BATCH_MEMORY, CPU
+from koordcore.model.quantity import format_quantity
+from koordcore.model.resources import BATCH_MEMORY
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -39,7 +38,6 @@ from koordcore.protocol.fields import (
 )
 
 ANNOTATION_COLOCATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
-ANNOTATION_NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE: Final = "node.koordinator.sh/originExtendedAllocatable"
 ANNOTATION_THIRD_PARTY_ALLOCATIONS: Final = "node.koordinator.sh/thirdPartyAllocations"
 ANNOTATION_RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
@@ -174,39 +172,6 @@ def parse_config(raw: Json) -> ColocationConfig:
     )
 
 
-_CPU_RANGE: Final = re.compile(r"(0{0,99}[0-9]{1,9})(?:-(0{0,99}[0-9]{1,9}))?\Z", re.ASCII)
-
-
-def cpuset_size(text: str) -> int:
-    """Count the cpus of a list such as ``0-3,8``; an id given twice counts once.
-
-    Raises
-    ------
-    ManifestError
-        When the text is no such list.
-
-    Examples
-    --------
-    >>> cpuset_size("0,2,4-7"), cpuset_size("0-3,2-5"), cpuset_size("")
-    (6, 6, 0)
-    """
-    if not text:
-        return 0
-    ranges: list[tuple[int, int]] = []
-    for part in text.split(","):
-        match = _CPU_RANGE.match(part)
-        first = int(match[1]) if match else 0
-        last = int(match[2] or match[1]) if match else -1
-        if last < first:
-            raise ManifestError.at("", f'expected cpus such as 0-3,8, got "{text[:60]}"')
-        ranges.append((first, last))
-    count, reached = 0, -1
-    for first, last in sorted(ranges):
-        count += max(last - max(first, reached + 1) + 1, 0)
-        reached = max(reached, last)
-    return count
-
-
 def _resource_list(value: Json) -> Measured:
     return parse_measured(as_mapping(value))
 
@@ -222,27 +187,6 @@ def _annotation(
         return read({} if value is None else as_mapping(value))
     except ManifestError as error:
         raise error.within(f"metadata.annotations[{key}]") from None
-
-
-def reserved_of(annotations: Mapping[str, str]) -> Measured:
-    """Give what a node's reservation annotation keeps back, exact.
-
-    The number of ``reservedCPUs`` replaces ``resources.cpu``; ``applyPolicy`` plays no part here.
-
-    Raises
-    ------
-    ManifestError
-        When the annotation cannot be read; upstream's overcommit then takes it as empty.
-    """
-
-    def read(raw: Mapping[str, Json]) -> Measured:
-        resources = optional(raw, "resources", _resource_list, NOTHING_MEASURED, fold_case=True)
-        cpus = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
-        if not cpus:
-            return resources
-        return immutabledict({**resources, CPU: cpuset_size(cpus) * NANO})
-
-    return _annotation(annotations, ANNOTATION_NODE_RESERVATION, read) or NOTHING_MEASURED
 
 
 def numa_nodes_of(annotations: Mapping[str, str]) -> tuple[int, ...]:

@@ -52,9 +52,6 @@ DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 DEVICE_ALLOCATE_HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
 DEVICE_JOINT_ALLOCATE: Final = "scheduling.koordinator.sh/device-joint-allocate"
 GPU_PARTITION_SPEC: Final = "scheduling.koordinator.sh/gpu-partition-spec"
-RESERVATION_AFFINITY: Final = "scheduling.koordinator.sh/reservation-affinity"
-PRE_ALLOCATION_REQUIRED: Final = "scheduling.koordinator.sh/pre-allocation-required"
-RESERVATION_IGNORED: Final = "scheduling.koordinator.sh/reservation-ignored"
 GPU_ISOLATION_PROVIDER: Final = "koordinator.sh/gpu-isolation-provider"
 
 DEPRECATED_NAMES: Final[Mapping[str, str]] = {

@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.devices import (
     GPU,
     GPU_CORE,
@@ -42,7 +43,7 @@ _PER_DEVICE: Final = 100
 """Percent points that one healthy NIC gives, and pods that one healthy card can be shared by."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceResources:
     """What is to be written on a Node.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.devices import (
     Device,
@@ -58,7 +58,7 @@ _MAX_MINOR: Final = 1023
 """A larger minor is surely a typing error; it bounds the bit masks that stand for sets of devices."""
 
 
-@attrs.frozen
+@record
 class ParsedTable:
     """A partition table as far as it could be read.
 

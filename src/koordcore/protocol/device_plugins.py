@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY, DeviceAllocation, DeviceHolding, DeviceType
 from koordcore.model.pods import PodKey
@@ -32,7 +33,7 @@ LOCKS: Final[Mapping[str, str]] = {"cambricon": "cambricon.com/dsmlu.lock", "met
 """Vendor to the annotation of a node whose plugin serves one pod at a time."""
 
 
-@attrs.frozen
+@record
 class NodeLock:
     """A lock that a vendor's plugin keeps on its node: annotation and value."""
 
@@ -40,7 +41,7 @@ class NodeLock:
     value: str
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PluginPatch:
     """What is written when the pod is bound.
 

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, MEMORY, Resources, make_resources
@@ -42,7 +42,7 @@ class Notation(StrEnum):
     DECIMAL_EXPONENT = "DecimalExponent"
 
 
-@attrs.frozen
+@record
 class ExactQuantity:
     """One amount of anything.
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.claims import ClaimRequest, ClaimSpec, DeviceClass, DeviceSubRequest, ResourceClaim
 from koordcore.model.containers import Container
 from koordcore.model.pods import Pod
@@ -59,7 +59,7 @@ def _before(one: DeviceClass, other: DeviceClass) -> bool:
     return mine > theirs or (mine == theirs and one.name < other.name)
 
 
-@attrs.frozen
+@record
 class ExtendedDemand:
     """Who serves a pod's extended resources on a node; a device plugin serves those that are not named here.
 
@@ -106,7 +106,7 @@ def _extended(name: str) -> bool:
     return "/" in name and _NATIVE not in name and not name.startswith(_QUOTA)
 
 
-@attrs.frozen
+@record
 class RequestMapping:
     """Which request of the claim serves a container's resource (``extendedResourceClaimStatus``)."""
 
@@ -115,7 +115,7 @@ class RequestMapping:
     request: str
 
 
-@attrs.frozen
+@record
 class ExtendedClaim:
     """The claim that the scheduler makes for a pod's extended resources.
 
@@ -162,7 +162,7 @@ def extended_claim(pod: Pod, claimed: Sequence[str], classes: Mapping[str, str])
     )
 
 
-@attrs.frozen
+@record
 class _Need:
     """A container that asks for the resource: its place among all, its request's name and count."""
 

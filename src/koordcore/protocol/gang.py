@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.model.durations import SECOND, parse_duration
 from koordcore.model.gangs import (
@@ -32,6 +32,11 @@ from koordcore.protocol.fields import (
     as_str,
     load_json,
 )
+from koordcore.protocol.gang_names import (
+    GANG_PREFIX,
+    LABEL_POD_GROUP,
+    gang_name,
+)
 from koordcore.protocol.gathering import parse_topology_spec
 from koordcore.protocol.numbers import parse_decimal
 from koordcore.protocol.sub_groups import (
@@ -41,11 +46,7 @@ from koordcore.protocol.sub_groups import (
     parse_sub_groups,
 )
 
-GANG_PREFIX: Final = "gang.scheduling.koordinator.sh"
-LABEL_POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
-LABEL_LIGHTWEIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 LABEL_LIGHTWEIGHT_MIN_AVAILABLE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
-ANNOTATION_GANG_NAME: Final = f"{GANG_PREFIX}/name"
 ANNOTATION_MIN_AVAILABLE: Final = f"{GANG_PREFIX}/min-available"
 ANNOTATION_TOTAL_NUMBER: Final = f"{GANG_PREFIX}/total-number"
 ANNOTATION_MODE: Final = f"{GANG_PREFIX}/mode"
@@ -55,7 +56,6 @@ ANNOTATION_WAITING_TIME: Final = f"{GANG_PREFIX}/waiting-time"
 ANNOTATION_GROUPS: Final = f"{GANG_PREFIX}/groups"
 ANNOTATION_TOPOLOGY_SPEC: Final = f"{GANG_PREFIX}/network-topology-spec"
 ANNOTATION_TOPOLOGY_INDEX: Final = f"{GANG_PREFIX}/network-topology-index"
-ANNOTATION_TOPOLOGY_SELECTOR: Final = "scheduling.koordinator.sh/network-topology-selector"
 BIND_GANG_GROUP_ID: Final = "internal.scheduling.koordinator.sh/bind-gang-group-id"
 BIND_GANG_MEMBER_COUNT: Final = "internal.scheduling.koordinator.sh/bind-gang-member-count"
 WAITS_AT_PERMIT: Final = "internal.scheduling.koordinator.sh/waits-at-permit"
@@ -65,7 +65,7 @@ NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
 
 
-@attrs.frozen
+@record
 class ParsedGang:
     """A gang's configuration, what could not be read, and what was silently defaulted.
 
@@ -77,7 +77,7 @@ class ParsedGang:
     defaulted: tuple[Problem, ...] = ()
 
 
-@attrs.frozen
+@record
 class ParsedGangPod:
     """A pod as the gang room sees it, and what could not be read of it."""
 
@@ -98,24 +98,6 @@ class _Notes:
 
     def took_default(self, key: str, message: str) -> None:
         self.defaulted.append(Problem(f"metadata.annotations[{key}]", message))
-
-
-def gang_name(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """Name the gang of a pod; empty for none. The CRD label wins, then the lightweight label."""
-    # Asked of every pod, and few are in a gang: a look-up that fails is dear in a frozen mapping.
-    name = ""
-    if LABEL_POD_GROUP in labels:
-        name = labels[LABEL_POD_GROUP]
-    if not name and LABEL_LIGHTWEIGHT_NAME in labels:
-        name = labels[LABEL_LIGHTWEIGHT_NAME]
-    if not name and ANNOTATION_GANG_NAME in annotations:
-        name = annotations[ANNOTATION_GANG_NAME]
-    return name
-
-
-def topology_selector(annotations: Mapping[str, str]) -> str:
-    """Key of the pods that want to be near each other; empty for none."""
-    return annotations.get(ANNOTATION_TOPOLOGY_SELECTOR, "")
 
 
 def parse_topology_index(annotations: Mapping[str, str]) -> int | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, load_json, optional
 
@@ -19,7 +19,7 @@ HINT_PLUGIN: Final = "SchedulingHint"
 _NO_FIELDS: Final[immutabledict[str, Json]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SchedulingHint:
     """What a hint says.
 

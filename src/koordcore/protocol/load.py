@@ -21,8 +21,8 @@ from koordcore.protocol.fields import (
     load_json,
     optional,
 )
-from koordcore.protocol.numa_nodes import trimmed_allocatable
 from koordcore.protocol.numbers import parse_decimal
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 
 ANNOTATION_USAGE_THRESHOLDS: Final = "scheduling.koordinator.sh/usage-thresholds"
 ANNOTATION_SCALING_FACTORS: Final = "scheduling.koordinator.sh/load-estimated-scaling-factors"
@@ -170,7 +170,7 @@ def custom_seconds(pod: Pod, annotation: str) -> int | None:
 
 
 def raw_capacity(node: Node) -> Resources:
-    """Give a node's allocatable, less what its reservation keeps back, as it was before amplification.
+    """Give a node's allocatable, less what it keeps back, as it was before amplification.
 
     The annotation overlays single names; one that cannot be read leaves the plain allocatable.
     """

@@ -67,7 +67,7 @@ def _mode(value: Json) -> JobMode | None:
     try:
         return JobMode(text)
     except ValueError:
-        raise ManifestError.at("", f"expected ReservationFirst or EvictDirectly, got {show(text)}") from None
+        raise ManifestError.at("", f"expected {' or '.join(JobMode)}, got {show(text)}") from None
 
 
 def _moment(value: Json) -> datetime:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.gangs import Gang, GatherRule, NetworkTopologySpec
 from koordcore.model.network import (
     DEFAULT_NETWORK_TOPOLOGY,
@@ -17,7 +18,7 @@ from koordcore.topology.labelled import LabelledPool, build_forest, chained, lay
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree, order_layers
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Network:
     """A cluster's network.
 

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import RawSelector
 from koordcore.model.metrics import Measured, parse_measured
@@ -29,7 +30,7 @@ T = TypeVar("T")
 Ratios = immutabledict[str, float]
 
 
-@attrs.frozen
+@record
 class CPUBasicInfo:
     """What a node's cpu is.
 
@@ -52,7 +53,7 @@ class CPUBasicInfo:
     cache_mask: str = ""
 
 
-@attrs.frozen
+@record
 class NormalizationStrategy:
     """Ratios per cpu model.
 
@@ -83,7 +84,7 @@ class NormalizationStrategy:
         )
 
 
-@attrs.frozen
+@record
 class NormalizationConfig:
     """The cluster's strategy and, per selector, exceptions of which the first match holds."""
 
@@ -91,7 +92,7 @@ class NormalizationConfig:
     node_strategies: tuple[tuple[RawSelector | None, NormalizationStrategy], ...] = ()
 
 
-@attrs.frozen
+@record
 class AmplificationStrategy:
     """Ratios per resource; ``None`` where nothing is said."""
 
@@ -106,7 +107,7 @@ class AmplificationStrategy:
         return AmplificationStrategy(base.enable if self.enable is None else self.enable, ratios)
 
 
-@attrs.frozen
+@record
 class AmplificationConfig:
     """The cluster's strategy and, per selector, exceptions of which the first match holds."""
 

@@ -10,8 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.numa import NUMANodeResource
 from koordcore.model.quantity import format_quantity
@@ -36,7 +35,7 @@ _EMPTY: Final[Mapping[str, Json]] = {}
 _NOWHERE: Final[tuple[NUMANodeResource, ...]] = ()
 
 
-@attrs.frozen
+@record
 class ResourceSpec:
     """How a pod wants its CPUs; texts as written, empty where unsaid."""
 
@@ -45,7 +44,7 @@ class ResourceSpec:
     preferred_cpu_exclusive_policy: str = ""
 
 
-@attrs.frozen
+@record
 class NUMATopologySpec:
     """How closely a pod's resources must lie together; texts as written, empty where unsaid."""
 
@@ -53,7 +52,7 @@ class NUMATopologySpec:
     single_numa_node_exclusive: str = ""
 
 
-@attrs.frozen
+@record
 class ResourceStatus:
     """What a pod was given: its CPUs and its amounts per NUMA node."""
 
@@ -173,6 +172,7 @@ def format_resource_status(status: ResourceStatus) -> str:
 
     Examples
     --------
+    >>> from koordcore.protocol.numa import ResourceStatus
     >>> format_resource_status(ResourceStatus(0b1111))
     '{"cpuset":"0-3"}'
     """
@@ -203,7 +203,7 @@ def _compact(value: object) -> str:
 
 
 def resource_status_of(annotations: Mapping[str, str]) -> ResourceStatus | None:
-    """What a bound pod (or reservation) says it was given; ``None`` where it says nothing readable.
+    """What a bound pod (or a holder of room) says it was given; ``None`` where it says nothing readable.
 
     A status that cannot be read holds nothing, as upstream takes it.
     """

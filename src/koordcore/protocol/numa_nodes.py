@@ -28,10 +28,7 @@ from koordcore.model.numa import (
 )
 from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import (
-    BATCH_CPU,
-    BATCH_MEMORY,
     CPU,
-    NO_RESOURCES,
     Resources,
     make_resources,
     parse_resources,
@@ -49,13 +46,12 @@ from koordcore.protocol.fields import (
     optional,
 )
 from koordcore.protocol.normalization import CPUBasicInfo, cpu_basic_info_of, parse_amplification
-from koordcore.protocol.numa import read_annotation
+from koordcore.protocol.reserved_on_node import reserved_cpus
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology, parse_cpulist
 
 LABEL_NODE_NUMA_TOPOLOGY_POLICY: Final = "node.koordinator.sh/numa-topology-policy"
 LABEL_NODE_CPU_BIND_POLICY: Final = "node.koordinator.sh/cpu-bind-policy"
 LABEL_NODE_NUMA_ALLOCATE_STRATEGY: Final = "node.koordinator.sh/numa-allocate-strategy"
-ANNOTATION_NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 
 ANNOTATION_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 ANNOTATION_CPU_SHARED_POOLS: Final = "node.koordinator.sh/cpu-shared-pools"
@@ -66,7 +62,6 @@ ANNOTATION_CPU_MANAGER_POLICY: Final = "kubelet.koordinator.sh/cpu-manager-polic
 
 T = TypeVar("T")
 
-_RESERVED_CPUS_ONLY: Final = "ReservedCPUsOnly"
 _KUBELET_POLICIES: Final = immutabledict(
     {
         "BestEffort": NUMATopologyPolicy.BEST_EFFORT,
@@ -139,34 +134,6 @@ def amplify(amount: int, ratio: float) -> int:
     return math.ceil(product) if product < INT64_MAX else INT64_MAX
 
 
-def trimmed_allocatable(allocatable: Mapping[str, int], annotations: Mapping[str, str]) -> Resources:
-    """Take what the node reservation keeps off a node's allocatable amounts.
-
-    Listed CPUs count instead of the CPU quantity. Amounts stay at zero or above, batch amounts are untouched
-    and appear even where they are zero. A reservation for CPUs only, or one that cannot be read, takes
-    nothing (upstream ``TrimNodeAllocatableByNodeReservation``).
-    """
-    try:
-        raw = read_annotation(annotations, ANNOTATION_NODE_RESERVATION)
-        if raw is None or optional(raw, "applyPolicy", as_str, "", fold_case=True) == _RESERVED_CPUS_ONLY:
-            return make_resources(allocatable)
-        reserved = dict(optional(raw, "resources", _resource_list, NO_RESOURCES, fold_case=True))
-        listed = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
-        if listed:
-            reserved[CPU] = 1000 * parse_cpulist(listed).bit_count()
-    except ManifestError:
-        return make_resources(allocatable)
-    if not reserved:
-        return make_resources(allocatable)
-    left = dict(allocatable)
-    for name, amount in reserved.items():
-        if name in left:
-            left[name] = max(0, left[name] - amount)
-    for name in (BATCH_CPU, BATCH_MEMORY):
-        left[name] = allocatable.get(name, 0)
-    return make_resources(left)
-
-
 @lru_cache(maxsize=64)  # a cluster has few kinds of machines; what a topology works out is then shared too
 def parse_cpu_topology(text: str) -> CPUTopology:
     """Read the text of a cpu-topology annotation.
@@ -226,7 +193,7 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
     reserved = (
         (kubelet.reserved_cpus if kubelet else NO_CPUS)
         | _lenient(annotations, ANNOTATION_POD_CPU_ALLOCS, _kubelet_cpus, NO_CPUS)
-        | _lenient(annotations, ANNOTATION_NODE_RESERVATION, _listed_cpus, NO_CPUS)
+        | reserved_cpus(annotations)
         | _lenient(annotations, ANNOTATION_SYSTEM_QOS_RESOURCE, _system_cpus, NO_CPUS)
     )
     try:
@@ -249,6 +216,12 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
     )
 
 
+_MAKERS: Final = dict.fromkeys(("intel", "genuineintel"), "GenuineIntel") | dict.fromkeys(
+    ("amd", "authenticamd"), "AuthenticAMD"
+)
+"""What people call the makers of CPUs, to what ``/proc/cpuinfo`` calls them."""
+
+
 def _cache(annotations: Mapping[str, str]) -> tuple[str, int]:
     """Give the maker of the CPUs and all ways of their last-level cache, as far as the node says them."""
     try:
@@ -257,11 +230,12 @@ def _cache(annotations: Mapping[str, str]) -> tuple[str, int]:
         return "", 0
     digits = info.cache_mask.strip().lower()
     known = 0 < len(digits) <= _MASK_DIGITS and all(one in "0123456789abcdef" for one in digits)
-    return info.vendor, int(digits, 16) if known else 0
+    vendor = _MAKERS.get(info.vendor.strip().lower(), info.vendor)
+    return vendor, int(digits, 16) if known else 0
 
 
 def reserving(nrt: NodeResourceTopology, annotations: Mapping[str, str]) -> NodeResourceTopology:
-    """Keep the CPUs of a node's own reservation back, as its agent does once it has copied the annotation.
+    """Keep back the CPUs that the Node lists for itself, as its agent does once it has copied the annotation.
 
     Parameters
     ----------
@@ -273,7 +247,7 @@ def reserving(nrt: NodeResourceTopology, annotations: Mapping[str, str]) -> Node
     NodeResourceTopology
         The very same object where nothing more is reserved.
     """
-    listed = _lenient(annotations, ANNOTATION_NODE_RESERVATION, _listed_cpus, NO_CPUS)
+    listed = reserved_cpus(annotations)
     more = listed & nrt.topology.all_cpus & ~nrt.reserved_cpus
     if not more:
         return nrt
@@ -356,10 +330,6 @@ def _kubelet_cpus(text: str) -> CPUSet:
         if managed and uid:
             found |= _cpus_or_none(optional(entry, "cpuset", as_str, "", fold_case=True))
     return found
-
-
-def _listed_cpus(text: str) -> CPUSet:
-    return _cpus_or_none(optional(as_mapping(load_json(text)), "reservedCPUs", as_str, "", fold_case=True))
 
 
 def _system_cpus(text: str) -> CPUSet:

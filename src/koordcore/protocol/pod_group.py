@@ -7,7 +7,8 @@ import json
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.gangs import CoschedulingArgs, PodGroup, PodGroupStatus
+from koordcore.errors import ManifestError
+from koordcore.model.gangs import CoschedulingArgs, GangFit, PodGroup, PodGroupStatus
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -18,6 +19,7 @@ from koordcore.protocol.fields import (
     as_str_mapping,
     optional,
     required,
+    show,
 )
 from koordcore.protocol.gang import ANNOTATION_GROUPS, NO_FIELDS, parse_groups
 
@@ -95,8 +97,15 @@ def format_pod_group_status(status: PodGroupStatus) -> dict[str, Json]:
     }
 
 
+def _gang_fit(value: Json) -> GangFit:
+    text = as_str(value)
+    if text not in tuple(GangFit):
+        raise ManifestError.at("", f"expected {' or '.join(GangFit)}, got {show(value)}")
+    return GangFit(text)
+
+
 def parse_coscheduling_args(raw: Json) -> CoschedulingArgs:
-    """Read CoschedulingArgs; what is absent takes its default.
+    """Read CoschedulingArgs; what is absent takes its default. ``gangFit`` is ours.
 
     Raises
     ------
@@ -113,4 +122,5 @@ def parse_coscheduling_args(raw: Json) -> CoschedulingArgs:
         controller_workers=optional(body, "controllerWorkers", as_int, default.controller_workers),
         enable_preemption=optional(body, "enablePreemption", as_bool, False),
         aware_network_topology=optional(body, "awareNetworkTopology", as_bool, False),
+        gang_fit=optional(body, "gangFit", _gang_fit, default.gang_fit),
     )

@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, load_json, optional
 from koordcore.protocol.qos import QoSClass
@@ -22,7 +23,7 @@ _EMPTY: Final[Mapping[str, Json]] = immutabledict()
 _IDENTITIES: Final = range(-1, 3)
 
 
-@attrs.frozen
+@record
 class LLCLimits:
     """Which share of the last-level cache may be used.
 
@@ -38,7 +39,7 @@ class LLCLimits:
     per_cache: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
-@attrs.frozen
+@record
 class MBLimits:
     """How much memory bandwidth may be used.
 
@@ -54,7 +55,7 @@ class MBLimits:
     per_cache: tuple[tuple[int, int], ...] = ()
 
 
-@attrs.frozen
+@record
 class ResctrlLimits:
     """What a pod's annotation asks of the cache and of memory bandwidth."""
 
@@ -62,7 +63,7 @@ class ResctrlLimits:
     mb: MBLimits = attrs.field(factory=MBLimits)
 
 
-@attrs.frozen
+@record
 class CPUQoS:
     """Group identity of a class or pod; ``None`` where nothing is said."""
 
@@ -72,7 +73,7 @@ class CPUQoS:
     core_expeller: bool | None = None
 
 
-@attrs.frozen
+@record
 class ResctrlQoS:
     """Cache range and bandwidth of a class in percent; ``None`` where nothing is said."""
 
@@ -82,7 +83,7 @@ class ResctrlQoS:
     mba_percent: int | None = None
 
 
-@attrs.frozen
+@record
 class ClassQoS:
     """What a NodeSLO says of one QoS class."""
 
@@ -90,7 +91,7 @@ class ClassQoS:
     resctrl: ResctrlQoS = attrs.field(factory=ResctrlQoS)
 
 
-@attrs.frozen
+@record
 class ResourceQoS:
     """The resource QoS strategy of a NodeSLO.
 

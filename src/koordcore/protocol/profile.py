@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import RawSelector
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, parse_measured
@@ -22,7 +23,7 @@ _NO_LABELS: Final[immutabledict[str, str]] = immutabledict()
 _EMPTY: Final[Mapping[str, Json]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ColocationProfile:
     """What is done to the pods that two selectors name.
 
@@ -115,7 +116,7 @@ def parse_profile(raw: Mapping[str, Json]) -> ColocationProfile:
     return attrs.evolve(profile, name=name, annotations=annotations)
 
 
-@attrs.frozen
+@record
 class ExtendedResources:
     """Batch resources of one container, exact."""
 

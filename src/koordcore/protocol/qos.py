@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.resources import (
     BATCH_CPU,
@@ -230,7 +230,7 @@ def resource_name(priority_class: str, name: str) -> str | None:
     return _CLASS_RESOURCES.get(priority_class, {}).get(name)
 
 
-@attrs.frozen
+@record
 class ContainerResources:
     """What one container asks for.
 

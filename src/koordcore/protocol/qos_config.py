@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.selectors import NOTHING, LabelSelector
 from koordcore.protocol.fields import Json, as_list, as_mapping, collect, optional
 from koordcore.protocol.pod_qos import ResourceQoS, parse_resource_qos
@@ -17,7 +18,7 @@ _NOT_STRATEGY: Final = ("name", "nodeselector")
 _EMPTY: Final[Mapping[str, Json]] = {}
 
 
-@attrs.frozen
+@record
 class QoSConfig:
     """Strategies as they are written, names of fields in lower case.
 

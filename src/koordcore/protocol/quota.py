@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaProfile, Spelling
@@ -67,7 +67,7 @@ def annotations_of(raw: Mapping[str, Json]) -> dict[str, str]:
 
 
 def quota_label(labels: Mapping[str, str]) -> str:
-    """Quota that a pod or reservation names; empty for none."""
+    """Quota that an object's labels name; empty for none."""
     return labels.get(QUOTA_NAME, "")
 
 
@@ -111,7 +111,7 @@ def quota_namespaces(annotations: Mapping[str, str]) -> tuple[str, ...]:
         raise error.within(f"metadata.annotations[{NAMESPACES}]") from None
 
 
-@attrs.frozen
+@record
 class _Reader:
     """Reads what upstream defaults silently, and keeps what is wrong with it as warnings (ruling 20)."""
 
@@ -197,7 +197,7 @@ def _list_at(spec: Mapping[str, Json], key: str) -> ExactList:
         raise error.within(f"spec.{key}") from None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaObject:
     """An ElasticQuota object as it was written, for the webhook.
 

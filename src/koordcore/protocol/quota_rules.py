@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.quotas import ROOT_QUOTA, QuotaPod
 from koordcore.protocol.exact import (
@@ -30,7 +30,7 @@ from koordcore.protocol.quota import (
 )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class WebhookPolicy:
     """Plugin gates of the webhook, under upstream's names.
 
@@ -57,7 +57,7 @@ _NOTHING: Final[ExactList] = immutabledict()
 DEFAULT_POLICY: Final = WebhookPolicy()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaTopology:
     """The quotas of a cluster as the webhook knows them.
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.quotas import BUILTIN_QUOTAS, DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, QuotaPod
 from koordcore.protocol.exact import (
@@ -40,7 +41,7 @@ from koordcore.protocol.quota_rules import (
 )
 
 
-@attrs.frozen
+@record
 class Refused:
     """The request is denied.
 

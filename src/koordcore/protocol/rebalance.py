@@ -13,7 +13,7 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
 from koordcore.model.durations import format_duration
-from koordcore.model.migration import JobMode
+from koordcore.model.migration import DEFAULT_JOB_MODE, JobMode
 from koordcore.model.rebalance import (
     DEFAULT_POOL,
     AnomalyCondition,
@@ -320,7 +320,7 @@ def default_migration_controller(raw: Mapping[str, Json]) -> dict[str, Any]:
     done.setdefault("objectLimiters", {"workload": {"duration": "5m0s"}})
     for limiter in done["objectLimiters"].values():
         limiter.setdefault("duration", "0s")
-    done.setdefault("defaultJobMode", "ReservationFirst")
+    done.setdefault("defaultJobMode", str(DEFAULT_JOB_MODE))
     done.setdefault("defaultJobTTL", "5m0s")
     done.setdefault("schedulerNames", ["koord-scheduler"])
     done.setdefault("evictQPS", 10)
@@ -372,7 +372,7 @@ def migration_controller_args(raw: Mapping[str, Json]) -> MigrationControllerArg
     done = default_migration_controller(raw)
     mode = done["defaultJobMode"]
     if mode not in list(JobMode):
-        raise ManifestError.at("defaultJobMode", "must be ReservationFirst or EvictDirectly")
+        raise ManifestError.at("defaultJobMode", f"must be {' or '.join(JobMode)}")
     return MigrationControllerArgs(
         dry_run=done.get("dryRun", False),
         evictor=parse_evictor_args(done),

@@ -9,15 +9,26 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.affinity import Taint, Toleration, tolerated
 from koordcore.model.mappings import EMPTY, found_in, frozen
-from koordcore.model.pods import Pod
-from koordcore.model.resources import CPU, NO_RESOURCES, Resources, make_resources, parse_resources
+from koordcore.model.pods import Pod, PodPhase
+from koordcore.model.reservations import (
+    AllocatePolicy,
+    ObjectReference,
+    Reservation,
+    ReservationOwner,
+    ReservationPhase,
+    ReservationStatus,
+)
+from koordcore.model.resources import NO_RESOURCES, Resources, parse_resources
 from koordcore.model.selectors import NodeSelector
+from koordcore.protocol.device import load_go_json
 from koordcore.protocol.fields import (
     Json,
     as_labels,
+    as_list,
     as_mapping,
     as_str,
     as_strings,
@@ -25,8 +36,8 @@ from koordcore.protocol.fields import (
     optional,
 )
 from koordcore.protocol.numbers import parse_decimal
+from koordcore.protocol.reservation_owners import as_object_reference, as_owner, owners_error
 from koordcore.protocol.selectors import as_node_selector_terms, as_tolerations
-from koordcore.topology.cpu import parse_cpulist
 
 PREFIX: Final = "scheduling.koordinator.sh/"
 RESERVATION_IGNORED: Final = PREFIX + "reservation-ignored"
@@ -42,7 +53,6 @@ RESERVE_POD: Final = PREFIX + "reserve-pod"
 RESERVATION_NAME: Final = PREFIX + "reservation-name"
 RESERVATION_NODE: Final = PREFIX + "reservation-node"
 IS_PRE_ALLOCATION: Final = PREFIX + "is-pre-allocation"
-NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 PRIORITY: Final = "koordinator.sh/priority"
 NOMINATED_NODE: Final = "koordcore.io/nominated-node"
 """Node of which a reservation that waits has had pods leave; a pod has a field of its status for that."""
@@ -50,10 +60,14 @@ NOMINATED_NODE: Final = "koordcore.io/nominated-node"
 HELD_CLAIMS: Final = "koordcore.io/held-claims"
 """What a reservation's claims were allocated: no ResourceClaim exists for them, since no pod does."""
 
+LOAN_ANNOTATIONS: Final = (RESERVATION_AFFINITY,)
+LOAN_LABELS: Final = (PRE_ALLOCATION_REQUIRED, RESERVATION_IGNORED)
+"""What of a pod says how it draws from reservations; see :func:`loan_rules`."""
+
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable")
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationAffinity:
     """Which reservations a pod must use.
 
@@ -93,7 +107,7 @@ class ReservationAffinity:
 NO_AFFINITY: Final = ReservationAffinity()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationWish:
     """What a pod says about reservations.
 
@@ -129,6 +143,8 @@ def reservation_wish(labels: Mapping[str, str], annotations: Mapping[str, str]) 
     ManifestError
         When the affinity or the exact-match annotation cannot be read; upstream ends the attempt then.
     """
+    if not annotations and not labels:
+        return _NO_WISH
     affinity, exact = found_in(annotations, RESERVATION_AFFINITY), found_in(annotations, EXACT_MATCH)
     ignored = found_in(labels, RESERVATION_IGNORED) == "true"
     if affinity is None and exact is None:
@@ -148,6 +164,23 @@ def reservation_wish(labels: Mapping[str, str], annotations: Mapping[str, str]) 
     return wish
 
 
+def loan_rules(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[bool, bool]:
+    """Tell whether devices must come out of a reservation, and whether all reservations count as free.
+
+    The affinity only has to be JSON here, as upstream's DeviceShare has it.
+
+    Raises
+    ------
+    ManifestError
+        When it is not.
+    """
+    affinity = annotations.get(RESERVATION_AFFINITY, "")
+    if affinity:
+        load_go_json(affinity)
+    required = bool(affinity) or labels.get(PRE_ALLOCATION_REQUIRED) == "true"
+    return required, labels.get(RESERVATION_IGNORED) == "true"
+
+
 def _affinity(raw: Mapping[str, Json]) -> ReservationAffinity:
     key = "requiredDuringSchedulingIgnoredDuringExecution"
     required = optional(raw, key, as_mapping, None, fold_case=True)
@@ -164,7 +197,7 @@ def _affinity(raw: Mapping[str, Json]) -> ReservationAffinity:
     )
 
 
-@attrs.frozen
+@record
 class AllocatedReservation:
     """The reservation that a pod uses, as written on it."""
 
@@ -245,25 +278,75 @@ def resized_allocatable(annotations: Mapping[str, str]) -> Resources:
         raise error.within(f"metadata.annotations[{RESIZE_ALLOCATABLE}]") from None
 
 
-def inner_reserved(annotations: Mapping[str, str]) -> Resources:
-    """Give what a reservation keeps from its owners; the number of ``reservedCPUs`` replaces ``cpu``.
-
-    What cannot be read keeps nothing back, as upstream has it.
-    """
-    text = annotations.get(NODE_RESERVATION)
-    if text is None:
-        return NO_RESOURCES
-    try:
-        raw = _object(text)
-        amounts = dict(optional(raw, "resources", _resources, NO_RESOURCES, fold_case=True))
-        listed = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
-        if listed:
-            amounts[CPU] = 1000 * parse_cpulist(listed).bit_count()
-    except ManifestError:
-        return NO_RESOURCES
-    return make_resources(amounts)
-
-
 def is_reserve_pod(pod: Pod) -> bool:
     """Tell whether a pod stands for a reservation."""
-    return found_in(pod.annotations, RESERVE_POD) == "true"
+    return RESERVE_POD in pod.annotations and pod.annotations[RESERVE_POD] == "true"
+
+
+RESERVATION_OWNERS: Final = PREFIX + "reservation-owners"
+CURRENT_OWNER: Final = PREFIX + "reservation-current-owner"
+
+
+def is_operating_pod(pod: Pod) -> bool:
+    """Tell whether a pod acts as a reservation once it runs."""
+    return OPERATING_MODE in pod.labels and pod.labels[OPERATING_MODE] == "Reservation"
+
+
+def parse_owners(text: str) -> tuple[ReservationOwner, ...]:
+    """Read whom an operating pod is for.
+
+    Raises
+    ------
+    ManifestError
+        When that cannot be read; then it is for nobody.
+    """
+    value = load_json(text) if text else None
+    listed = [] if value is None else as_list(value)
+    wrong = owners_error(listed)
+    if wrong:
+        raise ManifestError.at("", wrong)
+    return tuple(as_owner(one) for one in listed)
+
+
+def current_owner(annotations: Mapping[str, str]) -> ObjectReference | None:
+    """Read which pod is said to use an operating pod; ``None`` for none, or where it cannot be read."""
+    text = annotations.get(CURRENT_OWNER, "")
+    try:
+        value = load_json(text) if text else None
+        return None if value is None else as_object_reference(value)
+    except ManifestError:
+        return None
+
+
+def operating_reservation(pod: Pod) -> Reservation:
+    """Give an operating pod that has a node as the reservation that it acts as.
+
+    It holds what the pod asks for, is for one owner, and lets that one take from the node what it lacks.
+    Until the pod runs and is ready nobody is matched with it.
+    """
+    try:
+        owners, wrong = parse_owners(pod.annotations.get(RESERVATION_OWNERS, "")), ""
+    except ManifestError as error:
+        owners, wrong = (), str(error)
+    usable = pod.phase is PodPhase.RUNNING and pod.ready
+    return Reservation(
+        name=pod.name,
+        namespace=pod.namespace,
+        uid=pod.uid,
+        labels=pod.labels,
+        annotations=pod.annotations,
+        template=pod,
+        template_priority=pod.priority,
+        owners=owners,
+        owners_error=wrong,
+        ttl=0,
+        allocate_once=True,
+        allocate_policy=AllocatePolicy.ALIGNED,
+        created=pod.created,
+        deleted=pod.deleted,
+        status=ReservationStatus(
+            phase=ReservationPhase.AVAILABLE if usable else ReservationPhase.WAITING,
+            node_name=pod.node_name or "",
+            allocatable=pod.requests,
+        ),
+    )

@@ -225,7 +225,7 @@ def _taint(value: Json) -> Taint:
 
 
 def as_taints(value: Json) -> tuple[Taint, ...]:
-    """Take a node's (or a reservation's) taints."""
+    """Take the taints of a node, or of room that is held there."""
     return collect(_taint, as_list(value))
 
 

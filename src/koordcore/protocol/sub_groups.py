@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.gangs import GatherRule, GatherStrategy, NetworkTopologySpec
 from koordcore.model.naming import natural_key
@@ -136,7 +136,7 @@ def _rule(raw: Json) -> GatherRule:
     return rule
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Part:
     """One part of a gang with its members.
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from koordcore.errors import ManifestError
-from koordcore.model.durations import MINUTE, SECOND
+from koordcore.model.durations import SECOND
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP: Final = re.compile(
@@ -53,13 +53,13 @@ def parse_timestamp(text: str) -> int:
     *date, fraction, sign, hours, minutes = match.groups()
     try:
         whole = datetime(*map(int, date), tzinfo=UTC)  # type: ignore[misc, arg-type]  # six numbers
-    except ValueError:
+        if sign:
+            shift = timedelta(hours=int(hours), minutes=int(minutes))
+            whole += shift if sign == "-" else -shift
+    except (ValueError, OverflowError):
         raise ManifestError.at("", f'expected an RFC 3339 time, got "{text[:60]}": no such moment') from None
-    shift = (int(hours) * 60 + int(minutes)) * MINUTE if sign else 0
     nanoseconds = int((fraction or "0")[:9].ljust(9, "0"))
-    return (
-        (whole - _EPOCH) // timedelta(seconds=1) * SECOND + nanoseconds + (shift if sign == "-" else -shift)
-    )
+    return (whole - _EPOCH) // timedelta(seconds=1) * SECOND + nanoseconds
 
 
 def format_timestamp(moment: int) -> str:

@@ -20,20 +20,14 @@ if TYPE_CHECKING:
         admit as admit,
         admit_together as admit_together,
     )
-    from koordcore.quota.cluster import cluster_ledger as cluster_ledger
     from koordcore.quota.evaluate import admit_batch as admit_batch
     from koordcore.quota.explain import (
         explain_runtime as explain_runtime,
         format_waterfall as format_waterfall,
     )
-    from koordcore.quota.ledger import (
-        QuotaLedger as QuotaLedger,
-    )
+    from koordcore.quota.ledger import QuotaLedger as QuotaLedger
     from koordcore.quota.opening import open_ledger as open_ledger
-    from koordcore.quota.overuse import (
-        OveruseMonitor as OveruseMonitor,
-        plan_revoke as plan_revoke,
-    )
+    from koordcore.quota.overuse import plan_revoke as plan_revoke
     from koordcore.quota.preempt import select_victims as select_victims
     from koordcore.quota.profile import add_tree_affinity as add_tree_affinity
     from koordcore.quota.table import quota_table as quota_table
@@ -56,12 +50,11 @@ else:
                 "admit",
                 "admit_together",
             ),
-            "koordcore.quota.cluster": ("cluster_ledger",),
             "koordcore.quota.evaluate": ("admit_batch",),
             "koordcore.quota.explain": ("explain_runtime", "format_waterfall"),
             "koordcore.quota.ledger": ("QuotaLedger",),
             "koordcore.quota.opening": ("open_ledger",),
-            "koordcore.quota.overuse": ("OveruseMonitor", "plan_revoke"),
+            "koordcore.quota.overuse": ("plan_revoke",),
             "koordcore.quota.preempt": ("select_victims",),
             "koordcore.quota.profile": ("add_tree_affinity",),
             "koordcore.quota.table": ("quota_table",),

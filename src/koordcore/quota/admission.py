@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.quotas import BUILTIN_QUOTAS, NO_SPELLING, ROOT_QUOTA, QuotaPod, Spelling
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.protocol.exact import ExactQuantity, Notation, exact_of, print_list
@@ -33,7 +34,7 @@ class QuotaCheckKind(StrEnum):
     ERROR = "error"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Admitted:
     """The pod fits its quota.
 
@@ -46,12 +47,12 @@ class Admitted:
     quota: str
 
 
-@attrs.frozen
+@record
 class Ungoverned:
     """No quota has a say in the pod."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaRefusal:
     """The pod does not fit.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
-
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.model.claims import ResourceClaimTemplate
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, total
 from koordcore.protocol.reservation import is_reserve_pod
@@ -27,7 +26,6 @@ def cluster_ledger(
     snapshot: ClusterSnapshot,
     *,
     policy: QuotaPolicy = _DEFAULT_POLICY,
-    reservations: Iterable[QuotaPod] = (),
 ) -> QuotaLedger:
     """Open the ledger of a cluster: its quotas, all nodes' allocatable, bound and pending pods.
 
@@ -37,12 +35,10 @@ def cluster_ledger(
         The cluster.
     policy
         Arguments of ElasticQuota.
-    reservations
-        Pending Reservations that name a quota; they count in its request like pods (ruling 23).
 
     Notes
     -----
-    Without reservations the ledger is made once for each policy, and follows the snapshots of a line.
+    The ledger is made once for each policy, and follows the snapshots of a line.
 
     Raises
     ------
@@ -50,13 +46,10 @@ def cluster_ledger(
         When the parents of quotas form a cycle.
     """
     opened = _Opened(policy)
-    ledger = derived(snapshot, opened, opened.again, replaced=True).ledger
-    for each in reservations:
-        ledger = ledger.track(each)
-    return ledger
+    return derived(snapshot, opened, opened.again, replaced=True).ledger
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Open:
     """A ledger with the waiting pods that it counts."""
 
@@ -64,7 +57,7 @@ class _Open:
     pending: tuple[Pod, ...]
 
 
-@attrs.frozen
+@record
 class _Opened:
     """How the ledger of a snapshot is opened, and led on to that of a later one."""
 
@@ -113,7 +106,7 @@ class _Opened:
 
 
 def _counts(pod: Pod) -> bool:
-    # What a reservation holds is used by nobody yet; its users count.
+    # What a reserve pod holds is used by nobody yet; its users count.
     return pod.node_name is None or not is_reserve_pod(pod)
 
 

@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
+from koordcore._vector import Vector
 from koordcore.model.claims import (
     ALL_DEVICES,
     MAX_DEVICES,
@@ -20,12 +22,14 @@ from koordcore.model.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod
+from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import make_resources
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import once
+from koordcore.snapshot.following import changed_records, derived
 
 DEVICES_OF_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 """End of the resource name under which quotas count the devices of a class."""
@@ -51,6 +55,10 @@ def _count(form: DeviceSubRequest) -> int:
 
 def counted_classes(snapshot: ClusterSnapshot) -> frozenset[str]:
     """Name the device classes that some quota counts."""
+    return derived(snapshot, _counted, _counted_again, replaced=True)
+
+
+def _counted(snapshot: ClusterSnapshot) -> frozenset[str]:
     return frozenset(
         name.removesuffix(DEVICES_OF_CLASS)
         for quota in snapshot.of(ElasticQuota)
@@ -59,15 +67,23 @@ def counted_classes(snapshot: ClusterSnapshot) -> frozenset[str]:
     )
 
 
+def _counted_again(
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], value: frozenset[str], snapshot: ClusterSnapshot
+) -> frozenset[str]:
+    del nodes
+    told = (old or new for old, new in changed_records(snapshot, records))
+    return _counted(snapshot) if any(isinstance(one, ElasticQuota) for one in told) else value
+
+
 def quota_reader(snapshot: ClusterSnapshot) -> Callable[[Pod], QuotaPod]:
     """Give what reads of a pod what quotas need, with the devices that its claims ask for."""
-    classes = once(snapshot, counted_classes)
+    classes = counted_classes(snapshot)
     if not classes:
         return quota_pod_of
     return _WithDevices(snapshot, classes).read
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _WithDevices:
     snapshot: ClusterSnapshot
     classes: frozenset[str]

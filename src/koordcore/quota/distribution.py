@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
+from koordcore._record import record
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Round:
     """One round of dealing out, for explanation.
 

@@ -12,7 +12,7 @@ from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.protocol.exact import exact_of
 from koordcore.quota.distribution import Round, share_out
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.rollup import Shares, TreeState
+from koordcore.quota.rollup import TreeState
 from koordcore.quota.tree import TOP
 
 
@@ -222,7 +222,7 @@ def _family(state: TreeState, row: int, column: int) -> FamilyShare:
     names = [tree.quotas[member].name for member in members]
     guarantee = state.policy.guarantee_usage
     tallies = [state.tally(member) for member in members]
-    scaled = _column(shares, column)
+    scaled = [] if shares is None else list(map(int, shares.scaled[column]))
     floors = [
         max(least, tally.guaranteed[column]) if guarantee else least
         for least, tally in zip(scaled, tallies, strict=True)
@@ -264,10 +264,6 @@ def _family(state: TreeState, row: int, column: int) -> FamilyShare:
         rounds=tuple(_named(one, names) for one in trace),
         undealt=max(0, available - sum(got)),
     )
-
-
-def _column(shares: Shares | None, column: int) -> list[int]:
-    return [] if shares is None else [vector[column] for vector in shares.scaled]
 
 
 def _named(one: Round, names: Sequence[str]) -> DealtRound:

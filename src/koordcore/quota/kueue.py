@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.kueue import ClusterQueue, Cohort, ResourceGroup
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaPolicy
@@ -39,7 +40,7 @@ def flavored(flavor: str, amounts: Mapping[str, int]) -> dict[str, int]:
     return {f"{flavor}/{name}": amount for name, amount in amounts.items()}
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QueueShortfall:
     """What a queue lacks for a workload.
 
@@ -64,7 +65,7 @@ class QueueShortfall:
     message: str
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class QueueLedger:
     """Queues, cohorts and what is used of them: a value, made by :func:`open_queues`.
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.quotas import (
     BUILTIN_QUOTAS,
@@ -20,7 +21,8 @@ from koordcore.model.quotas import (
     QuotaUsage,
 )
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, subtract
-from koordcore.quota.rollup import Pool, Sums, TreeState
+from koordcore.quota.rollup import Sums, TreeState
+from koordcore.quota.sharing import Pool
 from koordcore.quota.status import QuotaStatus, status_of, statuses_of
 from koordcore.quota.tree import QuotaTree
 
@@ -31,7 +33,7 @@ NO_RUNTIMES: Final[immutabledict[str, Resources]] = immutabledict()
 NO_NOTATIONS: Final[immutabledict[str, tuple[Notation, Notation]]] = immutabledict()
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class QuotaLedger:
     """Quotas, what their pods ask for and use, and what there is to share.
 

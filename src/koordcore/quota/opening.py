@@ -42,7 +42,7 @@ def open_ledger(
     policy
         Upstream's defaults where it is left out.
     pods
-        Pods, and pending Reservations that name a quota; bound ones count as using what they ask for.
+        Pods, and what else waits for room and names a quota; bound ones count as using what they ask for.
     usage
         Sums by quota for pods that are not listed one by one. As with pods, those of quotas that do not exist
         count in the default quota, or not at all where the policy disables that.

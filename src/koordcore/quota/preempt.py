@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.quotas import DEFAULT_QUOTA, QuotaPod
 from koordcore.model.selectors import EVERYTHING
@@ -21,7 +20,7 @@ _NEVER_MESSAGE: Final = "not eligible due to preemptionPolicy=Never."
 _TERMINATING_MESSAGE: Final = "not eligible due to a terminating pod on the nominated node."
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaVictims:
     """Pods to evict from one node.
 
@@ -38,7 +37,7 @@ class QuotaVictims:
     violating: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NoVictims:
     """Evictions on this node do not help.
 

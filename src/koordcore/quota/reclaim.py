@@ -3,8 +3,9 @@
 Upstream has no such thing: a borrower leaves only when its quota has been over its runtime for long, or
 when a more important pod of its own quota comes. This is ours: :class:`koordcore.PreemptionRules`.
 
-**Who may.** A pod whose quota, and every quota above it, stays within its floor with the pod, in every
-resource that the pod asks for. The floor is what a quota has without competing: its scaled min.
+**Who may.** A pod whose quota stays within its floor with the pod, in every resource that the pod asks for.
+The floor is what a quota has without competing: its scaled min. Where a quota above would go beyond its own,
+others below that one have to give: what a parent is promised, its children share out.
 
 **Who goes.** Preemptible pods of other leaf quotas whose quota, and every quota above it below the common
 ancestor, uses more than its floor in a resource that is asked for, at the moment at which the pod is taken:
@@ -60,6 +61,44 @@ def entitled_to_reclaim(ledger: QuotaLedger, pod: QuotaPod) -> str:
             if amount and used.get(resource, 0) + amount > floor.get(resource, 0):
                 return f"elastic quota {above} would go beyond its min in {resource}"
     return ""
+
+
+def have_to_give(ledger: QuotaLedger, pods: Sequence[QuotaPod]) -> frozenset[str] | None:
+    """Name the quotas below which others have to give so that some pods get what theirs are promised.
+
+    Parameters
+    ----------
+    ledger
+        Without what the pods use.
+
+    Returns
+    -------
+    frozenset of str, or None
+        All of them at once; empty where anybody may give, ``None`` where the pods' own quotas would go beyond
+        their floors, so that they may not reclaim.
+    """
+    above: set[str] = set()
+    for pod in pods:
+        name = ledger.resolve(pod)
+        chain = () if name is None else _chain(ledger, name)
+        if name is None or not chain:
+            return None
+        request = _asked(ledger, name, pod)
+        for quota in chain:
+            used, floor = ledger.used_of(quota), ledger.floor_of(quota)
+            if any(
+                used.get(key, 0) + amount > floor.get(key, 0) for key, amount in request.items() if amount
+            ):
+                if quota == name:
+                    return None
+                above.add(quota)
+        ledger = ledger.assume(pod)
+    return frozenset(above)
+
+
+def is_below(ledger: QuotaLedger, name: str, quotas: Iterable[str]) -> bool:
+    """Tell whether a quota lies below all of some quotas."""
+    return set(quotas) <= set(_chain(ledger, name))
 
 
 def kept_floor(ledger: QuotaLedger, name: str) -> Resources:

@@ -9,19 +9,20 @@ number of quotas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.quotas import QuotaPolicy
-from koordcore.quota.distribution import scale_min, share_out
-from koordcore.quota.runtime import VECTOR_WORTHWHILE, TreeArrays, arrays_of, share_out_columns
+from koordcore.quota.runtime import TreeArrays, arrays_of
+from koordcore.quota.sharing import Dealt, Need, Pool, Shares, Siblings
 from koordcore.quota.tree import DETACHED, TOP, QuotaTree, Vector
 
 _CHUNK: Final = 64
 
 
-@attrs.frozen
+@record
 class Sums:
     """What the pods of one quota itself add up to, one vector each."""
 
@@ -46,7 +47,7 @@ def _clamped(left: Vector, right: Vector, sign: int) -> Vector:
     return tuple([max(0, a + sign * b) for a, b in zip(left, right, strict=True)])
 
 
-@attrs.frozen
+@record
 class Tally:
     """State of one quota that comes from below.
 
@@ -66,38 +67,10 @@ class Tally:
     guaranteed: Vector
 
 
-@attrs.frozen
-class Pool:
-    """What a tree has to share.
-
-    Parameters
-    ----------
-    amounts
-        By resource; may be negative.
-    present
-        Which resources the tree has a total for, even one of zero. The min of a resource that nobody
-        offers is not scaled.
-    """
-
-    amounts: Vector
-    present: tuple[bool, ...]
-
-
-@attrs.frozen(eq=False)
-class Shares:
-    """What one sibling group got, by place: the scaled mins and the runtimes."""
-
-    scaled: tuple[Vector, ...]
-    runtime: tuple[Vector, ...]
-
-
 T = TypeVar("T")
 
-_Need: TypeAlias = tuple[Vector, Vector]
-"""What one quota brings to its siblings' sharing: its limit, and its guarantee where usage is guaranteed."""
 
-
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Families(Generic[T]):
     """One value for each sibling group, in two levels of tuples; replacing one copies two short ones."""
 
@@ -121,31 +94,6 @@ class _Families(Generic[T]):
         return _Families(tuple(chunks))
 
 
-class _Siblings(NamedTuple):
-    """What a tree says of one sibling group, by resource; the pods do not change it.
-
-    Parameters
-    ----------
-    lends
-        By sibling.
-    least, weight
-        By resource and sibling: what each has in any case, and what it counts for.
-    """
-
-    lends: Sequence[bool]
-    least: Sequence[Sequence[int]]
-    weight: Sequence[Sequence[int]]
-
-    @classmethod
-    def of(cls, tree: QuotaTree, group: int) -> _Siblings:
-        members, width = tree.groups[group], range(len(tree.resources))
-        return cls(
-            [tree.lends[row] for row in members],
-            [[tree.min[row][k] for row in members] for k in width],
-            [[tree.weight[row][k] for row in members] for k in width],
-        )
-
-
 @attrs.define(eq=False)
 class _Memo:
     """Results that all states derived from one another share.
@@ -154,12 +102,12 @@ class _Memo:
     believed.
     """
 
-    shares: dict[int, tuple[tuple[_Need, ...], Vector, tuple[bool, ...], Shares]] = attrs.Factory(dict)
+    dealt: dict[int, Dealt] = attrs.Factory(dict)
     arrays: tuple[TreeArrays | None] | None = None
-    siblings: dict[int, _Siblings] = attrs.Factory(dict)
+    siblings: dict[int, Siblings] = attrs.Factory(dict)
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class TreeState:
     """One tree with its sums and its pool.
 
@@ -170,7 +118,7 @@ class TreeState:
     tree: QuotaTree
     policy: QuotaPolicy
     families: _Families[tuple[Tally, ...]]
-    needs: _Families[tuple[_Need, ...]]
+    needs: _Families[tuple[Need, ...]]
     pool: Pool
     memo: _Memo
 
@@ -189,35 +137,29 @@ class TreeState:
         tree = self.tree
         if group == DETACHED:
             return None
-        if group == TOP:
-            amounts, present = self.pool.amounts, self.pool.present
-        else:
+        pool = self.pool
+        if group != TOP:
             parent = tree.parent_of_group[group]
             above = self.shares(tree.group_of[parent])
             if above is None:
                 return None
-            amounts = above.runtime[tree.place_of[parent]]
-            present = tree.handled[tree.group_of[parent]]
-        needs = self.needs[group]
-        kept = self.memo.shares.get(group)
-        if kept is not None and kept[0] is needs and kept[1] == amounts and kept[2] == present:
-            return kept[3]
+            pool = Pool(above.runtime_at(tree.place_of[parent]), tree.handled[tree.group_of[parent]])
         siblings = self.memo.siblings.get(group)
         if siblings is None:
-            siblings = self.memo.siblings[group] = _Siblings.of(tree, group)
-        shares = _divide(tree, group, siblings, needs, Pool(amounts, present), self.policy)
-        self.memo.shares[group] = (needs, amounts, present, shares)
-        return shares
+            siblings = self.memo.siblings[group] = Siblings(tree, group)
+        known = self.memo.dealt.get(group)
+        dealt = self.memo.dealt[group] = siblings.deal(self.needs[group], pool, self.policy, known)
+        return dealt.shares
 
     def runtime(self, row: int) -> Vector | None:
         """Runtime of one quota, zero in resources that its parent does not hand out."""
         shares = self.shares(self.tree.group_of[row])
-        return None if shares is None else shares.runtime[self.tree.place_of[row]]
+        return None if shares is None else shares.runtime_at(self.tree.place_of[row])
 
     def scaled_min(self, row: int) -> Vector:
         """Its min after scaling; the min itself where there is no runtime."""
         shares = self.shares(self.tree.group_of[row])
-        return self.tree.min[row] if shares is None else shares.scaled[self.tree.place_of[row]]
+        return self.tree.min[row] if shares is None else shares.scaled_at(self.tree.place_of[row])
 
     def with_pool(self, pool: Pool) -> TreeState:
         """Share another amount."""
@@ -226,7 +168,7 @@ class TreeState:
     def with_sums(self, row: int, own: Sums) -> TreeState:
         """Replace what the pods of one quota add up to, and roll the difference up."""
         tree, policy = self.tree, self.policy
-        families, needs = dict[int, tuple[Tally, ...]](), dict[int, tuple[_Need, ...]]()
+        families, needs = dict[int, tuple[Tally, ...]](), dict[int, tuple[Need, ...]]()
         old = self.tally(row)
         new = _moved(tree, row, policy, own, old, new=_upward(own), old=_upward(old.own))
         while True:
@@ -254,7 +196,7 @@ class TreeState:
             )
 
 
-def _need(tally: Tally, policy: QuotaPolicy) -> _Need:
+def _need(tally: Tally, policy: QuotaPolicy) -> Need:
     return (tally.limit, tally.guaranteed if policy.guarantee_usage else ())
 
 
@@ -378,62 +320,3 @@ def roll_up(tree: QuotaTree, policy: QuotaPolicy, own: Mapping[int, Sums], pool:
     families = [tuple([done[row] for row in group]) for group in tree.groups]
     needs = [tuple([_need(tally, policy) for tally in family]) for family in families]
     return TreeState(tree, policy, _Families.of(families), _Families.of(needs), pool, _Memo())
-
-
-def _divide(
-    tree: QuotaTree,
-    group: int,
-    siblings: _Siblings,
-    needs: Sequence[_Need],
-    pool: Pool,
-    policy: QuotaPolicy,
-) -> Shares:
-    """Scale the mins of one sibling group and share out what its parent has, resource by resource.
-
-    Parameters
-    ----------
-    tree, policy
-        The quotas in rows, and how they are counted.
-    group, siblings
-        Number of the siblings, and what the tree says of them.
-    needs
-        What each of them asks for, in their order.
-    pool
-        What the parent has.
-    """
-    lends, members = siblings.lends, tree.groups[group]
-    nothing = [()] * len(tree.resources)  # of nobody
-    limits = list(zip(*(limit for limit, _ in needs), strict=True)) or nothing
-    guarantees = list(zip(*(least for _, least in needs), strict=True)) or nothing
-    scaled_columns: list[Sequence[int]] = []
-    runtime_columns: list[Sequence[int]] = []
-    shared: list[int] = []
-    floors_of: list[Sequence[int]] = []
-    needs_of: list[Sequence[int]] = []
-    weights_of: list[Sequence[int]] = []
-    for k in range(len(tree.resources)):
-        promised = siblings.least[k]
-        scaled = promised
-        if policy.enable_min_quota_scale and pool.present[k]:
-            scaled = scale_min(pool.amounts[k], promised)
-        scaled_columns.append(scaled)
-        if tree.handled[group][k]:
-            shared.append(k)
-            floors_of.append(list(map(max, scaled, guarantees[k])) if policy.guarantee_usage else scaled)
-            needs_of.append(limits[k])
-            weights_of.append(siblings.weight[k])
-    amounts = [pool.amounts[k] for k in shared]
-    if len(members) >= VECTOR_WORTHWHILE:
-        shared_out = share_out_columns(amounts, floors_of, needs_of, weights_of, lends)
-    else:
-        shared_out = [
-            share_out(amount, floors, needs, weights, lends)
-            for amount, floors, needs, weights in zip(amounts, floors_of, needs_of, weights_of, strict=True)
-        ]
-    by_column = dict(zip(shared, shared_out, strict=True))
-    runtime_columns = [by_column.get(k, [0] * len(members)) for k in range(len(tree.resources))]
-    return Shares(_by_place(scaled_columns, len(members)), _by_place(runtime_columns, len(members)))
-
-
-def _by_place(columns: Sequence[Sequence[int]], size: int) -> tuple[Vector, ...]:
-    return tuple(zip(*columns, strict=True)) if columns else ((),) * size

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore.quota.distribution import share_out
+from koordcore._record import record
 from koordcore.quota.tree import DETACHED, TOP, QuotaTree
 
 IntVector: TypeAlias = NDArray[np.int64]
@@ -33,7 +32,7 @@ VECTOR_WORTHWHILE: Final = 48
 # --- one batch of sibling groups --------------------------------------------------------------------------
 
 
-def _deal(
+def deal(
     totals: IntVector,
     starts: IntVector,
     *,
@@ -42,11 +41,30 @@ def _deal(
     weights: IntVector,
     lends: BoolVector,
 ) -> IntVector:
-    """Share out in many groups at once; group ``g`` is ``starts[g]`` up to the next start, in name order."""
+    """Share out in many groups at once, each as :func:`~.distribution.share_out` does.
+
+    Parameters
+    ----------
+    totals, starts
+        By group: what there is, and where it starts; its members stand in the order of their names, up to
+        the next start. Shape (groups,).
+    floors, needs, weights, lends
+        By member: what each has in any case, asks for, counts for, and whether what it does not need goes to
+        others. Shape (members,); sums over a group stay below :data:`LARGEST`.
+
+    Returns
+    -------
+    IntVector
+        What each gets, shape (members,).
+    """
     size = floors.size
     borrows = needs > floors
     runtime = np.where(borrows | ~lends, floors, needs)
     left = totals - np.add.reduceat(runtime, starts)
+    lacking = np.where(borrows, needs - floors, 0)
+    if (left >= np.add.reduceat(lacking, starts)).all() and (weights[borrows] > 0).all():
+        # Rounds go on while something is left for those who lack something: all get what they ask for.
+        return runtime + lacking
     group = np.repeat(np.arange(starts.size), np.diff(starts, append=size))
     active = np.flatnonzero(borrows & (left > 0)[group])
     while active.size:
@@ -131,53 +149,10 @@ def _divide_exactly(weight: IntVector, amount: int, quotient: IntVector, remaind
     remainder[:] = [ranks[part[1]] for part in parts]
 
 
-def share_out_columns(
-    totals: Sequence[int],
-    floors: Sequence[Sequence[int]],
-    needs: Sequence[Sequence[int]],
-    weights: Sequence[Sequence[int]],
-    lends: Sequence[bool],
-) -> list[list[int]]:
-    """Share several resources out among the same siblings, each as :func:`~.distribution.share_out` does.
-
-    Amounts that arrays cannot hold are shared out one resource at a time.
-
-    Parameters
-    ----------
-    totals
-        By resource: what there is; length R.
-    floors, needs, weights
-        By resource and sibling: what each has in any case, asks for, and counts for; R lists of
-        length Q.
-    lends
-        By sibling: whether what it does not need goes to others.
-    """
-    if not totals:
-        return []
-    size = len(lends)
-    sums = [sum(map(abs, column)) for columns in (floors, needs) for column in columns]
-    bound = max([*sums, *map(abs, totals), *(max(map(abs, column), default=0) for column in weights)])
-    if bound >= LARGEST // 2:
-        return [
-            share_out(total, floor, need, weight, lends)
-            for total, floor, need, weight in zip(totals, floors, needs, weights, strict=True)
-        ]
-    runtime = _deal(
-        np.array(totals, dtype=np.int64),
-        np.arange(len(totals), dtype=np.int64) * size,
-        floors=np.array(floors, dtype=np.int64).reshape(-1),
-        needs=np.array(needs, dtype=np.int64).reshape(-1),
-        weights=np.array(weights, dtype=np.int64).reshape(-1),
-        lends=np.tile(np.array(lends, dtype=np.bool_), len(totals)),
-    )
-    columns: list[list[int]] = runtime.reshape(len(totals), size).tolist()
-    return columns
-
-
 # --- a whole tree -----------------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class _Level:
     """Rows of one depth, and the sibling groups in them."""
 
@@ -191,7 +166,7 @@ class _Level:
     says it."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class TreeArrays:
     """A compiled tree as columns, for the quotas whose chain of parents reaches the root.
 
@@ -323,7 +298,7 @@ def runtimes_of(
             share = np.where(level.handled, share, 0)
             floors, needs = np.where(handed, floors, 0), np.where(handed, needs, 0)
         offsets = (np.arange(width, dtype=np.int64)[:, None] * size + level.starts).reshape(-1)
-        runtime[:, rows] = _deal(
+        runtime[:, rows] = deal(
             np.ascontiguousarray(share).reshape(-1),
             offsets,
             floors=np.ascontiguousarray(floors).reshape(-1),

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.protocol.exact import amounts_of, exact_of, wire_list
 from koordcore.protocol.quota import PREFIX, resource_list_annotation
-from koordcore.quota.rollup import Shares, TreeState
+from koordcore.quota.rollup import TreeState
 from koordcore.quota.runtime import LARGEST, runtimes_of
+from koordcore.quota.sharing import Shares
 from koordcore.quota.tree import Vector
 
+_PUBLISHED: Final = {
+    "runtime": "runtime",
+    "request": "request",
+    "child-request": "child_request",
+    "guaranteed": "guaranteed",
+    "allocated": "allocated",
+    "non-preemptible-request": "non_preemptible_request",
+    "non-preemptible-used": "non_preemptible_used",
+}
 
-@attrs.frozen(kw_only=True)
+
+@record(kw_only=True)
 class QuotaStatus:
     """One quota with everything that follows for it, amounts by resource.
 
@@ -60,41 +71,29 @@ class QuotaStatus:
     guaranteed: Resources = NO_RESOURCES
     runtime: Resources | None = None
 
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What a scheduler publishes on an ElasticQuota: annotation to resource list in JSON.
 
-_PUBLISHED: Final = {
-    "runtime": "runtime",
-    "request": "request",
-    "child-request": "child_request",
-    "guaranteed": "guaranteed",
-    "allocated": "allocated",
-    "non-preemptible-request": "non_preemptible_request",
-    "non-preemptible-used": "non_preemptible_used",
-}
+        ``status.used`` of the object is beside them: ``format_resources(status.used)``.
+        """
+        result: dict[str, str] = {}
+        for key, field in _PUBLISHED.items():
+            amounts: Resources | None = getattr(self, field)
+            if amounts is not None:
+                result[PREFIX + key] = json.dumps(wire_list(exact_of(amounts)), separators=(",", ":"))
+        return result
 
+    def stale_annotations(self, old: Mapping[str, str]) -> dict[str, str]:
+        """Give those published annotations that have to be rewritten: what differs but for zeros.
 
-def status_annotations(status: QuotaStatus) -> dict[str, str]:
-    """Write what a scheduler publishes on an ElasticQuota: annotation to resource list in JSON.
-
-    ``status.used`` of the object is beside them: ``format_resources(status.used)``.
-    """
-    result: dict[str, str] = {}
-    for key, field in _PUBLISHED.items():
-        amounts: Resources | None = getattr(status, field)
-        if amounts is not None:
-            result[PREFIX + key] = json.dumps(wire_list(exact_of(amounts)), separators=(",", ":"))
-    return result
-
-
-def stale_annotations(old: Mapping[str, str], status: QuotaStatus) -> dict[str, str]:
-    """Give those published annotations that have to be rewritten: what differs but for zeros.
-
-    An annotation that cannot be read is rewritten.
-    """
-    return {
-        key: text
-        for key, text in status_annotations(status).items()
-        if _amounts(old, key) != _amounts({key: text}, key)
-    }
+        An annotation that cannot be read is rewritten.
+        """
+        return {
+            key: text
+            for key, text in self.annotations.items()
+            if _amounts(old, key) != _amounts({key: text}, key)
+        }
 
 
 def _amounts(annotations: Mapping[str, str], key: str) -> Resources | None:
@@ -157,11 +156,11 @@ def statuses_of(state: TreeState) -> dict[str, QuotaStatus]:
         runtime: Resources = immutabledict(
             {
                 name: amount
-                for name, amount, given in zip(tree.resources, shares.runtime[place], handed, strict=True)
+                for name, amount, given in zip(tree.resources, shares.runtime_at(place), handed, strict=True)
                 if given and name in quota.max
             }
         )
-        result[quota.name] = status_of(state, row, shares.scaled[place], runtime)
+        result[quota.name] = status_of(state, row, shares.scaled_at(place), runtime)
     return result
 
 
@@ -189,11 +188,10 @@ def _all_shares(state: TreeState) -> list[Shares | None]:
         scale=state.policy.enable_min_quota_scale,
         guaranteed=np.ascontiguousarray(guaranteed) if state.policy.guarantee_usage else None,
     )
-    scaled_of = dict(zip(rows.tolist(), map(tuple, scaled.T.tolist()), strict=True))
-    runtime_of = dict(zip(rows.tolist(), map(tuple, runtime.T.tolist()), strict=True))
-    return [
-        Shares(tuple(scaled_of[row] for row in members), tuple(runtime_of[row] for row in members))
-        if all(row in runtime_of for row in members)
-        else None
-        for members in tree.groups
-    ]
+    here_of = {row: here for here, row in enumerate(rows.tolist())}
+
+    def those_of(members: Sequence[int]) -> Shares | None:
+        here = [here_of[row] for row in members if row in here_of]
+        return Shares(list(scaled[:, here]), list(runtime[:, here])) if len(here) == len(members) else None
+
+    return list(map(those_of, tree.groups))

@@ -10,9 +10,9 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.quotas import BUILTIN_QUOTAS, ROOT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import NO_RESOURCES, Resources
@@ -26,7 +26,7 @@ Vector: TypeAlias = tuple[int, ...]
 """One amount for each resource of the tree."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class QuotaTree:
     """One tree, compiled.
 

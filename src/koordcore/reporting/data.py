@@ -22,6 +22,7 @@ from koordcore.reporting.quotas import quota_data
 from koordcore.reporting.steps import Change, Story
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.network_trees import known_network, network_tree
+from koordcore.scheduling.plain_cards import CARD_NAMES
 from koordcore.scoring.fragmentation import FragmentationMeasure
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
@@ -143,6 +144,7 @@ class PageData:
             "names": list(layout.resources),
             "whole": [row.tolist() for row in layout.allocatable],
             "used": [row.tolist() for row in columns.requested],
+            "cards": [name in CARD_NAMES for name in layout.resources],
         }
 
     def _network(self) -> dict[str, Any] | None:

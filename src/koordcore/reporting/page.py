@@ -67,6 +67,8 @@ def report(
     >>> page.startswith("<!doctype html>"), "http://" in page
     (True, False)
     """
+    if not isinstance(source, ScheduleResult | ClusterSnapshot):
+        raise TypeError(f"source: expected ScheduleResult or ClusterSnapshot, got {source!r:.60}")
     result = source if isinstance(source, ScheduleResult) else None
     snapshot = source.snapshot if isinstance(source, ScheduleResult) else source
     template = _template()

@@ -9,7 +9,8 @@ import attrs
 
 from koordcore.errors import ModelError
 from koordcore.model.quotas import ElasticQuota
-from koordcore.quota import QuotaLedger, cluster_ledger, explain_runtime, quota_table
+from koordcore.quota import QuotaLedger, explain_runtime, quota_table
+from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.explain import FamilyShare, Waterfall
 from koordcore.snapshot import ClusterSnapshot
 

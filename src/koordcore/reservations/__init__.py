@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
-    from koordcore.reservations.assign import (
-        assign_reservations as assign_reservations,
+    from koordcore.protocol.reservation_status import made_unschedulable as made_unschedulable
+    from koordcore.reservations.assign import assign_reservations as assign_reservations
+    from koordcore.reservations.lifecycle import (
+        collected as collected,
+        next_sync as next_sync,
+        synced as synced,
     )
-    from koordcore.reservations.cache import pending_reserve_pods as pending_reserve_pods
-    from koordcore.reservations.lifecycle import synced as synced
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
             "koordcore.reservations.assign": ("assign_reservations",),
-            "koordcore.reservations.cache": ("pending_reserve_pods",),
-            "koordcore.reservations.lifecycle": ("synced",),
+            "koordcore.reservations.lifecycle": ("collected", "next_sync", "synced"),
+            "koordcore.protocol.reservation_status": ("made_unschedulable",),
         },
     )

@@ -21,6 +21,7 @@ from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.proofs import Leaf, LinearEvidence, LinearProblem, LinearRow, LinearStage, ProofTree
 from koordcore.model.resources import PODS
 from koordcore.protocol.reservation import ReservationWish, reservation_order, reservation_wish
 from koordcore.reservations.hungarian import assign_rows
@@ -35,8 +36,8 @@ IntVector: TypeAlias = NDArray[np.int64]
 _SHARE: Final = 1000
 """Unused shares are counted in thousandths."""
 _MOST: Final = 2**60
-_EVIDENT: Final = 2_000
-"""Pairs of pod and reservation up to which evidence is looked for."""
+_EVIDENT: Final = 100_000
+"""Pairs of pod and reservation up to which the question is written down with the prices as evidence."""
 
 
 @attrs.frozen(kw_only=True)
@@ -270,37 +271,57 @@ def _one_each(
         int(sum(places[column] for _, column in chosen)),
         int(sum(unused[row, column] for row, column in chosen)),
     )
-    if found.cost == found.bound:
-        return chosen, _evident(eligible, weights, places, unused, chosen, objective, limits)
-    return chosen, Certificate(CertificateStatus.HEURISTIC, objective)
-
-
-def _evident(
-    eligible: BoolMatrix,
-    weights: IntVector,
-    places: IntVector,
-    unused: IntMatrix,
-    chosen: Sequence[tuple[int, int]],
-    objective: tuple[int, ...],
-    limits: Limits,
-) -> Certificate:
-    """Look for evidence that the cheapest assignment is the best in every part; large ones go without."""
+    if found.cost != found.bound:
+        return chosen, Certificate(CertificateStatus.HEURISTIC, objective)
     if np.count_nonzero(eligible) > _EVIDENT:
-        return Certificate.make_proven(objective)
-    program = Program()
-    edges = {(row, column): program.boolean() for row, column in np.argwhere(eligible).tolist()}
-    for axis, count in enumerate(eligible.shape):
-        for one in range(count):
-            program.require([(edge, 1) for at, edge in edges.items() if at[axis] == one], at_most=1)
-    stages = (
-        Stage([(edge, -int(weights[row])) for (row, _), edge in edges.items()], int(weights.sum())),
-        Stage([(edge, int(places[column])) for (_, column), edge in edges.items()]),
-        Stage([(edge, int(unused[at])) for at, edge in edges.items()]),
-    )
-    values = [0] * len(program)
+        return chosen, Certificate.make_proven(objective)
+    problem, edges = _question(eligible, weights, places, unused)
+    values = [0] * len(edges)
     for pair in chosen:
         values[edges[pair]] = 1
-    return certified(program.problem(stages), values, limits)
+    # What each row and column adds at most to the sum; who stays without pays for himself.
+    dear = [*(left_over * weights - found.row_price).tolist(), *(-found.column_price[:columns]).tolist()]
+    trees = _sums(dear, rows, left_over, per_place, int(edge.max(initial=0)), int(unused.max(initial=0)))
+    return chosen, Certificate.make_proven(objective, problem, LinearEvidence(tuple(values), trees))
+
+
+def _question(
+    eligible: BoolMatrix, weights: IntVector, places: IntVector, unused: IntMatrix
+) -> tuple[LinearProblem, dict[tuple[int, int], int]]:
+    """Write the assignment as rows of at most one: those of the pods, then those of the reservations."""
+    pairs = [(row, column) for row, column in np.argwhere(eligible).tolist()]
+    edges = {pair: number for number, pair in enumerate(pairs)}
+    lines: list[list[int]] = [[] for _ in range(sum(eligible.shape))]
+    for (row, column), number in edges.items():
+        lines[row].append(number)
+        lines[len(eligible) + column].append(number)
+    stages = (
+        LinearStage(
+            tuple((number, -int(weights[row])) for (row, _), number in edges.items()), int(weights.sum())
+        ),
+        LinearStage(tuple((number, int(places[column])) for (_, column), number in edges.items())),
+        LinearStage(tuple((number, int(unused[pair])) for pair, number in edges.items())),
+    )
+    ranges = (0,) * len(edges), (1,) * len(edges)
+    rows = tuple(LinearRow(tuple(line), (1,) * len(line), None, 1) for line in lines)
+    return LinearProblem(lower=ranges[0], upper=ranges[1], rows=rows, stages=stages), edges
+
+
+def _sums(
+    dear: Sequence[int], pods: int, left_over: int, per_place: int, dearest: int, emptiest: int
+) -> tuple[ProofTree, ...]:
+    """Turn prices of the one sum of all parts into a proof for each part.
+
+    Later parts are bounded by the most that one pod can add to them, which the rows of the pods say; earlier
+    ones are kept at their optimum, which is what follows the rows in a proof.
+    """
+    kept = [(len(dear), left_over), (len(dear) + 1, per_place)]
+
+    def leaf(more: int, earlier: int, scale: int) -> Leaf:
+        weights = [(one, price + (more if one < pods else 0)) for one, price in enumerate(dear)]
+        return Leaf(tuple((one, weight) for one, weight in [*weights, *kept[:earlier]] if weight > 0), scale)
+
+    return leaf(dearest, 0, left_over), leaf(emptiest, 1, per_place), leaf(0, 2, 1)
 
 
 def _packed(

@@ -16,17 +16,18 @@ from typing import Final
 import attrs
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.holdings import HOLDINGS, without
-from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
     ReservationWish,
     allocated_reservation,
+    is_operating_pod,
     is_reserve_pod,
 )
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
@@ -35,9 +36,13 @@ from koordcore.reservations.columns import (
     Back,
     check_stand_ins,
     counted_twice,
+    differs_in_status,
+    named_in,
     operating_pods,
+    same_acting,
     standing,
     standing_again,
+    stands_now,
     with_holders,
 )
 from koordcore.reservations.known import known_reservations
@@ -51,7 +56,7 @@ from koordcore.reservations.state import (
 )
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_on, derived, once, state_at
+from koordcore.snapshot.following import changed_on, derived, once, records_changed, state_at
 from koordcore.snapshot.forking import with_pods
 
 _NAMES: Final = attrgetter("namespace", "name")
@@ -75,8 +80,11 @@ def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
     ModelError
         When one of them has the key of another or of a pod.
     """
+    known = snapshot.of(Reservation)
+    if not known:
+        return []
     once(snapshot, check_stand_ins)
-    return [reserve_pod(one) for one in snapshot.of(Reservation) if one.pending]
+    return [reserve_pod(one) for one in known if one.pending]
 
 
 def without_holders(
@@ -101,7 +109,7 @@ def without_holders(
         return after
     held = once(before, with_holders)
     decided = tuple(decisions)
-    rows = changed_on(held.place, after.place)
+    rows = changed_on(held.place.path(after.place))
     every = range(len(after.layout.names)) if rows is None else rows
     touched = [state_at(after, row) for row in every if state_at(after, row) is not state_at(held, row)]
     pods = {state.name: tuple(pod for pod in state.pods if not is_reserve_pod(pod)) for state in touched}
@@ -123,7 +131,9 @@ def without_holders(
     objects = [one for one in concerned if one is not None]
     for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
         changed[one.name] = one
-    records = [(before.find(Reservation, name), one) for name, one in changed.items()]
+    # What other plugins wrote on their records stays.
+    records = records_changed(before, after)
+    records += [(before.find(Reservation, name), one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
     return with_pods(before, pods, pending, records)
 
@@ -154,7 +164,7 @@ class ReservationLedger:
         self.states = list(before.states)
         self.holders = list(before.holders)
         self.number_of = before.number_of
-        self.order, self.named = before.order, before.named
+        self.order, self.named = before.order, before.named.copy()
         self.row: IntVector = before.row.copy()
         self.open: BoolVector = before.open.copy()
         self._columns = columns = before.columns.copy()
@@ -162,7 +172,7 @@ class ReservationLedger:
         self.left, self.account = columns.left, columns.account
         self.capacity, self.used = columns.capacity, columns.used
         self.by_row = dict(before.by_row)
-        self._by_uid = before.by_uid
+        self._by_uid, self._by_name, self._over = before.by_uid, before.by_name, before.over
         self._by_reference = before.by_reference
         self._groups, self._alike = before.groups, before.alike
         self._matches: dict[Hashable, tuple[int, ...]] = {}
@@ -177,6 +187,40 @@ class ReservationLedger:
         for number, back in enumerate(self._back):
             if back is not NOTHING and self.row[number] >= 0:
                 self._give_back(int(self.row[number]), back, -1)
+
+    def follow(self, changes: ClusterChanges) -> bool:
+        """Go on where the workspace went on to another snapshot, which pods came and left being told already.
+
+        Returns
+        -------
+        bool
+            Whether that was possible; if not, the ledger is to be dropped.
+        """
+        snapshot, anew = self.workspace.snapshot, set[int]()
+        for old, new in changes.records.get(Reservation, ()):
+            if not isinstance(old, Reservation) or not isinstance(new, Reservation):
+                return False  # it came, or is gone
+            number = self._by_name.get(old.name)
+            if number is None or not differs_in_status(old, new):
+                return False
+            self._over += new.over and not old.over
+            self.states[number] = reservation_state(new)
+            anew.add(number)
+        if 2 * self._over > len(self.states):
+            return False
+        for row in changes.states:
+            here = self.by_row.get(row, ())
+            if not same_acting([self.states[number] for number in here], self._operating[row]):
+                return False
+            anew.update(here)
+        for number in sorted(anew):
+            there, state, holder = stands_now(snapshot, self.states[number])
+            self._put(number, state, holder, -1 if there is None else there)
+            self.named[number] = named_in(state)
+        if changes.nodes:
+            self._matches.clear()
+            self._screens.clear()
+        return True
 
     def _settle(self, number: int, row: int) -> None:
         self.row[number] = row
@@ -205,24 +249,24 @@ class ReservationLedger:
 
     def _replace(self, number: int, state: ReservationState, row: int) -> None:
         before, holder, old_row = self.states[number], self.holders[number], int(self.row[number])
+        self._put(number, state, state.holder if row != old_row else holder, row)
+        self.workspace.log(lambda: self._put(number, before, holder, old_row))
 
-        def put(new: ReservationState, pod: Pod, place: int) -> None:
-            if place != int(self.row[number]):
-                if self.row[number] >= 0:
-                    self._give_back(int(self.row[number]), self._back[number], -1)
-                    self._back[number] = NOTHING
-                    old = int(self.row[number])
-                    self.by_row[old] = tuple(one for one in self.by_row[old] if one != number)
-                    self.row[number] = -1
-                if place >= 0:
-                    self._settle(number, place)
-                self._matches.clear()  # what a pod may use can hang on the labels of the node
-            self.states[number], self.holders[number] = new, pod
-            self._recount(number)
-            self.workspace.touched.extend({place, old_row, row} - {-1})
-
-        put(state, state.holder if row != old_row else holder, row)
-        self.workspace.log(lambda: put(before, holder, old_row))
+    def _put(self, number: int, state: ReservationState, holder: Pod, row: int) -> None:
+        """Let a reservation stand otherwise, or elsewhere; -1 for no node."""
+        old = int(self.row[number])
+        if row != old:
+            if old >= 0:
+                self._give_back(old, self._back[number], -1)
+                self._back[number] = NOTHING
+                self.by_row[old] = tuple(one for one in self.by_row[old] if one != number)
+                self.row[number] = -1
+            if row >= 0:
+                self._settle(number, row)
+            self._matches.clear()  # what a pod may use can hang on the labels of the node
+        self.states[number], self.holders[number] = state, holder
+        self._recount(number)
+        self.workspace.touched.extend({row, old} - {-1})
 
     def placed(self, pod: Pod, row: int) -> None:
         """Take note of a pod: a reservation that got its node, or a user of one."""

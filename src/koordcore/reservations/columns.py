@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
@@ -21,8 +23,13 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
-from koordcore.protocol.operating_pod import is_operating_pod, operating_reservation
-from koordcore.protocol.reservation import OPERATING_MODE, is_reserve_pod, reservation_order
+from koordcore.protocol.reservation import (
+    OPERATING_MODE,
+    is_operating_pod,
+    is_reserve_pod,
+    operating_reservation,
+    reservation_order,
+)
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import (
     ReservationState,
@@ -33,9 +40,8 @@ from koordcore.reservations.state import (
     used_reservations,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, changed_rows, derived, node_values, once
+from koordcore.snapshot.following import changed_records, changed_rows, derived, node_values, once, per_node
 from koordcore.snapshot.forking import with_pods
-from koordcore.snapshot.node_values import per_node
 
 UNLIMITED: Final = 2**62
 Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
@@ -229,7 +235,7 @@ class OwnerGroups:
 # --- how all stand ------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Standing:
     """All reservations that are not over, and pods that act as such, in the order of their names.
 
@@ -310,7 +316,7 @@ def standing(snapshot: ClusterSnapshot) -> Standing:
         back=tuple(back),
         by_row={at: tuple(numbers) for at, numbers in by_row.items()},
         order=np.array([reservation_order(one.labels) for one in known], np.int64),
-        named=np.array([sum(map(bool, one.allocatable.values())) for one in states], np.int64),
+        named=np.array([named_in(one) for one in states], np.int64),
         number_of={pod.key: at for at, pod in enumerate(holders)},
         by_uid={one.uid or one.name: at for at, one in enumerate(known)},
         by_name={one.name: at for at, one in enumerate(known) if states[at].pod is None},
@@ -336,6 +342,34 @@ def _holder_there(
     return there if there is not None and there.uid == state.reservation.uid else state.holder
 
 
+def differs_in_status(old: Reservation, new: Reservation) -> bool:
+    """Tell whether two versions of a reservation are the same but for their status and annotations."""
+    return attrs.evolve(new, status=old.status, annotations=old.annotations) == old
+
+
+def same_acting(states: Iterable[ReservationState], acting: Iterable[Pod]) -> bool:
+    """Tell whether the states of a node are those of the pods that act as reservations there."""
+    known = [state.pod for state in states if state.pod is not None]
+    return sorted(known, key=attrgetter("key")) == sorted(acting, key=attrgetter("key"))
+
+
+def named_in(state: ReservationState) -> int:
+    """Count the resources that a reservation is scored by."""
+    return sum(map(bool, state.allocatable.values()))
+
+
+def stands_now(
+    snapshot: ClusterSnapshot, state: ReservationState
+) -> tuple[int | None, ReservationState, Pod]:
+    """Work out how one reservation stands: the row of its node, its state with its users, and its holder."""
+    one = state.reservation
+    there = snapshot.layout.row_of.get(one.status.node_name) if one.active else None
+    pods = () if there is None else snapshot.nodes[there].pods
+    users = owners_of(one, used_reservations(pods))
+    state = reservation_state(one, users) if state.pod is None else operating_state(state.pod, users)
+    return there, state, _holder_there(snapshot, state, there, {})
+
+
 def standing_again(
     nodes: Vector[NodeState],
     records: Vector[ClusterRecord],
@@ -346,30 +380,15 @@ def standing_again(
     changes = _changes(records, snapshot)
     if changes is None or 2 * before.over > len(before.states):
         return standing(snapshot)
-    layout, states, holders = snapshot.layout, list(before.states), list(before.holders)
+    states, holders = list(before.states), list(before.holders)
     row, open_, back = before.row.copy(), before.open.copy(), list(before.back)
     columns, by_row, over = before.columns.copy(), dict(before.by_row), before.over
-    anew: set[int] = set()
-    for old, new in changes:
-        number = before.by_name.get(old.name)
-        if number is None or attrs.evolve(new, status=old.status, annotations=old.annotations) != old:
-            return standing(snapshot)
-        states[number] = reservation_state(new)
-        anew.add(number)
-    for at in changed_rows(snapshot, nodes):
-        here = before.by_row.get(at, ())
-        acting = [states[number].pod for number in here if states[number].pod is not None]
-        if sorted(acting, key=_key) != sorted(operating_pods(snapshot, snapshot.nodes[at]), key=_key):
-            return standing(snapshot)
-        anew.update(here)
+    anew = _told_anew(changes, states, before, nodes, snapshot)
+    if anew is None:
+        return standing(snapshot)
     for number in sorted(anew):
         one = states[number].reservation
-        there = layout.row_of.get(one.status.node_name) if one.active else None
-        pods = () if there is None else snapshot.nodes[there].pods
-        users = owners_of(one, used_reservations(pods))
-        acting_pod = states[number].pod
-        state = reservation_state(one, users) if acting_pod is None else operating_state(acting_pod, users)
-        holder = _holder_there(snapshot, state, there, {})
+        there, state, holder = stands_now(snapshot, states[number])
         moved = int(row[number]) != (-1 if there is None else there)
         if moved and row[number] >= 0:
             kept = tuple(other for other in by_row[int(row[number])] if other != number)
@@ -385,7 +404,7 @@ def standing_again(
     named = before.named
     if anew:
         named = named.copy()
-        named[list(anew)] = [sum(map(bool, states[number].allocatable.values())) for number in anew]
+        named[list(anew)] = [named_in(states[number]) for number in anew]
     return attrs.evolve(
         before,
         states=tuple(states),
@@ -400,6 +419,28 @@ def standing_again(
     )
 
 
-def _key(pod: Pod | None) -> PodKey:
-    assert pod is not None
-    return pod.key
+def _told_anew(
+    changes: list[tuple[Reservation, Reservation]],
+    states: list[ReservationState],
+    before: Standing,
+    nodes: Vector[NodeState],
+    snapshot: ClusterSnapshot,
+) -> set[int] | None:
+    """Give the numbers of those that say something else or stand on changed nodes; puts what they say in.
+
+    ``None`` where numbers are no longer the same: one came, says more than a status, or is an operating pod
+    that began or ended.
+    """
+    anew: set[int] = set()
+    for old, new in changes:
+        number = before.by_name.get(old.name)
+        if number is None or not differs_in_status(old, new):
+            return None
+        states[number] = reservation_state(new)
+        anew.add(number)
+    for at in changed_rows(snapshot, nodes):
+        here = before.by_row.get(at, ())
+        if not same_acting([states[number] for number in here], operating_pods(snapshot, snapshot.nodes[at])):
+            return None
+        anew.update(here)
+    return anew

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.nodes import Node
 from koordcore.model.reservations import (
     DEFAULT_RESERVATION_ARGS,
@@ -26,7 +25,7 @@ PREEMPTION_FAILED: Final = "node(s) preemption failed due to insufficient resour
 WRONG_NODE: Final = "node(s) didn't match the nodeName specified by reservation"
 
 
-@attrs.frozen
+@record
 class ReservationRefusal:
     """Why a node, or all nodes, do not take a pod.
 
@@ -42,7 +41,7 @@ class ReservationRefusal:
     resolvable: bool = True
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservedNode:
     """A node with reservations as one pod sees it.
 

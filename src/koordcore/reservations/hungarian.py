@@ -25,11 +25,16 @@ class RowAssignment:
         Sum of the costs taken.
     bound
         Sum of the prices of rows and columns: no assignment is cheaper, and it equals ``cost``.
+    row_price, column_price
+        ``(N,)`` and ``(M,)``: no cost is below the price of its row and that of its column together; prices
+        of columns are not positive.
     """
 
     columns: IntVector
     cost: int
     bound: int
+    row_price: IntVector
+    column_price: IntVector
 
 
 def _nearest(distance: IntVector, owner: IntVector) -> int:
@@ -82,4 +87,5 @@ def assign_rows(costs: IntMatrix) -> RowAssignment:
     taken = np.flatnonzero(owner >= 0)
     found[owner[taken]] = taken
     cost = int(costs[np.arange(rows), found].sum()) if rows else 0
-    return RowAssignment(found, cost, int(row_price.sum() + column_price.sum()))
+    bound = int(row_price.sum() + column_price.sum())
+    return RowAssignment(found, cost, bound, row_price, column_price)

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore._record import record
 from koordcore.framework.node_view import Loan
 from koordcore.model.pods import PodKey
 from koordcore.reservations.cache import ReservationLedger
@@ -16,7 +17,7 @@ _FEW: Final = 32
 """Nodes that are looked up one by one."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class ReservationLoans:
     """What reservations of several nodes lend.
 
@@ -134,10 +135,7 @@ class Lending:
         at = ledger.row[numbers]
         if not self.together:
             lent = ledger.left[:, numbers].copy()
-            # All of the pods that stand for reservations of its node are gone with one of them.
-            if len(at):
-                here = np.unique(at, return_inverse=True)[1]
-                lent[PODS_ROW] = np.bincount(here, ledger.lift[PODS_ROW, numbers])[here]
+            lent[PODS_ROW] = ledger.lift[PODS_ROW, numbers]
             return ReservationLoans(at, lent, tuple((one,) for one in numbers.tolist()), ledger)
         by_row: dict[int, list[int]] = {}
         for one, row in zip(numbers.tolist(), at.tolist(), strict=True):

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.affinity import TaintEffect
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod
@@ -40,7 +39,7 @@ class MatchReason(StrEnum):
 _MATCHING: Final = (MatchReason.IGNORED, MatchReason.NAME_MATCHED, MatchReason.MATCHED)
 
 
-@attrs.frozen
+@record
 class Match:
     """Whether a pod may use a reservation, and why.
 
@@ -144,7 +143,7 @@ def judge_match(
     return Match(MatchReason.MATCHED if exact else MatchReason.NOT_EXACT)
 
 
-@attrs.frozen
+@record
 class NodeMatches:
     """The reservations of one node as one pod sees them.
 

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
@@ -123,7 +124,7 @@ def order_candidates(
     )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PreAllocation:
     """Over which pods a reservation is placed on a node.
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.containers import DEFAULT_CPU_REQUEST, DEFAULT_MEMORY_REQUEST, Container
 from koordcore.model.pods import HostPort, Pod, PodPhase
@@ -23,7 +24,6 @@ from koordcore.model.resources import (
     make_resources,
     total,
 )
-from koordcore.protocol.operating_pod import current_owner, operating_reservation
 from koordcore.protocol.reservation import (
     IS_PRE_ALLOCATION,
     NOMINATED_NODE,
@@ -31,16 +31,18 @@ from koordcore.protocol.reservation import (
     RESERVATION_NODE,
     RESERVE_POD,
     allocated_reservation,
-    inner_reserved,
+    current_owner,
     label_priority,
+    operating_reservation,
     restricted_resources,
 )
+from koordcore.protocol.reserved_on_node import inner_reserved
 
 MAX_PRIORITY: Final = 2**31 - 1
 FAKE_CONTAINER: Final = "__internal_fake_container__"
 
 
-@attrs.frozen
+@record
 class AssignedPod:
     """A pod that uses a reservation, with what it asks for."""
 

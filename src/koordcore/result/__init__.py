@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from immutabledict import immutabledict
 
+from koordcore import model
 from koordcore._notebook import html_table
+from koordcore._record import record
+from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.model.preemption import PreemptionPlan
 from koordcore.protocol.preemption import PREEMPTED_REASON
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.forking import with_pods
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleResult", "with_victims_told"]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@names_its_fields
+@record(kw_only=True, repr=False)
 class ScheduleResult:
     """What one call decided.
 
@@ -51,9 +54,11 @@ class ScheduleResult:
     snapshot: ClusterSnapshot
     jobs: tuple[JobPlan, ...] = ()
     together: tuple[JointPlan, ...] = ()
-    preemptions: tuple[PreemptionPlan, ...] = ()
+    preemptions: tuple[model.PreemptionPlan, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
+
+    __attrs_post_init__ = check_fields
 
     def __repr__(self) -> str:
         """Count the decisions by kind; the tuples say it all."""
@@ -103,7 +108,7 @@ class ScheduleResult:
         return next((one for one in self.decisions if one.pod == key), None)
 
 
-def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[PreemptionPlan]) -> ClusterSnapshot:
+def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[model.PreemptionPlan]) -> ClusterSnapshot:
     """Write on the victims of some plans that they are to leave, and for whom; they are still there."""
     told = [(victim, plan.job) for plan in plans for victim in plan.victims]
     job_of = {victim.pod: job for victim, job in told}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.affinity import TaintEffect
 from koordcore.model.claims import ResourceClaim
 from koordcore.model.devices import (
@@ -34,16 +34,16 @@ from koordcore.protocol.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_JOINT_ALLOCATE,
     GPU_PARTITION_SPEC,
-    RESERVATION_AFFINITY,
 )
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SELECTOR
+from koordcore.protocol.gang_names import ANNOTATION_TOPOLOGY_SELECTOR
 from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT
 from koordcore.protocol.numa import ANNOTATION_NUMA_TOPOLOGY_SPEC, ANNOTATION_RESOURCE_SPEC
 from koordcore.protocol.numa_nodes import LABEL_NODE_NUMA_TOPOLOGY_POLICY
+from koordcore.protocol.reservation import RESERVATION_AFFINITY
 from koordcore.snapshot import ClusterSnapshot
 
 
-@attrs.frozen
+@record
 class LeftOut:
     """Something that no decision looked at.
 

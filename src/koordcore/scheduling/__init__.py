@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from koordcore.scheduling.backfilling import (
         backfill as backfill,
         earliest_start as earliest_start,
-        future_reservations as future_reservations,
     )
     from koordcore.scheduling.cycle import queue_order as queue_order
     from koordcore.scheduling.entry import schedule as schedule
@@ -16,7 +15,7 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.scheduling.backfilling": ("backfill", "earliest_start", "future_reservations"),
+            "koordcore.scheduling.backfilling": ("backfill", "earliest_start"),
             "koordcore.scheduling.cycle": ("queue_order",),
             "koordcore.scheduling.entry": ("schedule",),
         },

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from koordcore._blame import shown
 from koordcore.model.certificates import Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.model.preemption import PreemptionRules
 from koordcore.snapshot import ClusterSnapshot
 
 _KINDS: Final[dict[str, type]] = {
@@ -17,7 +17,6 @@ _KINDS: Final[dict[str, type]] = {
     "policy": Policy,
     "now": datetime,
     "limits": Limits,
-    "preempt": PreemptionRules,
 }
 
 
@@ -32,10 +31,10 @@ def check_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     try:
         found = tuple(pods)
     except TypeError:
-        raise TypeError(f"pods: expected several, got {pods!r:.60}") from None
+        raise TypeError(f"pods: expected several, got {shown(pods)}") from None
     for number, pod in enumerate(found):
         if not isinstance(pod, Pod):
-            raise TypeError(f"pods[{number}]: expected Pod, got {pod!r:.60}")
+            raise TypeError(f"pods[{number}]: expected Pod, got {shown(pod)}")
     return found
 
 
@@ -55,8 +54,15 @@ def check_arguments(
     """
     given = {"snapshot": snapshot, "policy": policy, "now": now, "limits": limits, "preempt": preempt}
     for name, value in given.items():
-        kind = _KINDS[name]
+        if name == "preempt":
+            if value is None:
+                continue
+            from koordcore.model.preemption import PreemptionRules  # few calls evict
+
+            kind: type = PreemptionRules
+        else:
+            kind = _KINDS[name]
         if not isinstance(value, kind) and (value is not None or name == "snapshot"):
-            raise TypeError(f"{name}: expected {kind.__name__}, got {value!r:.60}")
+            raise TypeError(f"{name}: expected {kind.__name__}, got {shown(value)}")
     if isinstance(now, datetime) and now.tzinfo is None:
         raise TypeError(f"now: expected a time with its zone, got {now.isoformat()}")

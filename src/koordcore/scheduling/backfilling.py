@@ -19,13 +19,7 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.model.reservations import (
-    AllocatePolicy,
-    ObjectReference,
-    Reservation,
-    ReservationOwner,
-)
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
@@ -258,31 +252,6 @@ def earliest_start(
         too_early=too_early,
         probes=len(search.known),
     )
-
-
-def future_reservations(plan: EarliestStart) -> tuple[Reservation, ...]:
-    """Write a start down as reservations, one for each pod, pinned to its node and used once by that pod.
-
-    A controller creates them once the node's room is there, at the latest at ``plan.start``.
-    """
-    by_key = {pod.key: pod for pod in plan.pods}
-    made = []
-    for key in sorted(plan.nodes):
-        pod = by_key[key]
-        owner = ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        made.append(
-            Reservation(
-                name=f"start-{pod.namespace}-{pod.name}",
-                template=attrs.evolve(pod, node_name=plan.nodes[key]),
-                template_priority=pod.priority,
-                owners=(ReservationOwner(object=owner),),
-                ttl=0,
-                allocate_once=True,
-                allocate_policy=AllocatePolicy.RESTRICTED,
-                created=plan.start,
-            )
-        )
-    return tuple(made)
 
 
 def backfill(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from koordcore.allocators.gang.members import belongs
 from koordcore.errors import ModelError
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
@@ -22,14 +23,14 @@ from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
-from koordcore.model.preemption import PreemptionRules
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
-    from koordcore.scheduling.gang_groups import Job
+    from koordcore.model.preemption import PreemptionRules
+    from koordcore.scheduling.gang_groups import Job, JobTable
     from koordcore.scheduling.gang_queue import JointTurns
     from koordcore.scheduling.preempt import Preemptor
 
@@ -150,8 +151,6 @@ class SchedulingCycle:
         matched: MatchPlan | None = None,
         strangers: Sequence[Pod] = (),
     ) -> None:
-        from koordcore.scheduling.gang_groups import JobTable
-
         self.policy = policy
         self._start, self._now, self._limits = snapshot, now, limits
         # Where pods are meant for something, that is so in this call only.
@@ -169,13 +168,17 @@ class SchedulingCycle:
 
             follow(self.plugins, matched)
         self._strangers = strangers
-        self._table = table = JobTable(self.workspace.snapshot, policy)
+        self._table: JobTable | None = None
+        if preempt is not None or any(map(belongs, queue)):
+            from koordcore.scheduling.gang_groups import JobTable
+
+            self._table = JobTable(self.workspace.snapshot, policy)
         self._preemptor: Preemptor | None = None
-        if preempt is not None:
+        if preempt is not None and self._table is not None:
             from koordcore.scheduling.preempt import Preemptor
 
-            self._preemptor = Preemptor(self.workspace, self.plugins, table, preempt, limits)
-        self._turns: Iterable[Pod | Job] = table.turns(queue)
+            self._preemptor = Preemptor(self.workspace, self.plugins, self._table, preempt, limits)
+        self._turns: Iterable[Pod | Job] = queue if self._table is None else self._table.turns(queue)
         self._together: JointTurns | None = None
         if any(profile.gangs is GangTurns.TOGETHER for profile in policy.profiles):
             from koordcore.scheduling.gang_queue import JointTurns
@@ -208,7 +211,7 @@ class SchedulingCycle:
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
         decision = place_pod(self.workspace, self.plugins, pod)
         self.workspace.commit()
-        if isinstance(decision, Bound):
+        if self._table is not None and isinstance(decision, Bound):
             self._table.placed(pod.key)
         if self._preemptor is None or not isinstance(decision, Unschedulable):
             return [decision]
@@ -240,17 +243,22 @@ class SchedulingCycle:
             if self._preemptor is not None and not plan.held and not plan.malformed and not job.stopped:
                 members = _with_nominations(members, self._preemptor.for_job(job, members))
         self._plans.append(plan)
+        assert self._table is not None, "jobs come from it"
         self._table.started(job, members)
         return members
 
-    def finish(self) -> ScheduleResult:
-        """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
+    def close(self) -> ClusterSnapshot:
+        """Leave what was learnt to later calls; gives the cluster. The cycle must not be used any more."""
         if self._preemptor is not None:
             self._preemptor.release()
         end = self.workspace.freeze()
         if self._lasting and self.workspace.snapshot is end:
             hand_back(self.workspace, self.plugins, self.policy)
-        end = _nominate(end, self.decisions)
+        return end
+
+    def finish(self) -> ScheduleResult:
+        """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
+        end = _nominate(self.close(), self.decisions)
         if self._preemptor is not None:
             end = with_victims_told(end, self._preemptor.plans)
         for kind in kinds_with(self.policy, "closed"):

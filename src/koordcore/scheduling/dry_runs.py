@@ -137,7 +137,7 @@ class DryRuns:
                         nowhere[shape] = taken[shape].sum()
                     return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
                 placed = place_there(self._workspace, self._plugins, pod, row)
-                if placed is None or (placed.reservation and shape >= len(problem.shapes)):
+                if placed is None or (placed.on_loan and shape >= len(problem.shapes)):
                     break
             else:
                 return None
@@ -237,12 +237,18 @@ class DryRuns:
         with self.without(()):
             return any(one.entitled(members) for one in self.budgets)
 
+    def givers(self, members: Sequence[Pod]) -> frozenset[str] | None:
+        """Name the limits below which others have to give; ``None`` where some pods may not reclaim."""
+        with self.without(()):
+            found = (one.givers(members) for one in self.budgets)
+            return next((one for one in found if one is not None), None)
+
     def lent(
-        self, members: Sequence[Pod], priority: int, *, reclaiming: bool
+        self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
     ) -> tuple[BoolVector, BoolVector]:
         """Tell which pods others have made promises to, and who of them runs beyond these."""
         with self.without(()):
-            found = [one.lent(members, priority, reclaiming=reclaiming) for one in self.budgets]
+            found = [one.lent(members, priority, below) for one in self.budgets]
             return found[0]
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:

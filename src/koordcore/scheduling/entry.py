@@ -45,7 +45,7 @@ def schedule(
     ScheduleResult
         One decision per pod in queue order, one plan per job, the cluster afterwards, and counts. The members
         of a gang take their turn together, when the first of them would. The same arguments give the same
-        bytes. Ties between nodes go to the first name. Where the Reservation plugin's ``matching`` is
+        bytes. Ties between nodes go to the first name. Where a policy's ``matching`` is
         ``Joint``, the result is the better of two: pods one after another as ever, and pods that try first
         what they were matched with all together.
 

@@ -34,8 +34,14 @@ class EvictionBudget(Protocol):
     def entitled(self, members: Sequence[Pod]) -> bool:
         """Tell whether all of some pods together stay within what they are promised."""
 
+    def givers(self, members: Sequence[Pod]) -> frozenset[str] | None:
+        """Name the limits below which others have to give what some pods are promised.
+
+        Empty where anybody may give; ``None`` where the pods may not have it back.
+        """
+
     def lent(
-        self, members: Sequence[Pod], priority: int, *, reclaiming: bool
+        self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
     ) -> tuple[BoolVector, BoolVector]:
         """Tell which running pods of others hold what others have lent them.
 
@@ -43,8 +49,9 @@ class EvictionBudget(Protocol):
         ----------
         priority
             Of those for whom room is made.
-        reclaiming
-            They are :meth:`entitled`: whoever lent is had back, whatever the priorities.
+        below
+            From :meth:`givers`: what was lent there is had back, whatever the priorities; ``None`` where the
+            less important leave alone.
 
         Returns
         -------

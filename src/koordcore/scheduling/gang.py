@@ -31,7 +31,7 @@ from koordcore.scheduling.gang_input import Barred, demand_of, fit_error, offers
 from koordcore.scheduling.group_plans import flat_tree, place_groups
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.one_pod import place_pod, place_there
-from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, waiting
+from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, unplaced, waiting
 from koordcore.scheduling.permit_wait import wait_ends
 from koordcore.scheduling.planned import Planned, plan_and_bind
 from koordcore.snapshot.following import once
@@ -115,7 +115,7 @@ def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[Po
             decisions[pod.key] = (
                 place_pod(workspace, plugins, pod)
                 if job.spec is None
-                else Unschedulable(pod=pod.key, refusal="no place is left beside the nominated members")
+                else unplaced(workspace, pod.key, "no place is left beside the nominated members")
             )
     if any(_placed(job, name, decisions) < job.least(name) for name in job.members):
         workspace.rollback(mark)
@@ -157,7 +157,7 @@ def _held(
         left = "no place is left beside the members that wait"
         decisions = {
             **decisions,
-            **{key: one or Unschedulable(pod=key, refusal=left) for key, one in again.items()},
+            **{key: one or unplaced(workspace, key, left) for key, one in again.items()},
         }
     listed: list[PodDecision] = []
     for pod in job.pods:
@@ -165,7 +165,7 @@ def _held(
         if isinstance(decision, Bound):
             until = "" if end is None else f" until {format_timestamp(end)}"
             if pod.key in over:
-                decision = Unschedulable(pod=pod.key, refusal=_OVER.format(job.name, until))
+                decision = unplaced(workspace, pod.key, _OVER.format(job.name, until))
             else:
                 reason = f'gang "{job.name}" waits for its minimum{until}'
                 decision = Waiting(pod=pod.key, reason=reason, held=_kept_at_permit(workspace, decision))
@@ -201,9 +201,9 @@ def _planned(
         return demand_of(workspace, job, spec, tree, outline, offers, barred)
 
     fit = fit_error(outline)
-    found = plan_and_bind(workspace, plugins, tree, outline, offers_of(outline), ask, limits, fit)
+    found = plan_and_bind(workspace, plugins, tree, outline, offers_of(outline, job.fit), ask, limits, fit)
     if isinstance(found, Planned):
-        return finish(job, marked(workspace, job, found.bound), found.answer, cut=found.cut)
+        return finish(workspace, job, marked(workspace, job, found.bound), found.answer, cut=found.cut)
     known = {} if found.refused is None else {found.refused.pod: found.refused}
     decisions, plan = give_up(workspace, job, known, found.message)
     return decisions, attrs.evolve(plan, detail=found.detail, certificate=found.certificate)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.gang.cycle import NO_TOPOLOGY, before_pre_filter
 from koordcore.allocators.gang.group_table import GroupTable, group_table
-from koordcore.allocators.gang.members import running_members
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.gangs import (
     CoschedulingArgs,
     Gang,
+    GangFit,
     GangMode,
     GangSource,
     MatchPolicy,
@@ -29,13 +28,11 @@ from koordcore.model.gangs import (
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.model.scheduling_groups import leaf_id
-from koordcore.protocol.gang import (
-    gang_name,
-    parse_topology_index,
-)
+from koordcore.protocol.gang import parse_topology_index
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import Part, split_members
-from koordcore.scheduling.gang_states import ended_members, gang_id_of, gang_pod, gang_state, leaving_members
+from koordcore.scheduling.gang_book import NO_MEMBERS, gang_book, gang_pod
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
@@ -47,7 +44,7 @@ NO_PARTS: Final[immutabledict[str, tuple[Part, ...]]] = immutabledict()
 NOWHERE: Final[immutabledict[PodKey, str]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@record(kw_only=True, slots=False)
 class Job:
     """Pods that are decided together: the members of a gang group that are asked about.
 
@@ -78,6 +75,8 @@ class Job:
         Parts of the gangs that have some, by gang id, with all their members.
     there
         Nodes of the members of these that run, by pod.
+    fit
+        Which nodes come first where these are of unequal size, by the policy of its first member.
     """
 
     name: str
@@ -92,6 +91,7 @@ class Job:
     tree: GroupTree | None = None
     parts: Mapping[str, tuple[Part, ...]] = NO_PARTS
     there: Mapping[PodKey, str] = NOWHERE
+    fit: GangFit = GangFit.FEWEST_NODES
 
     @property
     def stopped(self) -> bool:
@@ -190,18 +190,18 @@ class JobTable:
         self._snapshot = snapshot
         self._policy = DEFAULT_POLICY if policy is None else policy
         self._args = self._policy.args_of(CoschedulingArgs)
-        self._state: GangState = once(snapshot, gang_state, self._args)
+        self._book = gang_book(snapshot, self._args)
+        self._state: GangState = self._book.state
         self._nodes: dict[str, list[str]] = {}
-        if self._state.gangs:
-            gone = once(snapshot, leaving_members)
-            for pod in running_members(snapshot):
-                gang = gang_name(pod.labels, pod.annotations)
-                if gang and pod.key not in gone:
-                    self._nodes.setdefault(f"{pod.namespace}/{gang}", []).append(str(pod.node_name))
-            for names in self._nodes.values():
-                names.sort()
         self._repairing: dict[PodKey, str] = {}
-        self._ended = Counter(gang_id_of(pod) for pod in ended_members(snapshot))
+
+    def _nodes_of(self, gang_id: str) -> list[str]:
+        """Give the nodes of the members of a gang that run or got one; nobody's where they will have one."""
+        known = self._nodes.get(gang_id)
+        if known is None:
+            known = sorted(str(pod.node_name) for pod in self._book.running(gang_id))
+            self._nodes[gang_id] = known
+        return known
 
     def turns(self, queue: Iterable[Pod]) -> Iterator[Pod | Job]:
         """Give single pods and jobs in queue order; a job comes when its first member would.
@@ -279,28 +279,28 @@ class JobTable:
             refusal="" if waits_for else refusal,
             waits_for=waits_for,
             tree=tree,
+            fit=self._fit(first),
         )
 
     def placed(self, pod: PodKey) -> None:
         """Take note that a pod that came alone has a node, or will have one."""
         gang = self._repairing.get(pod)
         if gang is not None:
-            self._nodes.setdefault(gang, []).append("")
+            self._nodes_of(gang).append("")
 
     def started(self, job: Job, decisions: Iterable[PodDecision]) -> None:
         """Take note of the members of a job that got a node."""
         nodes = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
         for gang, pods in job.members.items():
-            self._nodes.setdefault(gang, []).extend(nodes[pod.key] for pod in pods if pod.key in nodes)
+            self._nodes_of(gang).extend(nodes[pod.key] for pod in pods if pod.key in nodes)
 
     def beyond_minimum(self, pod: PodKey) -> bool:
         """Tell whether a pod that comes alone belongs to a gang that has as many members as it needs."""
         gang = self._repairing.get(pod)
         if gang is None:
             return False
-        return (
-            len(self._nodes.get(gang, ())) + self._ended[gang] >= self._state.gangs[gang].gang.min_available
-        )
+        have = len(self._nodes_of(gang)) + self._book.ended(gang)
+        return have >= self._state.gangs[gang].gang.min_available
 
     def minimums(self) -> dict[str, int]:
         """Give the minimum of every gang that is configured, by id."""
@@ -341,19 +341,24 @@ class JobTable:
             name=",".join(sorted(gangs)),
             gangs=gangs,
             members=members,
-            bound={name: tuple(self._nodes.get(name, ())) for name in sorted(gangs)},
+            bound={name: tuple(self._nodes_of(name)) for name in sorted(gangs)},
             waiting={name: len(self._waiting(name)) for name in sorted(gangs)},
-            ended={name: self._ended[name] for name in sorted(gangs)},
+            ended={name: self._book.ended(name) for name in sorted(gangs)},
             satisfied=record is not None and self._state.group_of(record).satisfied,
             refusal=self._refusal(first, gangs),
             parts={name: self._parts(gangs[name], members[name], running[name]) for name in with_parts},
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
+            fit=self._fit(first),
         )
+
+    def _fit(self, first: Pod) -> GangFit:
+        profile = self._policy.profile_of(first.scheduler_name) or self._policy
+        return profile.args_of(CoschedulingArgs).gang_fit
 
     def _running_of(self, gang_id: str) -> tuple[Pod, ...]:
         """Give the members of a gang that have or had a node."""
-        known = (*running_members(self._snapshot), *ended_members(self._snapshot))
-        return tuple(pod for pod in known if gang_id_of(pod) == gang_id)
+        known = self._book.members.get(gang_id, NO_MEMBERS)
+        return tuple(one.pod for _, one in sorted(known.items()) if one.ended or one.runs)
 
     @staticmethod
     def _parts(gang: Gang, waiting: tuple[Pod, ...], running: tuple[Pod, ...]) -> tuple[Part, ...]:

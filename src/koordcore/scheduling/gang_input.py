@@ -22,9 +22,9 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import FREE, Workspace
 from koordcore.model.decisions import PodDecision, Unschedulable
-from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import topology_selector
+from koordcore.protocol.gang_names import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_roles import per_node, roles_of, with_ties
 from koordcore.scheduling.one_pod import place_there
@@ -93,9 +93,16 @@ def _ties(plugins: PluginSet, pods: Sequence[Pod]) -> tuple[frozenset[str], ...]
     return tuple(found)
 
 
-def offers_of(outline: Outline) -> IntMatrix:
-    """How many members of each shape every node of the tree takes: ``(shapes, nodes)``."""
-    most = len(outline.members)
+_LARGEST: Final = 1024
+"""Slots beyond which nobody asks how much larger a node is."""
+
+
+def offers_of(outline: Outline, fit: GangFit = GangFit.FEWEST_NODES) -> IntMatrix:
+    """How many members of each shape every node of the tree takes: ``(shapes, nodes)``.
+
+    For the tightest fit it counts how large a node is, too.
+    """
+    most = max(len(outline.members), _LARGEST if fit is GangFit.TIGHTEST_FIT else 0)
     return np.stack([one.slots(most)[outline.rows] for one in outline.classes])
 
 
@@ -132,6 +139,7 @@ def demand_of(
         near=_near(workspace, job, tree),
         resources=tuple(workspace.layout.resources),
         barred=tuple((node, one.counts) for one in barred for node in one.nodes),
+        fit=job.fit,
     )
 
 
@@ -286,7 +294,7 @@ class _NodeBinder:
         return self._planned(keys) or (0 if first is None else first)
 
     def _asked_together(self, keys: Sequence[str]) -> Iterator[tuple[Plugin, Together]]:
-        """Ask the plugins for a choice for all of them; none where they may draw from reservations."""
+        """Ask the plugins for a choice for all of them; none where they may draw from loans."""
         shapes = {self.outline.shape_of[key] for key in keys}
         if any(self.outline.classes[shape].source is not None for shape in shapes):
             return

@@ -27,7 +27,7 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import JobPlan, JointPlan, PodDecision, Unschedulable
-from koordcore.model.gangs import GatherRule, GatherStrategy, NetworkTopologySpec
+from koordcore.model.gangs import GangFit, GatherRule, GatherStrategy, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.scheduling.gang import place_job
@@ -147,7 +147,7 @@ class JointTurns:
             outline = self._outline(jobs)
             if len(jobs) < 2 or isinstance(outline, Unschedulable):
                 return
-            offers = _cut(outline, cut)
+            offers = _cut(outline, cut, min((job.fit for job in jobs), key=list(GangFit)[::-1].index))
             if _key(jobs[0]):
                 # Nodes without the label are in no domain that a group could be in.
                 offers[:, self._tree.virtual[self._tree.parent[self._tree.first_node :]]] = 0
@@ -249,7 +249,7 @@ class JointTurns:
             domains = domains_used(self._tree, counts)
             answer = GangPlacement(nodes=nodes, certificate=certificate, domains=domains)
             decisions = marked(self._workspace, job, bound[job.name])
-            self._settled[job.name] = finish(job, decisions, answer, cut=False)
+            self._settled[job.name] = finish(self._workspace, job, decisions, answer, cut=False)
         self.plans.append(
             JointPlan(
                 jobs=tuple(job.name for job in jobs),
@@ -277,9 +277,9 @@ def _priority(job: Job) -> int:
     return max(pod.priority for pod in job.pods)
 
 
-def _cut(outline: Outline, cut: Mapping[tuple[PodKey, int], int]) -> IntMatrix:
+def _cut(outline: Outline, cut: Mapping[tuple[PodKey, int], int], fit: GangFit) -> IntMatrix:
     """Give the offers of the nodes, less what is known not to hold."""
-    offers = offers_of(outline)
+    offers = offers_of(outline, fit)
     for (pod, node), most in cut.items():
         shape = outline.shape_of.get(str(pod))
         if shape is not None:

@@ -21,7 +21,7 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable
-from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.problem import Domains
 from koordcore.scheduling.domain_choice import DomainChoice
@@ -30,7 +30,7 @@ from koordcore.scheduling.gang_input import Barred, Outline, demand_of, offers_o
 from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
 from koordcore.scheduling.one_pod import place_pod, place_there
-from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, weakened
+from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, unplaced, weakened
 from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
@@ -82,7 +82,7 @@ class Groups:
         count = self._count(greedy)
         if count[1] == len(job.pods):
             return self._written(greedy)
-        simple = len(self._waiting) == 1 and self._uniform
+        simple = self._uniform and sum(map(bool, job.members.values())) == 1
         if simple and count[1]:
             return self._written(greedy)
         if simple:
@@ -127,9 +127,11 @@ class Groups:
         return Domains(home, len(known.names))
 
     @cached_property
-    def _waiting(self) -> tuple[str, ...]:
-        """Leaves with members to place."""
-        return tuple(name for name, pods in self.job.members.items() if pods)
+    def _idle(self) -> tuple[str, ...]:
+        """Leaves with members to place that do not run yet: late members of others start nothing."""
+        job = self.job
+        idle = (leaf for leaf in self.tree.leaves if len(job.bound[leaf.id]) < leaf.least)
+        return tuple(leaf.id for leaf in idle if job.members[leaf.id])
 
     @cached_property
     def _uniform(self) -> bool:
@@ -156,10 +158,10 @@ class Groups:
         return domain
 
     def _count(self, decisions: Mapping[PodKey, PodDecision]) -> tuple[int, int]:
-        """Count the leaves that get members, and the members."""
+        """Count the leaves that start with them, and the members."""
         placed = {key for key, one in decisions.items() if isinstance(one, Bound)}
-        leaves = sum(any(pod.key in placed for pod in pods) for pods in self.job.members.values())
-        return leaves, len(placed)
+        members = [self.job.members[name] for name in self._idle]
+        return sum(any(pod.key in placed for pod in pods) for pods in members), len(placed)
 
     # -- one by one ------------------------------------------------------------------------------------
 
@@ -222,7 +224,7 @@ class Groups:
             for leaf in group.leaves:
                 for pod in self.job.members[leaf.id]:
                     if isinstance(decisions[pod.key], Bound):
-                        decisions[pod.key] = Unschedulable(pod=pod.key, refusal=text)
+                        decisions[pod.key] = unplaced(self.workspace, pod.key, text)
         return success
 
     def _short(self, group: GroupTree, why: str) -> str:
@@ -257,7 +259,7 @@ class Groups:
         first: Failed | None = None
         proven = True
         for most, number in order:
-            if best is not None and best[0][0] == len(self._waiting) and most < best[0][1]:
+            if best is not None and best[0][0] == len(self._idle) and most < best[0][1]:
                 break
             mark = self.workspace.checkpoint()
             found = self._within(domains.rows[number], domains.tree(number))
@@ -332,7 +334,8 @@ class Groups:
             demand = demand_of(self.workspace, self.job, _ANYWHERE, tree, outline, offers, barred)
             return self._in_units(demand, place) if self.tree.children else demand
 
-        offers = self._offers[:, place]
+        whole = self.job.fit is GangFit.TIGHTEST_FIT
+        offers = (offers_of(self._outline, self.job.fit) if whole else self._offers)[:, place]
         return plan_and_bind(self.workspace, self.plugins, tree, outline, offers, ask, self.limits)
 
     def _anywhere(self) -> Planned | Failed:
@@ -387,7 +390,7 @@ class Groups:
                 listed += [decisions[pod.key] for pod in pods]
                 continue
             left = "no place is left beside the members that start" if starts else self._short(leaf, "")
-            listed += [decisions.get(pod.key) or Unschedulable(pod=pod.key, refusal=left) for pod in pods]
+            listed += [decisions.get(p.key) or unplaced(self.workspace, p.key, left) for p in pods]
         nodes = [one.node for one in listed if isinstance(one, Bound)]
         used = {self.tree.key: 1} if domain else {}
         if nodes:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import chain
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.gang.group_table import GroupTable
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupTree:
     """One of Kubernetes' own groups within a job.
 

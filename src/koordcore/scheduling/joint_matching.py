@@ -41,7 +41,7 @@ def better_of(sequential: ScheduleResult, joint: ScheduleResult, pods: Iterable[
     """Take the joint result where it is better, and the other one where they are equal.
 
     Better has more pods placed, of the highest priority first, where they differ; then more that room is made
-    for, by fewer evictions; then more that use a reservation.
+    for, by fewer evictions; then more on loans.
     """
     known = {pod.key: pod for pod in pods}
     priorities = sorted({pod.priority for pod in known.values()}, reverse=True)
@@ -52,7 +52,7 @@ def better_of(sequential: ScheduleResult, joint: ScheduleResult, pods: Iterable[
         by_priority = Counter(known[one.pod].priority for one in placed)
         nominated = sum(isinstance(one, Nominated) for one in result.decisions)
         victims = sum(len(plan.victims) for plan in result.preemptions)
-        using = sum(bool(one.reservation) for one in placed)
+        using = sum(one.on_loan for one in placed)
         return ([by_priority[priority] for priority in priorities], nominated, -victims, using)
 
     return max(sequential, joint, key=rank)

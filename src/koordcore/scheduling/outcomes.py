@@ -88,11 +88,23 @@ def give_up(workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecisi
     return listed, plan_of(job, message=reason)
 
 
-def finish(job: Job, bound: Mapping[PodKey, PodDecision], answer: GangPlacement, *, cut: bool) -> Outcome:
+def unplaced(workspace: Workspace, pod: PodKey, reason: str) -> Unschedulable:
+    """Refuse a pod for a reason that is about no single node."""
+    return Unschedulable(pod=pod, nodes=len(workspace.layout.names), refusal=reason)
+
+
+def finish(
+    workspace: Workspace,
+    job: Job,
+    bound: Mapping[PodKey, PodDecision],
+    answer: GangPlacement,
+    *,
+    cut: bool,
+) -> Outcome:
     """Write down a plan whose members are bound; ``cut`` says that an offer was lowered more than proven."""
     left_out = 'no place is left for more than the minimum of gang "{}"'
     decisions = [
-        bound.get(pod.key, Unschedulable(pod=pod.key, refusal=left_out.format(name)))
+        bound.get(pod.key) or unplaced(workspace, pod.key, left_out.format(name))
         for name, pods in job.members.items()
         for pod in pods
     ]

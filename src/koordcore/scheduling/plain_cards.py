@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from koordcore.model.devices import AMD_GPU, DCU_GPU, GPU, NVIDIA_GPU
+from koordcore.model.devices import (
+    AMD_GPU,
+    DCU_GPU,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    NVIDIA_GPU,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.scoring.gpu_share import CARD
 
@@ -16,6 +25,8 @@ WHOLE: Final[Mapping[str, int]] = {
     GPU: CARD // 100,
 }
 """Names of whole cards with the thousandths of a card that one of them is."""
+CARD_NAMES: Final = frozenset({*WHOLE, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED})
+"""Names under which nodes count the same cards."""
 
 
 def plain_cards(state: NodeState) -> tuple[int, ...]:

@@ -233,10 +233,11 @@ class Preemptor:
             return None
         asked = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
         priority = job.trigger.priority
-        if runs.entitled(asked) != reclaiming:
+        below = runs.givers(asked) if reclaiming else None
+        if below is None and (reclaiming or runs.entitled(asked)):
             return None
         with self._plugins.nominated.set_aside():
-            theirs, beyond = runs.lent(asked, priority, reclaiming=reclaiming)
+            theirs, beyond = runs.lent(asked, priority, below)
         if reclaiming:
             return beyond
         less = running_on(self._workspace.snapshot).priority < priority

@@ -125,18 +125,14 @@ class Relocator:
     def _elsewhere(self, victim: Victim, *, whole: bool) -> Move | None:
         """Find another node; one that moves with its gang may also start anew where it was.
 
-        What a reservation holds is not taken: it may be the very one for which the victim leaves.
+        What is lent is not taken: it may be the very one for which the victim leaves.
         """
         pod = self.workspace.snapshot.pod(victim.pod)
         if pod is None or pod.static or pod.daemon:
             return None
         mark = self.workspace.checkpoint()
         decision = place_pod(self.workspace, self.plugins, unbound(pod))
-        if (
-            isinstance(decision, Bound)
-            and not decision.reservation
-            and (whole or decision.node != victim.node)
-        ):
+        if isinstance(decision, Bound) and not decision.on_loan and (whole or decision.node != victim.node):
             return Move(victim, decision.node)
         self.workspace.rollback(mark)
         return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
-from koordcore.protocol.gang import topology_selector
+from koordcore.protocol.gang_names import topology_selector
 
 
 class SelectorCounts:

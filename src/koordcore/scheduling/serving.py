@@ -15,7 +15,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.decisions import Bound
+from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -25,7 +25,7 @@ from koordcore.scheduling.gang_groups import JobTable
 from koordcore.snapshot import ClusterSnapshot
 
 MOST_ROUNDS: Final = 256
-"""How many times the queue is asked; a dump with many ends has no bound otherwise."""
+"""How many times the queue is asked; where there are many ends it would take long otherwise."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +44,8 @@ class QueuedStart:
         Where they go then.
     message
         Why not, of the first pod that has no place at the last moment that was looked at.
+    not_before
+        That moment, where later ones were not looked at.
     """
 
     name: str
@@ -51,6 +53,7 @@ class QueuedStart:
     start: datetime | None = None
     nodes: immutabledict[PodKey, str] = attrs.field(default=EMPTY, converter=immutabledict)
     message: str = ""
+    not_before: datetime | None = None
 
 
 def queue_units(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[QueuedStart, ...]:
@@ -81,6 +84,7 @@ def queue_starts(
     policy: Policy = Policy(),
     limits: Limits = DEFAULT_LIMITS,
     until: str = "",
+    rounds: int = MOST_ROUNDS,
 ) -> tuple[QueuedStart, ...]:
     """Serve the queue now and at every known end, as ``schedule`` would, and say who starts when.
 
@@ -99,17 +103,19 @@ def queue_starts(
         As for :func:`koordcore.schedule`.
     until
         Stop once the unit of this name has started; those behind it may then have no start.
+    rounds
+        How many moments are looked at.
 
     Returns
     -------
     tuple of QueuedStart
-        In queue order. After :data:`MOST_ROUNDS` moments whoever has no place is left without.
+        In queue order.
     """
     units = queue_units(snapshot, policy)
     asked = {unit.name: unit for unit in units}
     unit_of = {key: unit.name for unit in units for key in unit.pods}
     known, moment, current = dict(ends), now, snapshot
-    for _ in range(MOST_ROUNDS):
+    for _ in range(rounds):
         result = schedule(current, policy=policy, now=now, limits=limits)
         current = result.snapshot
         for one in result.decisions:
@@ -120,7 +126,7 @@ def queue_starts(
                 nodes = {**unit.nodes, one.pod: one.node}
                 asked[unit.name] = attrs.evolve(unit, start=moment, nodes=nodes, message="")
             elif unit.start is None and one.pod == unit.pods[0]:
-                asked[unit.name] = attrs.evolve(unit, message=getattr(one, "message", ""))
+                asked[unit.name] = attrs.evolve(unit, message=_why(one))
         known |= {
             one.pod: moment + durations[one.pod]
             for one in result.bound
@@ -134,4 +140,12 @@ def queue_starts(
         current = current.forget(
             *(key for key in sorted(known) if known[key] <= moment and key in current.location)
         )
+    else:  # there are more ends
+        asked |= {
+            unit.name: attrs.evolve(unit, not_before=moment) for unit in asked.values() if unit.start is None
+        }
     return tuple(asked[unit.name] for unit in units)
+
+
+def _why(decision: PodDecision) -> str:
+    return decision.reason if isinstance(decision, Waiting) else getattr(decision, "message", "")

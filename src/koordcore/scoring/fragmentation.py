@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import names_its_fields
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode, first_free_slots
 
 CPU_SCALE: Final = 128_000
@@ -26,6 +27,7 @@ GPU_SCALE: Final = 8 * CARD
 TYPICAL_PERCENT: Final = 95
 
 
+@names_its_fields
 @attrs.frozen
 class WorkloadMix:
     """Which tasks are to be expected, most frequent first.

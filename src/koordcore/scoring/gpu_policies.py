@@ -9,8 +9,7 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.scoring.foresight import Foresight
 from koordcore.scoring.fragmentation import (
@@ -62,7 +61,7 @@ class DrawnPolicy(Protocol):
 GpuPolicy: TypeAlias = ScoredPolicy | DrawnPolicy
 
 
-@attrs.frozen
+@record
 class _Scored:
     """A score that reads nothing but node and demand, with the fullest card for a share."""
 
@@ -99,7 +98,7 @@ def below(bound: int, seed: int, turn: int) -> int:
     return mixed(seed, turn) * bound >> 64
 
 
-@attrs.frozen
+@record
 class _Random:
     """Every node that fits is as likely as any other, and so is every card for a share."""
 

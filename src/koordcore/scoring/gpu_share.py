@@ -11,11 +11,13 @@ from typing import Final
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import names_its_fields
 
 CARD: Final = 1000
 """Milli of one whole card."""
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class GpuDemand:
     """What one task asks for.
@@ -71,6 +73,7 @@ class GpuDemand:
         return 0 if self.shared else self.gpus
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class GpuNode:
     """What a node has left.

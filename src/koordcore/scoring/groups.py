@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._record import record
 from koordcore.model.affinity import PodAffinity
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector, SelectorOperator
@@ -23,7 +23,7 @@ Weights: TypeAlias = Sequence[tuple[str, int]]
 """Topology keys with what one pod of a group adds to its domain; a key may stand more than once."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Domains:
     """The values of one node label.
 
@@ -42,7 +42,7 @@ class Domains:
     present: BoolVector
 
 
-@attrs.frozen
+@record
 class PodGroup:
     """What selectors and terms can see of a pod.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._record import record
 from koordcore.model.affinity import PodAffinity, PodAffinityTerm
 from koordcore.model.pods import Pod
 from koordcore.model.policy import InterPodArgs
@@ -26,7 +26,7 @@ REASON_EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods ant
 _NONE: Final = PodAffinity()
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Namespaces:
     """Labels of the namespaces, for terms that select by them."""
 
@@ -81,7 +81,7 @@ class Namespaces:
         return self.selected(term, owner, namespace, known_only=known_only)
 
 
-@attrs.frozen
+@record
 class InterPodRequest:
     """What matters about an incoming pod; pods with equal requests are alike.
 

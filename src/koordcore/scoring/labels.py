@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
-from koordcore.model.affinity import PreferredNodeTerm, Taint, TaintEffect, Toleration, tolerated
+from koordcore.model.affinity import PreferredNodeTerm, Taint, TaintEffect, Tolerances, Toleration, tolerated
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 
 _HARD: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
@@ -54,23 +54,28 @@ def fit_labels(layout: ClusterLayout, wanted: Iterable[tuple[str, str]]) -> Bool
 
 def untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
     """Give the first taint that keeps the pod away, or ``None``."""
-    return next((one for one in taints if one.effect in _HARD and not tolerated(one, tolerations)), None)
+    return _keeps_away(taints, Tolerances(tolerations))
+
+
+def _keeps_away(taints: Iterable[Taint], allowed: Tolerances) -> Taint | None:
+    return next((one for one in taints if one.effect in _HARD and not allowed.cover(one)), None)
 
 
 def fit_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
     """Tell which nodes have no NoSchedule or NoExecute taint that the pod does not tolerate."""
-    judged = layout.kinds.taints.judge(lambda taints: untolerated_taint(taints, tolerations) is None)
+    allowed = Tolerances(tolerations)
+    judged = layout.kinds.taints.judge(lambda taints: _keeps_away(taints, allowed) is None)
     return judged.astype(bool)
 
 
 def count_soft_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> IntVector:
     """Count each node's PreferNoSchedule taints that the pod does not tolerate."""
-    soft = tuple(
+    soft = Tolerances(
         one for one in tolerations if one.effect is None or one.effect is TaintEffect.PREFER_NO_SCHEDULE
     )
     return layout.kinds.taints.judge(
         lambda taints: sum(
-            one.effect is TaintEffect.PREFER_NO_SCHEDULE and not tolerated(one, soft) for one in taints
+            one.effect is TaintEffect.PREFER_NO_SCHEDULE and not soft.cover(one) for one in taints
         )
     )
 
@@ -135,7 +140,7 @@ def fit_own_terms(
     """Tell which nodes a pod's node selector and required terms leave; ``None`` where they say nothing.
 
     Where every term names nodes, the names alone decide, as upstream screens nodes before it looks for
-    reservations there. ``(N,)``.
+    room that is held there. ``(N,)``.
 
     Parameters
     ----------

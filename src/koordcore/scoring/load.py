@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
 from koordcore._moved_rows import moved_rows
 from koordcore._vector import Splice
-from koordcore.model.decisions import Shortfall
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import Node
@@ -420,17 +419,22 @@ class LoadState:
         score: IntVector = self._score.of(left - request.estimate, divisor) * scorable
         return score
 
-    def shortfalls(self, request: LoadRequest, row: int) -> tuple[Shortfall, ...]:
-        """Say in numbers what one node lacks for the pod."""
-        code = int(self.fit(request, slice(row, row + 1))[0])
-        if code == FITS:
-            return ()
-        if code == EXPIRED:
-            return (Shortfall(REASON_EXPIRED),)
+    def short_of(self, request: LoadRequest, code: int, rows: Rows) -> tuple[str, int, IntVector]:
+        """Say in numbers what nodes lack for the pod that :meth:`fit` gave a code for.
+
+        Parameters
+        ----------
+        request, code, rows
+            Who, neither ``FITS`` nor ``EXPIRED``, and the nodes: ``(n,)`` of them.
+
+        Returns
+        -------
+        tuple
+            The resource, how much of it is asked for, and how much each node has left, ``(n,)``.
+        """
         column = (code - 2) % len(self.names)
-        left = int(self._headroom[int(request.prod)][column, row])
-        wanted = int(request.estimate[column, 0])
-        return (Shortfall(self.reasons[code], self.names[column], wanted, max(0, left)),)
+        left = np.maximum(self._headroom[int(request.prod)][column, rows], 0)
+        return self.names[column], int(request.estimate[column, 0]), left
 
     def describe(self, row: int) -> dict[str, Resources]:
         """Give one node's vectors by upstream's names, as its debug endpoint does."""

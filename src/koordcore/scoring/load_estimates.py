@@ -218,7 +218,7 @@ def expected(kinds: Sequence[Estimate]) -> tuple[IntMatrix, IntMatrix, IntMatrix
 
 
 def ignored(pod: Pod) -> bool:
-    """Tell whether a pod has no load: it has ended, or it only holds room for a reservation."""
+    """Tell whether a pod has no load: it has ended, or it only holds room for others."""
     notes = pod.annotations
     return pod.finished or (ANNOTATION_RESERVE_POD in notes and notes[ANNOTATION_RESERVE_POD] == "true")
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore._moved_rows import moved_rows
@@ -22,15 +23,22 @@ from koordcore.model.nodes import Node
 from koordcore.protocol.load import node_thresholds, raw_capacity
 from koordcore.scoring.load_estimates import NEVER, NO_REPORT, report_of
 
+FloatVector: TypeAlias = NDArray[np.float64]
+
 NO_LIMIT: Final = 2**62
 """A limit that no load reaches; half the range, so that a load can be subtracted from it."""
+_FAR: Final = 2**61
+"""No load is as large as this."""
+_NEAR: Final = 2
+"""How far a limit is searched for where no rounding gets in the way; each doubling is one more look."""
 
 
 def threshold_limits(total: IntMatrix, thresholds: IntMatrix) -> IntMatrix:
     """Give the largest amount that passes ``round(amount / total * 100) <= threshold``, element by element.
 
     The comparison is upstream's, in float64 and in this order of operations; it is monotone in the amount,
-    so a bisection finds the last amount that passes and the filter itself needs integers only. No limit
+    so a bisection finds the last amount that passes and the filter itself needs integers only. It begins
+    near what the formula says of exact numbers; where rounding leads further away, with all numbers. No limit
     where the threshold or the total is 0.
     """
     limits = np.full(total.shape, NO_LIMIT, np.int64)
@@ -39,18 +47,26 @@ def threshold_limits(total: IntMatrix, thresholds: IntMatrix) -> IntMatrix:
         return limits
     totals = total[active].astype(np.float64)
     bounds = thresholds[active].astype(np.float64)
-    low = np.full(totals.shape, -(2**61), np.int64)
-    high = np.full(totals.shape, 2**61, np.int64)
+    near = np.clip((bounds + 0.5) * totals / 100, -_FAR, _FAR).astype(np.int64)
+    low, high = near - _NEAR, near + _NEAR
+    if not (_passes(low, totals, bounds) & ~_passes(high, totals, bounds)).all():
+        low, high = np.full(totals.shape, -_FAR, np.int64), np.full(totals.shape, _FAR, np.int64)
     while (high - low > 1).any():
         middle = low + (high - low) // 2
-        percent = middle.astype(np.float64) / totals * 100
-        whole = np.trunc(percent)
-        percent = whole + np.sign(percent) * (np.abs(percent - whole) >= 0.5)
-        passes = percent <= bounds
+        passes = _passes(middle, totals, bounds)
         low = np.where(passes, middle, low)
         high = np.where(passes, high, middle)
     limits[active] = low
     return limits
+
+
+def _passes(amounts: IntVector, totals: FloatVector, bounds: FloatVector) -> BoolVector:
+    """Tell whether ``round(amount / total * 100)``, halves away from zero, is within the bound."""
+    percent = amounts.astype(np.float64) / totals * 100
+    whole = np.trunc(percent)
+    rounded = whole + np.sign(percent) * (np.abs(percent - whole) >= 0.5)
+    within: BoolVector = rounded <= bounds
+    return within
 
 
 class NodeLoads:

@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._record import record
 from koordcore.model.affinity import (
     NodeAffinity,
     NodeInclusionPolicy,
@@ -30,7 +31,7 @@ REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_MISSING_LABEL = f"{REASON_SKEW} (missing required label)"
 
 
-@attrs.frozen
+@record
 class SpreadRule:
     """A constraint with its selector completed for one kind of pods.
 
@@ -52,7 +53,7 @@ class SpreadRule:
     taints_policy: NodeInclusionPolicy
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class SpreadRequest:
     """What a pod wants of spreading; pods with equal requests are alike.
 

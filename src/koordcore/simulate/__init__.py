@@ -31,25 +31,14 @@ if TYPE_CHECKING:
     )
     from koordcore.simulate.loop_moves import (
         LoopPod as LoopPod,
-        LoopStep as LoopStep,
         LoopWorld as LoopWorld,
     )
     from koordcore.simulate.loop_rules import (
         KNOWN_RULES as KNOWN_RULES,
-        Kept as Kept,
         LoopRules as LoopRules,
-        Preempts as Preempts,
-        Reclaims as Reclaims,
     )
-    from koordcore.simulate.loop_search import (
-        loop_story as loop_story,
-        search_loops as search_loops,
-        small_worlds as small_worlds,
-    )
-    from koordcore.simulate.loops import (
-        Loop as Loop,
-        find_loop as find_loop,
-    )
+    from koordcore.simulate.loop_search import search_loops as search_loops
+    from koordcore.simulate.loops import find_loop as find_loop
     from koordcore.simulate.plots import plot as plot
     from koordcore.simulate.reader import TraceFolder as TraceFolder
     from koordcore.simulate.record import (
@@ -62,7 +51,6 @@ if TYPE_CHECKING:
     )
     from koordcore.simulate.scenario import (
         Cell as Cell,
-        CellResult as CellResult,
         Clock as Clock,
         play_cell as play_cell,
     )
@@ -98,15 +86,15 @@ else:
                 "Refused",
                 "Task",
             ),
-            "koordcore.simulate.loop_moves": ("LoopPod", "LoopStep", "LoopWorld"),
-            "koordcore.simulate.loop_search": ("loop_story", "search_loops", "small_worlds"),
-            "koordcore.simulate.loops": ("Loop", "find_loop"),
-            "koordcore.simulate.loop_rules": ("KNOWN_RULES", "Kept", "LoopRules", "Preempts", "Reclaims"),
+            "koordcore.simulate.loop_moves": ("LoopPod", "LoopWorld"),
+            "koordcore.simulate.loop_search": ("search_loops",),
+            "koordcore.simulate.loops": ("find_loop",),
+            "koordcore.simulate.loop_rules": ("KNOWN_RULES", "LoopRules"),
             "koordcore.simulate.reader": ("TraceFolder",),
             "koordcore.simulate.record": ("replay_record", "write_record"),
             "koordcore.simulate.plots": ("plot",),
             "koordcore.simulate.report": ("curves", "summaries"),
-            "koordcore.simulate.scenario": ("Cell", "CellResult", "Clock", "play_cell"),
+            "koordcore.simulate.scenario": ("Cell", "Clock", "play_cell"),
             "koordcore.simulate.scheduled": ("PodArrival", "replay_schedule"),
             "koordcore.simulate.sweeps": ("ResultFolder", "sweep"),
             "koordcore.simulate.trace": ("Trace", "resample"),

@@ -12,7 +12,7 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.model.pods import Pod
 from koordcore.model.scheduling_groups import SchedulingPodGroup, leaf_id
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.plain_cards import plain_cards
 from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_INDEX, GPU_MILLI, demand_of, gpu_node
 from koordcore.scoring.foresight import MILLI, largest_aligned_block, starved_cards

@@ -179,6 +179,8 @@ def compare_policies(
     >>> [(str(one.pod), one.nodes) for one in found.elsewhere], found.moved("bare")
     ([('default/y', ('b', 'a'))], 1)
     """
+    if not isinstance(policies, Mapping):
+        raise TypeError(f"policies: expected policies by name, got {policies!r:.60}")
     if not policies:
         raise ModelError("policies: at least one is needed")
     asked = None if pods is None else list(pods)

@@ -8,9 +8,11 @@ from typing import TypeAlias
 import attrs
 
 from koordcore.errors import ModelError
+from koordcore.model.checks import names_its_fields
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Task:
     """Work that arrives.

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.checks import check_fields
+from koordcore.model.checks import check_fields, names_its_fields
 
 
 class Preempts(StrEnum):
@@ -44,6 +44,7 @@ class Kept(StrEnum):
     its own."""
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class LoopRules:
     """Which rules move pods.

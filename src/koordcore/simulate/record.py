@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, join_path
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.pods import Pod
@@ -201,7 +202,7 @@ def write_record(
     return _text(record) + "\n"
 
 
-@attrs.frozen
+@record
 class RecordReplay:
     """How a recorded call came out this time.
 

@@ -230,6 +230,7 @@ def replay_schedule(
     Examples
     --------
     >>> from koordcore import ClusterSnapshot, Node, Pod
+    >>> from koordcore.simulate import PodArrival
     >>> cluster = ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 1000, "pods": 9})])
     >>> pods = [Pod(name=name, requests={"cpu": 1000}) for name in ("a", "b")]
     >>> run = replay_schedule(cluster, [PodArrival(0, pods[0], 60), PodArrival(5, pods[1], 60)])

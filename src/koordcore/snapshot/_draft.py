@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from koordcore._blame import shown
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -103,7 +104,7 @@ class Draft:
             case RecordAdded(record) | RecordReplaced(record) | RecordRemoved(record):
                 self._write(change, record)
             case _:
-                raise ModelError(f"snapshot: expected a change, got {change!r:.60}")
+                raise ModelError(f"snapshot: expected a change, got {shown(change)}")
 
     # -- pods and nodes --------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import attrs
 
+from koordcore._blame import shown
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -30,15 +32,15 @@ def record_key(record: ClusterRecord) -> RecordKey:
     try:
         kind = f"{getattr(record, 'kind', '')}.{getattr(record, 'api_version', '')}".strip(".")
         return (type(record).__name__, kind, record.namespace, record.name)
-    except AttributeError as error:
-        raise ModelError(f"expected records with name and namespace: {error}") from None
+    except Exception:  # whatever it is
+        raise ModelError(f"expected records with name and namespace, got {shown(record)}") from None
 
 
 def _key_of(key: PodKey | str) -> PodKey:
     return PodKey.of(key)
 
 
-@attrs.frozen
+@record
 class PodBound:
     """A pod holds room on the node that it names; it waits no longer.
 
@@ -51,14 +53,14 @@ class PodBound:
     pod: Pod
 
 
-@attrs.frozen
+@record
 class PodUpdated:
     """A pod that is known says something else, where it is: on its node, or among those that wait."""
 
     pod: Pod
 
 
-@attrs.frozen
+@record
 class PodEnded:
     """A pod is gone, or has ended and holds no room any more.
 
@@ -71,49 +73,49 @@ class PodEnded:
     pod: PodKey = attrs.field(converter=_key_of)
 
 
-@attrs.frozen
+@record
 class PodPending:
     """A pod waits for a node; it replaces a waiting one of the same key."""
 
     pod: Pod
 
 
-@attrs.frozen
+@record
 class NodeAdded:
     """A node joins; a :class:`~koordcore.NodeState` brings pods with it."""
 
     node: Node | NodeState
 
 
-@attrs.frozen
+@record
 class NodeReplaced:
     """A node says something else; with a plain :class:`~koordcore.Node` the pods on it stay."""
 
     node: Node | NodeState
 
 
-@attrs.frozen
+@record
 class NodeRemoved:
     """A node leaves, together with the pods on it."""
 
     name: str
 
 
-@attrs.frozen
+@record
 class RecordAdded:
     """A record is new."""
 
     record: ClusterRecord
 
 
-@attrs.frozen
+@record
 class RecordReplaced:
     """A record says something else; type, kind, namespace and name tell which."""
 
     record: ClusterRecord
 
 
-@attrs.frozen
+@record
 class RecordRemoved:
     """A record is gone.
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import attrs
 
+from koordcore._blame import names_its_arguments, shown
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._line import Line, Place, RecordPair
-from koordcore._names import Names
 from koordcore._notebook import html_table
-from koordcore._table import Table
-from koordcore._vector import Vector
+from koordcore._record import record
+from koordcore._vector import Names, Table, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -57,12 +57,12 @@ def _all_of(what: str, items: Iterable[Any], *kinds: type) -> tuple[Any, ...]:
     try:
         found = tuple(items)
     except TypeError:
-        raise ModelError(f"snapshot: {what}: expected several, got {items!r:.60}") from None
+        raise ModelError(f"snapshot: {what}: expected several, got {shown(items)}") from None
     if not {*map(type, found)} <= {*kinds}:  # all at a glance
         for number, item in enumerate(found):
             if not isinstance(item, kinds):
                 wanted = " or ".join(kind.__name__ for kind in kinds)
-                raise ModelError(f"snapshot: {what}[{number}]: expected {wanted}, got {item!r:.60}")
+                raise ModelError(f"snapshot: {what}[{number}]: expected {wanted}, got {shown(item)}")
     return found
 
 
@@ -84,7 +84,7 @@ def _by_record_key(records: Iterable[ClusterRecord]) -> tuple[ClusterRecord, ...
         raise ModelError(f"snapshot: records: {error}") from None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class ClusterSnapshot:
     """Everything a decision may depend on; equal contents give equal snapshots in whatever order they come.
 
@@ -95,7 +95,7 @@ class ClusterSnapshot:
     pending
         Pods that wait for a node.
     records
-        Everything else as frozen records: gangs, quotas, reservations, devices, metrics, budgets, …
+        Everything else as frozen records: gangs, quotas, devices, metrics, budgets, …
 
     Raises
     ------
@@ -203,6 +203,7 @@ class ClusterSnapshot:
         keys, name = self._record_keys, kind.__name__
         return bisect_left(keys, (name,)), bisect_left(keys, (name + "\0",))
 
+    @names_its_arguments
     def has(self, kind: type) -> bool:
         """Tell whether there are records of a type."""
         if kind in self._by_type:
@@ -214,6 +215,7 @@ class ClusterSnapshot:
     def _memo(self) -> dict[Any, Any]:
         return {}
 
+    @names_its_arguments
     def of(self, kind: type[R]) -> tuple[R, ...]:
         """Give all records of one type, in the order of namespace and name."""
         found = self._by_type.get(kind)
@@ -223,6 +225,7 @@ class ClusterSnapshot:
             found = self._by_type[kind] = tuple(one for one in ones if type(one) is kind)
         return cast("tuple[R, ...]", found)
 
+    @names_its_arguments
     def find(self, kind: type[R], name: str, namespace: str = "") -> R | None:
         """Give one record, or ``None``.
 
@@ -240,6 +243,7 @@ class ClusterSnapshot:
         found = self._find_record((kind.__name__, "", namespace, name))
         return found if isinstance(found, kind) else None
 
+    @names_its_arguments
     def node(self, name: str) -> NodeState:
         """Give a node by name.
 
@@ -277,6 +281,7 @@ class ClusterSnapshot:
     def _record_keys(self) -> list[RecordKey]:
         return [record_key(record) for record in self._records]
 
+    @names_its_arguments
     def pod(self, key: PodKey | str) -> Pod | None:
         """Give a pod, bound or pending, or ``None``; a text is ``"namespace/name"``."""
         found: Pod | None = self._pods.get(PodKey.of(key))
@@ -318,6 +323,7 @@ class ClusterSnapshot:
 
     # -- forking ---------------------------------------------------------------------------------------
 
+    @names_its_arguments
     def apply(self, *changes: Change) -> ClusterSnapshot:
         """Give the cluster after some changes, which are taken in one after another.
 
@@ -352,6 +358,7 @@ class ClusterSnapshot:
             draft.take(change)
         return drawn(self, draft)
 
+    @names_its_arguments
     def assume(self, *pods: Pod) -> ClusterSnapshot:
         """Bind pods, each to the node it names; they leave the pending ones.
 
@@ -364,6 +371,7 @@ class ClusterSnapshot:
         """
         return self.apply(*map(PodBound, pods))
 
+    @names_its_arguments
     def forget(self, *pods: PodKey | str) -> ClusterSnapshot:
         """Take pods out of the cluster, wherever they are; a text is ``"namespace/name"``.
 
@@ -374,16 +382,19 @@ class ClusterSnapshot:
         """
         return self.apply(*(PodEnded(key) for key in dict.fromkeys(map(PodKey.of, pods))))
 
+    @names_its_arguments
     def with_pending(self, *pods: Pod) -> ClusterSnapshot:
         """Add pending pods, or replace those of the same key."""
         return self.apply(*map(PodPending, pods))
 
+    @names_its_arguments
     def with_nodes(self, *states: NodeState | Node) -> ClusterSnapshot:
         """Add nodes, or replace those of the same name together with the pods on them."""
         latest = {state.name: state for state in _by_name(states)}
         kinds = {name: NodeAdded if self._find_node(name) is None else NodeReplaced for name in latest}
         return self.apply(*(kinds[name](state) for name, state in latest.items()))
 
+    @names_its_arguments
     def without_nodes(self, *names: str) -> ClusterSnapshot:
         """Take nodes away together with the pods on them.
 
@@ -394,6 +405,7 @@ class ClusterSnapshot:
         """
         return self.apply(*map(NodeRemoved, dict.fromkeys(names)))
 
+    @names_its_arguments
     def with_records(self, *records: ClusterRecord) -> ClusterSnapshot:
         """Add records, or replace those of the same type and name."""
         latest = {record_key(record): record for record in records}

@@ -39,7 +39,7 @@ def columns_of(snapshot: ClusterSnapshot) -> ClusterColumns:
     ):
         rows = None
         if known is not None and found is None and _alike(known.layout, snapshot.layout):
-            rows = changed_on(place, snapshot.place)
+            rows = changed_on(place.path(snapshot.place))
         if rows is not None and len(rows) * _SHARE <= len(snapshot._nodes) + _SHARE:
             found = _columns_with(known, snapshot.layout, snapshot._nodes, rows)
     if found is None:

@@ -6,21 +6,22 @@ Nothing here is part of a snapshot's value: all of it may be dropped, and it cha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from koordcore._line import Place, RecordPair
+from koordcore._line import Delta, RecordPair
 from koordcore._vector import Splice, Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.records import ClusterRecord
-from koordcore.snapshot._records import net_records
-from koordcore.snapshot.changes import record_key
+from koordcore.snapshot.changes import RecordKey, record_key
 
 if TYPE_CHECKING:
-    from koordcore._columns import ClusterLayout
     from koordcore.snapshot.cluster import ClusterSnapshot
 
 T = TypeVar("T")
 NodeValueBuilder: TypeAlias = "Callable[[ClusterSnapshot, NodeState], Any]"
+StatePair: TypeAlias = "tuple[NodeState | None, NodeState | None]"
+"""A node with its pods before and after; ``None`` where it was not, or is no longer, there."""
 
 
 def shared(snapshot: ClusterSnapshot) -> tuple[Vector[NodeState], Vector[ClusterRecord]]:
@@ -64,14 +65,18 @@ def derived(
         if layout is snapshot.layout or (
             replaced and layout and layout.resources == snapshot.layout.resources
         ):
-            snapshot._changes[id(nodes)] = changed_on(place, snapshot.place)
-            snapshot._states_changed[id(nodes)] = _states_since(snapshot, layout, nodes, place)
+            # Told under the identity of the vectors that `again` is handed: whoever asks for what changed
+            # in them finds it there, and whoever asks about others has them compared item by item.
+            path = place.path(snapshot.place)
+            snapshot._changes[id(nodes)] = changed_on(path)
+            snapshot._states_changed[id(nodes)] = None if path is None else _net_states(path)
             snapshot._rows_before[id(nodes)] = layout.row_of
-            snapshot._record_changes[id(records)] = _records_between(place, snapshot.place)
+            snapshot._record_changes[id(records)] = None if path is None else net_records(path)
             value = again(nodes, records, cast("T", value), snapshot)
         else:
             value = build(snapshot)
         snapshot._memo[build] = value
+        # Forks inherit the past: whichever of them asks next goes on from here.
         snapshot._past[build] = (snapshot.layout, snapshot._nodes, snapshot._records, value, snapshot.place)
     return cast("T", snapshot._memo[build])
 
@@ -88,9 +93,7 @@ def changed_rows(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[i
     return known
 
 
-def changed_states(
-    snapshot: ClusterSnapshot, before: Vector[NodeState]
-) -> Sequence[tuple[NodeState | None, NodeState | None]]:
+def changed_states(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> Sequence[StatePair]:
     """Give the nodes with their pods that are not the same objects as in what :func:`derived` gave."""
     known = snapshot._states_changed.get(id(before))
     return _differing(before, snapshot._nodes) if known is None else known
@@ -109,18 +112,17 @@ def moves_since(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[Sp
     return [*(Splice(row, 1, 0) for row in gone), *(Splice(row, 0, 1) for row in joined)]
 
 
-def _states_since(
-    snapshot: ClusterSnapshot, layout: ClusterLayout, before: Vector[NodeState], place: Place
-) -> list[tuple[NodeState | None, NodeState | None]] | None:
-    path = place.path(snapshot.place)
-    if path is None:
-        return None
-    names = dict.fromkeys(
-        state.name for delta in path for _, *pair in delta.nodes for state in pair if state is not None
-    )
-    row_of = layout.row_of
-    pairs = ((before[row_of[name]] if name in row_of else None, snapshot._find_node(name)) for name in names)
-    return [(old, new) for old, new in pairs if old is not new]
+def _net_states(deltas: Iterable[Delta]) -> list[StatePair]:
+    """Give each node that is not the same object after some steps, before and after."""
+    states: dict[str, StatePair] = {}
+    for delta in deltas:
+        for _, before, after in delta.nodes:
+            one = before if after is None else after
+            assert one is not None  # a step says something
+            name = one.node.name
+            states[name] = (states[name][0] if name in states else before, after)
+    # A path through a fork goes back and forth: what ends as the object that it was has not changed.
+    return [pair for pair in states.values() if pair[0] is not pair[1]]
 
 
 def changed_records(snapshot: ClusterSnapshot, before: Vector[ClusterRecord]) -> list[RecordPair]:
@@ -129,6 +131,14 @@ def changed_records(snapshot: ClusterSnapshot, before: Vector[ClusterRecord]) ->
         return []
     known = snapshot._record_changes.get(id(before))
     return _changed_records(before, snapshot._records) if known is None else known
+
+
+def records_changed(before: ClusterSnapshot, after: ClusterSnapshot) -> list[RecordPair]:
+    """Give the records that are not the same objects in two snapshots, before and after."""
+    if before._records is after._records:
+        return []
+    path = before.place.path(after.place)
+    return _changed_records(before._records, after._records) if path is None else net_records(path)
 
 
 def node_values(snapshot: ClusterSnapshot, build: Callable[[ClusterSnapshot, NodeState], T]) -> Vector[T]:
@@ -148,12 +158,6 @@ def state_at(snapshot: ClusterSnapshot, row: int) -> NodeState:
     return snapshot._nodes[row]
 
 
-def _records_between(start: Place, end: Place) -> list[RecordPair] | None:
-    """Give the records that changed between two places; ``None`` where that is unknown."""
-    path = start.path(end)
-    return None if path is None else net_records(path)
-
-
 def _changed_records(before: Iterable[ClusterRecord], after: Iterable[ClusterRecord]) -> list[RecordPair]:
     """Give the records that are not the same objects, before and after."""
     kept = {*map(id, before)} & {*map(id, after)}
@@ -162,21 +166,77 @@ def _changed_records(before: Iterable[ClusterRecord], after: Iterable[ClusterRec
     return [(old.get(key), new.get(key)) for key in {**old, **new}]
 
 
-def _differing(
-    before: Iterable[NodeState], after: Iterable[NodeState]
-) -> list[tuple[NodeState | None, NodeState | None]]:
+def _differing(before: Iterable[NodeState], after: Iterable[NodeState]) -> list[StatePair]:
     """Give the nodes that are not the same objects, before and after."""
     old, new = {one.name: one for one in before}, {one.name: one for one in after}
     names = [name for name in {**old, **new} if old.get(name) is not new.get(name)]
     return [(old.get(name), new.get(name)) for name in names]
 
 
-def changed_on(start: Place, end: Place) -> list[int] | None:
-    """Give the rows of the nodes that changed between two places, sorted.
+def changed_on(path: Sequence[Delta] | None) -> list[int] | None:
+    """Give the rows of the nodes that changed on a path, sorted.
 
-    ``None`` where that is unknown, or where nodes joined or left.
+    ``None`` where the path is unknown, or where nodes joined or left.
     """
-    path = start.path(end)
-    if path is None or any(delta.moves for delta in path):
+    rows = set[int]()
+    for delta in path or ():
+        for row, before, after in delta.nodes:
+            if before is None or after is None:
+                return None
+            rows.add(row)
+    return None if path is None else sorted(rows)
+
+
+def net_records(deltas: Iterable[Delta]) -> list[RecordPair]:
+    """Give each record that is not the same object after some steps, before and after."""
+    records: dict[RecordKey, RecordPair] = {}
+    for delta in deltas:
+        for pair in delta.records:
+            one = pair[0] if pair[1] is None else pair[1]
+            assert one is not None  # a pair says something
+            key = record_key(one)
+            records[key] = (records[key][0] if key in records else pair[0], pair[1])
+    return [pair for pair in records.values() if pair[0] is not pair[1]]
+
+
+class NodeValue(Generic[T]):
+    """What makes a value of one node, and the types of records that it reads beside the node and its pods.
+
+    Of these it reads only those that name the node: by their own name, or as the node in their status.
+    """
+
+    def __init__(self, build: Callable[[ClusterSnapshot, NodeState], T], reads: frozenset[type]) -> None:
+        self._build = build
+        self.reads = reads
+        update_wrapper(self, build)
+
+    def __call__(self, snapshot: ClusterSnapshot, state: NodeState) -> T:
+        """Make the value of one node."""
+        return self._build(snapshot, state)
+
+
+def per_node(
+    *reads: type,
+) -> Callable[[Callable[[ClusterSnapshot, NodeState], T]], NodeValue[T]]:
+    """Declare what records a value of a node is made of, so that a change of others leaves it alone.
+
+    Parameters
+    ----------
+    reads
+        Types of records; see :class:`NodeValue`. A function without this may read all records.
+    """
+
+    def declare(build: Callable[[ClusterSnapshot, NodeState], T]) -> NodeValue[T]:
+        return NodeValue(build, frozenset(reads))
+
+    return declare
+
+
+def concerned(build: Callable[..., Any], records: Sequence[RecordPair]) -> set[str] | None:
+    """Give the names of the nodes whose values change with some records; ``None`` for all nodes."""
+    if not records:
+        return set()
+    if not isinstance(build, NodeValue):
         return None
-    return sorted({row for delta in path for row, _, _ in delta.nodes})
+    ones = (one for pair in records for one in pair if one is not None and type(one) in build.reads)
+    return {getattr(getattr(one, "status", None), "node_name", "") or one.name for one in ones}

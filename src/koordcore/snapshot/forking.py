@@ -8,17 +8,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from koordcore._line import KEPT, Delta, RecordPair
-from koordcore._names import Names
-from koordcore._table import Table
-from koordcore._vector import Splice, Vector
+from koordcore._vector import Names, Splice, Table, Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import counted
 from koordcore.snapshot._draft import Draft
 from koordcore.snapshot.changes import RecordKey, record_key
-from koordcore.snapshot.following import NodeValueBuilder, state_at
-from koordcore.snapshot.node_values import concerned
+from koordcore.snapshot.following import NodeValueBuilder, concerned, state_at
 
 if TYPE_CHECKING:
     from koordcore._columns import ClusterLayout

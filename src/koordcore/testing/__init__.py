@@ -13,17 +13,13 @@ from koordcore._face import read_late
 if TYPE_CHECKING:
     from koordcore.testing.check import check_plugin as check_plugin
     from koordcore.testing.snapshots import varied_snapshots as varied_snapshots
-    from koordcore.testing.violation import (
-        BrokenContractError as BrokenContractError,
-        Clause as Clause,
-        ContractViolation as ContractViolation,
-    )
+    from koordcore.testing.violation import BrokenContractError as BrokenContractError
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
             "koordcore.testing.check": ("check_plugin",),
             "koordcore.testing.snapshots": ("varied_snapshots",),
-            "koordcore.testing.violation": ("BrokenContractError", "Clause", "ContractViolation"),
+            "koordcore.testing.violation": ("BrokenContractError",),
         },
     )

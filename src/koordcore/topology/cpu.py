@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError
 
 CPUSet: TypeAlias = int
@@ -139,7 +138,7 @@ class CPUGroup(NamedTuple):
     socket: int
 
 
-@attrs.frozen(repr=False, cache_hash=True)
+@record(repr=False, cache_hash=True)
 class CPUTopology:
     """The CPUs of one node.
 

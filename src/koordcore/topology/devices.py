@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
+
 Location: TypeAlias = tuple[int, str] | None
 
 HOPPER_MODELS: Final = ("H100", "H800", "H20")
@@ -83,7 +85,7 @@ def lowest(mask: int, count: int) -> int:
     return kept
 
 
-@attrs.frozen
+@record
 class Switch:
     """A PCIe switch with its devices.
 
@@ -104,7 +106,7 @@ def _frozen(locations: Iterable[tuple[int, Location]]) -> tuple[tuple[int, Locat
     return tuple(locations)
 
 
-@attrs.frozen
+@record
 class DeviceLayout:
     """The devices of one type with their locations.
 

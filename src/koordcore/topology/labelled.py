@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import Problem
 from koordcore.topology.network import (
     NODE_LAYER,
@@ -19,7 +20,7 @@ from koordcore.topology.network import (
 )
 
 
-@attrs.frozen
+@record
 class LabelFamily:
     """Labels that one system writes on nodes, from the top down, each with the name of its layer.
 
@@ -60,7 +61,7 @@ FAMILIES: Final = (
 _KNOWN: Final = {label: layer for family in FAMILIES for label, layer in family.labels}
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class LabelledPool:
     """Nodes under one description of the network.
 

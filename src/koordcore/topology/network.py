@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.errors import ModelError, Problem
 
 CLUSTER_LAYER: Final = "ClusterTopologyLayer"
@@ -26,7 +26,7 @@ IntVector: TypeAlias = NDArray[np.int64]
 NO_ALIASES: Final[Mapping[str, str]] = immutabledict()
 
 
-@attrs.frozen
+@record
 class LayerSpec:
     """One declared layer.
 
@@ -75,7 +75,7 @@ def _frozen(values: Iterable[int]) -> IntVector:
     return array
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class NetworkTopology:
     """The tree as arrays; T domains, the root first, the nodes last.
 
@@ -312,7 +312,7 @@ def _repeated_names(layer: str, prefixes: Sequence[tuple[tuple[str, bool], ...]]
     ]
 
 
-@attrs.frozen
+@record
 class DomainStatus:
     """One entry of ``status.detailStatus``; the root has no parent."""
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Final, TypeAlias
 
-import attrs
+from koordcore._record import record
 
 NUMAMask: TypeAlias = int
 """Set of NUMA nodes as a bit mask."""
@@ -48,7 +48,7 @@ class NUMAStatus(StrEnum):
     SHARED = "shared"
 
 
-@attrs.frozen
+@record
 class NUMAHint:
     """One set of NUMA nodes that can serve a resource.
 

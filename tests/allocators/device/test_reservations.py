@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from koordcore.allocators.device import DeviceReservation, allocate_devices, allocate_reserved
+from koordcore.allocators.device import allocate_devices
+from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved
 from koordcore.model.devices import DeviceAllocation, DeviceShortfall, StatusCode
 from tests.allocators.device.build import card, cards, gpus, machine, nic, nics, read, std8, want
 
@@ -62,9 +63,7 @@ def test_a_restricted_reservation_limits_every_type() -> None:
     """Nothing of its NIC is left, so a pod that must sit inside gets no NIC from outside."""
     state = machine(std8(0), {"r": cards(0) | nics(1), "owner": nics(1)})
     inside = DeviceReservation(holder="r", policy="Restricted", consumers=("owner",), matched=True)
-    request = attrs.evolve(
-        want({"nvidia.com/gpu": "1", "koordinator.sh/rdma": "1"}), reservation_required=True
-    )
+    request = attrs.evolve(want({"nvidia.com/gpu": "1", "koordinator.sh/rdma": "1"}), loan_required=True)
     found = allocate_reserved(state, request, [inside], nominated="r")
     assert reasons(found) == ("Reservation(s) Insufficient rdma devices",)
     assert minors(
@@ -76,7 +75,7 @@ def test_an_unknown_policy_is_passed_over() -> None:
     """Upstream skips it; a pod that must sit in it is refused without a reason."""
     state = machine(std8(), {"r": cards(0)})
     odd = DeviceReservation(holder="r", policy="Odd", matched=True)
-    required = attrs.evolve(gpus(1), reservation_required=True)
+    required = attrs.evolve(gpus(1), loan_required=True)
     assert reasons(allocate_reserved(state, required, [odd], nominated="r")) == ()
 
 

@@ -10,12 +10,9 @@ from immutabledict import immutabledict
 from koordcore.colocation.batch import Batch, Degraded, Failed, batch_of_node
 from koordcore.colocation.config import (
     CONFIG_KEY,
-    START,
     Admitted,
     ConfigState,
     admit_config,
-    config_absent,
-    config_read,
     effective_strategy,
     is_disabled,
     is_node_strategy_valid,
@@ -27,8 +24,9 @@ from koordcore.model.colocation import NodeLoad, PodLoad
 from koordcore.model.metrics import NOTHING_MEASURED, parse_measured
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol import qos
-from koordcore.protocol.colocation import numa_nodes_of, parse_node_strategy, parse_strategy, reserved_of
+from koordcore.protocol.colocation import numa_nodes_of, parse_node_strategy, parse_strategy
 from koordcore.protocol.node_metric import parse_node_metric
+from koordcore.protocol.reserved_on_node import reserved_exactly
 from koordcore.protocol.times import parse_timestamp
 from tests.conformance.adapters.colocation_qos import (
     decimal_text,
@@ -73,7 +71,7 @@ def node_load(given: Mapping[str, Any]) -> NodeLoad:
         name=node["metadata"]["name"],
         capacity=parse_measured(status.get("capacity") or {}),
         allocatable=None if allocatable is None else parse_measured(allocatable),
-        reserved=lenient(reserved_of, node["metadata"].get("annotations") or {}, NOTHING_MEASURED),
+        reserved=lenient(reserved_exactly, node["metadata"].get("annotations") or {}, NOTHING_MEASURED),
         pods=tuple(pod_load(pod) for pod in given.get("pods") or []),
         metric=parse_node_metric(metric) if metric else None,
         zones=parse_zones(topology),
@@ -142,17 +140,17 @@ def state_answer(state: ConfigState) -> dict[str, Any]:
 
 
 def config_load(given: Mapping[str, Any]) -> Any:
-    state, answers = START, []
+    state, answers = ConfigState(), []
     for index, step in enumerate(given["steps"]):
         before = state
-        state = config_absent(state) if step is None else config_read(state, step.get("text"))
+        state = ConfigState.missing() if step is None else state.after(step.get("text"))
         changed = {"changed": state.config != before.config} if index else {}
         answers.append(state_answer(state) | changed)
     return answers
 
 
 def config_effective(given: Mapping[str, Any]) -> Any:
-    state = config_read(START, given["text"])
+    state = ConfigState().after(given["text"])
     if not state.available:
         return {"available": False}
     metadata = given["node"]["metadata"]

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordcore.colocation.cpuqos import (
-    directory_identity,
     group_identity_rule,
-    host_application_identity,
     merged_cpu_qos,
     pod_identity,
 )
@@ -191,8 +189,8 @@ def cpu(case: Case) -> Any:
             str(name): pod_identity(rule, {qos.LABEL_QOS_CLASS: name}, {}, guaranteed) for name in classes
         },
         "byKubeQoS": {str(name): rule.of_kubernetes(name) for name in qos.KubernetesQoS},
-        "kubeQoSDirs": {str(name): directory_identity(rule, name) for name in qos.KubernetesQoS},
-        "hostApp": {str(name): host_application_identity(rule, name) for name in qos.QoSClass},
+        "kubeQoSDirs": {str(name): rule.of_directory(name) for name in qos.KubernetesQoS},
+        "hostApp": {str(name): rule.of_host_application(name) for name in qos.QoSClass},
         "mergedCPUQOS": {
             str(name): {
                 "enable": one.enable,

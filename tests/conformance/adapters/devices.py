@@ -10,16 +10,15 @@ from immutabledict import immutabledict
 
 from koordcore.allocators.device import (
     DevicePolicy,
-    DeviceReservation,
     NodeDevices,
     allocate_devices,
-    allocate_reserved,
     device_request_of,
     node_devices,
     score_devices,
 )
 from koordcore.allocators.device.admission import complete_container, validate_containers
 from koordcore.allocators.device.allocate import partition_of
+from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved
 from koordcore.allocators.device.view import view_of
 from koordcore.allocators.device.wants import planned_types, wants_of
 from koordcore.errors import ManifestError
@@ -164,7 +163,7 @@ def request(case: Case) -> Any:
         "reasons": [],
         "requests": {str(kind): dict(amounts) for kind, amounts in found.amounts.items()},
         "primary": str(found.joint.types[0]) if found.joint else "",
-        "reservationRequired": found.reservation_required,
+        "reservationRequired": found.loan_required,
     }
     if found.joint_named:
         answer["jointTypes"] = [str(kind) for kind in found.joint.types] if found.joint else []

@@ -19,12 +19,8 @@ from koordcore.allocators.gang.slots import shared_slots
 from koordcore.allocators.gang.state import Code, GangState
 from koordcore.model.gangs import DEFAULT_ARGS, GangPod, NetworkTopologySpec
 from koordcore.model.resources import PODS, parse_resources, total
-from koordcore.protocol.gang import (
-    ANNOTATION_TOPOLOGY_INDEX,
-    gang_from_pod_group,
-    parse_topology_index,
-    topology_selector,
-)
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, gang_from_pod_group, parse_topology_index
+from koordcore.protocol.gang_names import topology_selector
 from koordcore.protocol.pod_group import parse_pod_group
 from koordcore.topology.network import NetworkTopology
 from tests.conformance.adapters.gangs import read_pod

@@ -8,7 +8,8 @@ from typing import Any
 
 from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError, ModelError
-from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC, topology_selector
+from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC
+from koordcore.protocol.gang_names import topology_selector
 from koordcore.protocol.gathering import parse_topology_spec
 from koordcore.protocol.network_topology import format_detail_status, parse_cluster_network_topology
 from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology, build_tree, order_layers, tree_status

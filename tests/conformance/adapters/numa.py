@@ -30,7 +30,6 @@ from koordcore.protocol.numa_nodes import (
     LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
     amplify,
     node_resource_topology_of,
-    trimmed_allocatable,
 )
 from koordcore.protocol.qos import (
     kubernetes_qos_of,
@@ -39,6 +38,7 @@ from koordcore.protocol.qos import (
     qos_class_of,
     qos_class_with_default,
 )
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 from koordcore.topology.cpu import CPUTopology, format_cpulist, parse_cpulist
 from koordcore.topology.numa import NUMAExclusive, NUMAHint, NUMAStatus, NUMATopologyPolicy, mask_of, numa_ids
 from tests.conformance.core import Case, Verdict, equality, subject

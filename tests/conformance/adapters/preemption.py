@@ -27,7 +27,7 @@ from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.running import running_pods
 from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import collect_candidates
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.gathering import parse_topology_spec
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.preemption import (

@@ -38,9 +38,7 @@ if TYPE_CHECKING:
         Room as Room,
         room_of as room_of,
     )
-    from koordcore.allocators.claims.selectors import (
-        CelCompiler as CelCompiler,
-    )
+    from koordcore.allocators.claims.selectors import CelCompiler as CelCompiler
     from koordcore.allocators.claims.state import (
         DevicesInUse as DevicesInUse,
         devices_in_use as devices_in_use,
@@ -50,9 +48,7 @@ if TYPE_CHECKING:
         DeviceView as DeviceView,
         SelectorFault as SelectorFault,
     )
-    from koordcore.model.claims import (
-        AllocationMode as AllocationMode,
-    )
+    from koordcore.model.claims import AllocationMode as AllocationMode
 
 # Inner names, each read with its module: whoever needs one of them is not to wait for all.
 __all__, __getattr__, __dir__ = read_late(

@@ -7,7 +7,7 @@ from typing import Final
 
 from koordcore._cpsat import Outcome
 from koordcore.allocators.claims.exact.options import keep_options
-from koordcore.allocators.claims.exact.question import Answer, Question, Wish, make_question
+from koordcore.allocators.claims.exact.question import Answer, Question, make_question
 from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.first_fit import FirstFit, OutOfSteps
 from koordcore.allocators.claims.guided import guided_first_fit
@@ -16,14 +16,15 @@ from koordcore.allocators.claims.outcome import (
     ClaimErrorKind,
     ClaimOutcome,
     ClaimsAllocated,
-    ClaimShortfall,
     ClaimsRefused,
 )
+from koordcore.allocators.claims.refusal import claim_shortfalls
 from koordcore.allocators.claims.requests import ClaimForms, Form, read_claims
 from koordcore.allocators.claims.results import Choice, allocation_of, choice_of
 from koordcore.allocators.claims.room import Room
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.claims import AllocationMode, ClaimAllocation, DeviceClass, ResourceClaim
+from koordcore.model.proofs import Leaf, LinearEvidence, LinearProblem, LinearStage
 
 _STEPS: Final = 3_000
 """Steps of the reference's search before the exact one is asked."""
@@ -60,7 +61,9 @@ def allocate_claims(
         A refusal is a proof. An error says that an object is wrong, or (``TIMEOUT``) that the budget ended.
     """
     chosen = choose_devices(room, claims, classes, mode=mode, limits=limits)
-    if not isinstance(chosen, tuple):
+    if isinstance(chosen, ClaimsRefused):
+        return ClaimsRefused(claim_shortfalls(room, claims, classes, limits=limits))
+    if isinstance(chosen, ClaimError):
         return chosen
     table = room.table
     allocations: list[ClaimAllocation] = []
@@ -83,7 +86,8 @@ def choose_devices(
 ) -> tuple[Choice, ...] | ClaimsRefused | ClaimError:
     """Choose the devices of all claims of a pod, by their places on the node; names do not matter.
 
-    The arguments are those of :func:`allocate_claims`, which writes the choice down as well.
+    The arguments are those of :func:`allocate_claims`, which writes the choice down as well, or says what is
+    lacking.
 
     Parameters
     ----------
@@ -108,7 +112,7 @@ def choose_devices(
         if any(pool.invalid for pool in room.table.pools.pools):
             text = "invalid resource pools were encountered"
             return ClaimError(ClaimErrorKind.INVALID_POOL, text, on_node=True)
-        return ClaimsRefused(_shortfalls(room, forms))
+        return ClaimsRefused()
     return chosen
 
 
@@ -179,52 +183,26 @@ def _choices(question: Question, forms: Sequence[ClaimForms], answer: Answer) ->
 
 
 def _certificate(room: Room, chosen: Sequence[Choice]) -> Certificate:
-    places = tuple(
-        form.index
+    ranks = [
+        (form.index, len(forms) - 1)
         for choice in chosen
         for form, forms in zip(choice.forms, choice.claim.requests, strict=True)
         if len(forms) > 1
-    )
+    ]
+    places = tuple(place for place, _ in ranks)
     conditional = sum(
         room.table.conditional >> taken.device & 1 for choice in chosen for taken in choice.taken
     )
     if conditional:
         return Certificate.make_bounded((*places, conditional), (*places, 0))
-    return Certificate.make_proven((*places, 0))
+    if any(places):
+        return Certificate.make_proven((*places, 0))
+    return _nothing_below((*(last for _, last in ranks), sum(len(choice.taken) for choice in chosen)))
 
 
-def _why(room: Room, wish: Wish) -> str:
-    """Say what became of the devices that would suit a request."""
-    suit = wish.form.candidates
-    held = suit & room.held
-    rest = suit & ~held & ~wish.mask
-    tainted = wish.form.selectable & ~suit
-    parts = [
-        f"{mask.bit_count()} {what}"
-        for mask, what in ((held, "held"), (rest, "without what they draw on"), (tainted, "not to be had"))
-        if mask
-    ]
-    return f" ({suit.bit_count()} suit: {', '.join(parts)})" if parts else " (none suits)"
-
-
-def _shortfalls(room: Room, forms: Sequence[ClaimForms]) -> tuple[ClaimShortfall, ...]:
-    """Say which requests cannot be served even alone; where each could be, that they cannot be together."""
-    question = make_question(room, forms)
-    found = []
-    for wishes in question.requests:
-        for wish in wishes:
-            if wish.hopeful:
-                continue
-            claim = forms[wish.form.claim].claim
-            free = wish.mask.bit_count()
-            found.append(
-                ClaimShortfall(
-                    claim=claim.name,
-                    request=wish.form.name,
-                    reason=f"{free} of {wish.count} devices can be had{_why(room, wish)}",
-                    wanted=wish.count,
-                    suitable=wish.form.candidates.bit_count(),
-                    free=free,
-                )
-            )
-    return tuple(found)
+def _nothing_below(most: tuple[int, ...]) -> Certificate:
+    """Certify that every part is 0: each of them counts something, and may be as much as is said."""
+    nothing = (0,) * len(most)
+    stages = tuple(LinearStage(((part, 1),)) for part in range(len(most)))
+    problem = LinearProblem(lower=nothing, upper=most, rows=(), stages=stages)
+    return Certificate.make_proven(nothing, problem, LinearEvidence(nothing, (Leaf((), 1),) * len(most)))

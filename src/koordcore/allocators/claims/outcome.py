@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.certificates import Certificate
 from koordcore.model.claims import ClaimAllocation
 
@@ -30,7 +29,7 @@ class ClaimErrorKind(StrEnum):
     TIMEOUT = "timeout"
 
 
-@attrs.frozen
+@record
 class ClaimError:
     """Nothing can be said about the claims: an object of the cluster, or the claims themselves, are wrong.
 
@@ -45,14 +44,15 @@ class ClaimError:
     on_node: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ClaimShortfall:
     """What one request lacks on a node.
 
     Parameters
     ----------
     claim, request
-        Name of the claim, and ``main`` or ``main/sub``.
+        Name of the claim, and ``main`` or ``main/sub``; several with ``and`` between them where they stand in
+        each other's way.
     reason
         What stands in the way.
     wanted
@@ -74,7 +74,7 @@ class ClaimShortfall:
         return f"claim {self.claim}, request {self.request}: {self.reason}"
 
 
-@attrs.frozen
+@record
 class ClaimsAllocated:
     """The claims fit.
 
@@ -91,7 +91,7 @@ class ClaimsAllocated:
     certificate: Certificate | None = None
 
 
-@attrs.frozen
+@record
 class ClaimsRefused:
     """It is proven that the claims do not fit.
 
@@ -99,7 +99,7 @@ class ClaimsRefused:
     ----------
     shortfalls
         What each request that cannot be served lacks; where every request could be served alone, one entry
-        for those that stand in each other's way.
+        for those that stand in each other's way. Empty in an answer of ``choose_devices``.
     """
 
     shortfalls: tuple[ClaimShortfall, ...] = ()

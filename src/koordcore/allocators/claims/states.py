@@ -17,12 +17,13 @@ import attrs
 from koordcore.allocators.claims.allocate import choose_devices
 from koordcore.allocators.claims.cluster import ClusterDevices
 from koordcore.allocators.claims.features import ClaimFeature
-from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
+from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall, ClaimsRefused
 from koordcore.allocators.claims.pools import PoolDevice, PoolKey
+from koordcore.allocators.claims.refusal import claim_shortfalls
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.room import Room, make_room
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.claims import AllocationMode, ClaimAllocation, ResourceClaim
+from koordcore.model.claims import MAX_ALTERNATIVES, AllocationMode, ClaimAllocation, ResourceClaim
 
 StateAnswer: TypeAlias = tuple[Choice, ...] | ClaimsRefused | ClaimError
 _MAX_REQUESTS: Final = 512
@@ -184,6 +185,11 @@ class ClaimStates:
         """Give the shape of the nodes in a state."""
         return self._states[number].shape
 
+    def in_use(self, number: int) -> int:
+        """Give the devices that are held in a state, whole or in shares."""
+        state = self._states[number]
+        return state.held | sum(1 << place for place in state.shared)
+
     def room(self, number: int) -> Room:
         """Give what is left of the devices in a state."""
         found = self._rooms.get(number)
@@ -247,6 +253,7 @@ class Answers:
         self._mode = mode
         self._limits = limits
         self._known: dict[int, StateAnswer] = {}
+        self._lacking: dict[int, tuple[ClaimShortfall, ...]] = {}
 
     def at(self, number: int) -> StateAnswer:
         """Give what the claims get in a state."""
@@ -265,16 +272,46 @@ class Answers:
         """Tell whether the claims fit in a state."""
         return isinstance(self.at(number), tuple)
 
+    def shortfalls(self, number: int) -> tuple[ClaimShortfall, ...]:
+        """Say what the claims lack in a state in which they do not fit."""
+        found = self._lacking.get(number)
+        if found is None:
+            found = self._lacking[number] = claim_shortfalls(
+                self._states.room(number), self.claims, self._states.devices.classes, limits=self._limits
+            )
+        return found
+
     def score(self, number: int) -> int:
-        """Score a state in which the claims fit, 0..100: early alternatives first, then fullness."""
+        """Score a state in which the claims fit, 0..100: early alternatives first, then fullness.
+
+        As upstream counts them: an alternative is worth 8 as the first of its request, and 1 less for each
+        place further down.
+        """
         chosen = self.at(number)
         if not isinstance(chosen, tuple):
             return 0
-        table = self._states.room(number).table
-        after = self._states.room(self._states.after(number, chosen))
-        total = table.everything.bit_count()
-        used = (after.held | sum(1 << place for place in after.consumed)).bit_count()
-        return 100 * used // total if total else 0
+        places = [
+            form.index
+            for choice in chosen
+            for form, request in zip(choice.forms, choice.claim.claim.spec.requests, strict=True)
+            if request.prioritized
+        ]
+        full = self._fullness(number, chosen)
+        if not places:
+            return full
+        return (100 * sum(max(0, MAX_ALTERNATIVES - 1 - place) for place in places) + full) // (
+            MAX_ALTERNATIVES * len(places)
+        )
+
+    def _fullness(self, number: int, chosen: tuple[Choice, ...]) -> int:
+        """Tell how much of the devices is in use with what was chosen, 0..100."""
+        used = self._states.in_use(number)
+        for choice in chosen:
+            for taken in choice.taken:
+                if not taken.form.admin:
+                    used |= 1 << taken.device
+        total = self._states.room(number).table.everything.bit_count()
+        return 100 * used.bit_count() // total if total else 0
 
     def hopeless(self, number: int) -> bool:
         """Tell that the claims do not even fit where nobody holds anything."""

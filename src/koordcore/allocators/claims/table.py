@@ -6,7 +6,7 @@ without looking at who holds them is worked out once per node and question, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, Protocol, TypeAlias
 
@@ -145,6 +145,15 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
+def bearing(values: Iterable[tuple[int, frozenset[Element] | None]]) -> dict[Element, int]:
+    """Turn devices with their members of an attribute into members with their devices."""
+    found: dict[Element, int] = {}
+    for device, elements in values:
+        for element in elements or ():
+            found[element] = found.get(element, 0) | 1 << device
+    return found
+
+
 class DeviceTable:
     """Columns over the devices that the usable pools offer to a node.
 
@@ -172,8 +181,8 @@ class DeviceTable:
         By device: number of each counter set that it consumes, with its compatibility groups there.
     pool_counters
         By device: the counters of its pool, for devices that consume any.
-    drawing
-        Devices that consume counters.
+    drawing, counted
+        Devices that consume counters; those, and devices with compatibility groups.
     kin
         By device: the devices that draw on the same counters, directly or by way of others.
     """
@@ -189,6 +198,7 @@ class DeviceTable:
         self._capacities: dict[immutabledict[str, int], CapacityColumn] = {}
         self._derived: dict[tuple[str, int], SelectorFault | tuple[frozenset[Element] | None]] = {}
         self._values: dict[str, tuple[frozenset[Element] | None, ...]] = {}
+        self._bearing: dict[str, dict[Element, int]] = {}
         features = pools.features
         sharing = ClaimFeature.CONSUMABLE_CAPACITY in features
         self.shareable = self._mask(lambda one: sharing and one.device.allow_multiple_allocations)
@@ -207,6 +217,7 @@ class DeviceTable:
         self.reaching = self._mask(lambda one: one.reaches)
         self._count()
         self.drawing = sum(1 << place for place, draws in enumerate(self.draws) if draws)
+        self.counted = self.drawing | sum(1 << place for place, sets in enumerate(self.sets) if sets)
         self._find_kin()
         self.losses: dict[tuple[int, tuple[int, ...]], dict[int, int]] = {}
 
@@ -365,6 +376,13 @@ class DeviceTable:
                 elements_of(lookup_attribute(one.device, one.id.driver, attribute), lists=lists)
                 for one in self.devices
             )
+        return found
+
+    def bearing(self, attribute: str) -> Mapping[Element, int]:
+        """Give the devices that have each member of an attribute."""
+        found = self._bearing.get(attribute)
+        if found is None:
+            found = self._bearing[attribute] = bearing(enumerate(self.values(attribute)))
         return found
 
     def derived(self, expression: str, device: int) -> frozenset[Element] | SelectorFault | None:

@@ -19,17 +19,9 @@ if TYPE_CHECKING:
         explain_devices as explain_devices,
         smallest_release as smallest_release,
     )
-    from koordcore.allocators.device.request import (
-        device_request_of as device_request_of,
-    )
-    from koordcore.allocators.device.reservations import (
-        DeviceReservation as DeviceReservation,
-        allocate_reserved as allocate_reserved,
-        terms_for as terms_for,
-    )
-    from koordcore.allocators.device.scoring import (
-        score_devices as score_devices,
-    )
+    from koordcore.allocators.device.request import device_request_of as device_request_of
+    from koordcore.allocators.device.reservations import allocate_reserved as allocate_reserved
+    from koordcore.allocators.device.scoring import score_devices as score_devices
     from koordcore.allocators.device.state import (
         DeviceConflict as DeviceConflict,
         NodeDevices as NodeDevices,
@@ -62,7 +54,7 @@ __all__, __getattr__, __dir__ = read_late(
             "smallest_release",
         ),
         "koordcore.allocators.device.request": ("device_request_of",),
-        "koordcore.allocators.device.reservations": ("DeviceReservation", "allocate_reserved", "terms_for"),
+        "koordcore.allocators.device.reservations": ("allocate_reserved",),
         "koordcore.allocators.device.scoring": ("score_devices",),
         "koordcore.allocators.device.state": ("DeviceConflict", "NodeDevices", "node_devices"),
         "koordcore.allocators.device.view": ("PLAIN_TERMS", "Terms"),

@@ -74,7 +74,7 @@ def allocate_devices(
     policy
         How devices are ranked.
     terms
-        What reservations and victims lend or limit.
+        What loans and victims give back, and where loans end.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def outline_devices(
     Parameters
     ----------
     state, request, numa_mask, policy, terms
-        As for :func:`allocate_devices`. What a pod is designated is a node's own, and so are reservations.
+        As for :func:`allocate_devices`. What a pod is designated is a node's own, and so are loans.
     """
     found = _decide(state, request, numa_mask, policy, terms)
     if isinstance(found, DeviceShortfall):

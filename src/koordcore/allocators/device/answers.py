@@ -63,7 +63,7 @@ class _Answers:
 class DeviceAnswers:
     """Answers of the nodes of a table to one request, alone and on sets of NUMA nodes.
 
-    Only what is derived is remembered, so that dropping it changes no answer. What reservations and victims
+    Only what is derived is remembered, so that dropping it changes no answer. What loans and victims
     lend is asked without a memory (:func:`~koordcore.allocators.device.allocate.allocate_devices`).
 
     Parameters

@@ -250,7 +250,7 @@ def smallest_release(
     policy
         Arguments of DeviceShare.
     terms
-        What the pod may use of reservations, from :func:`terms_for`.
+        What the pod may draw from and what limits it.
     among
         Holders that may be asked to go; ``None`` for all.
 

@@ -16,6 +16,7 @@ from koordcore.errors import ManifestError
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.device_requests import (
     AllocateStrategy,
+    DeviceHint,
     DeviceRequest,
     GPURequest,
     JointAllocate,
@@ -48,16 +49,13 @@ from koordcore.protocol.device import (
     DEVICE_JOINT_ALLOCATE,
     GPU_ISOLATION_PROVIDER,
     GPU_PARTITION_SPEC,
-    PRE_ALLOCATION_REQUIRED,
-    RESERVATION_AFFINITY,
-    RESERVATION_IGNORED,
-    load_go_json,
     parse_allocation,
     parse_hints,
     parse_joint,
     parse_partition_spec,
     replace_deprecated,
 )
+from koordcore.protocol.reservation import LOAN_ANNOTATIONS, LOAN_LABELS, loan_rules
 
 _TYPE_OF: Final[Mapping[str, DeviceType]] = {
     **dict.fromkeys(ALL_GPU_RESOURCES, DeviceType.GPU),
@@ -235,9 +233,9 @@ _READ: Final = (
     DEVICE_JOINT_ALLOCATE,
     GPU_PARTITION_SPEC,
     DEVICE_ALLOCATED,
-    RESERVATION_AFFINITY,
+    *LOAN_ANNOTATIONS,
 )
-_MARKS: Final = (GPU_ISOLATION_PROVIDER, PRE_ALLOCATION_REQUIRED, RESERVATION_IGNORED)
+_MARKS: Final = (GPU_ISOLATION_PROVIDER, *LOAN_LABELS)
 _UNSAID: Final = (None,) * len(_READ)
 _UNMARKED: Final = (None,) * len(_MARKS)
 
@@ -261,18 +259,11 @@ def _read_request(
     """
     annotations = {key: text for key, text in zip(_READ, texts, strict=True) if text is not None}
     labels = {key: text for key, text in zip(_MARKS, marks, strict=True) if text is not None}
-    asked: dict[DeviceType, dict[str, int]] = {}
-    for name, amount in replace_deprecated(dict(requests)).items():
-        if amount:
-            asked.setdefault(_TYPE_OF[name], {})[name] = amount
-    if not asked:
+    amounts = _amounts_by_type(requests)
+    if isinstance(amounts, DeviceShortfall):
+        return amounts
+    if not amounts:
         return None
-    amounts: dict[DeviceType, Resources] = {}
-    for kind in sorted(asked):
-        internal = _internal(asked[kind])
-        if isinstance(internal, DeviceShortfall):
-            return internal
-        amounts[kind] = internal
     warnings: list[str] = []
     gpu: GPURequest | None = None
     if DeviceType.GPU in amounts:
@@ -284,31 +275,47 @@ def _read_request(
         hints = parse_hints(annotations)
         named = parse_joint(annotations)
         partition = parse_partition_spec(annotations)
-        if annotations.get(RESERVATION_AFFINITY):
-            load_go_json(annotations[RESERVATION_AFFINITY])
+        loan_required, loans_ignored = loan_rules(labels, annotations)
         held = parse_allocation(annotations)
     except ManifestError as error:
         return _refuse(error.problems[0].message)
-    joint = None
-    if named is not None:
-        kinds = tuple(
-            kind
-            for kind in named.types
-            if kind in amounts
-            and not (kind in hints and hints[kind].strategy is AllocateStrategy.APPLY_FOR_ALL)
-        )
-        joint = JointAllocate(kinds, named.same_pcie) if kinds else None
     return DeviceRequest(
         amounts=immutabledict(amounts),
         gpu=gpu,
         hints=immutabledict({kind: hint for kind, hint in hints.items() if kind in amounts}),
-        joint=joint,
+        joint=None if named is None else _joint(named, amounts, hints),
         joint_named=named is not None,
         partition=partition,
         isolation_provider=labels.get(GPU_ISOLATION_PROVIDER, ""),
-        reservation_required=bool(annotations.get(RESERVATION_AFFINITY))
-        or labels.get(PRE_ALLOCATION_REQUIRED) == "true",
-        reservation_ignored=labels.get(RESERVATION_IGNORED) == "true",
+        loan_required=loan_required,
+        loans_ignored=loans_ignored,
         designated=held if designated else None,
         warnings=tuple(warnings),
     )
+
+
+def _amounts_by_type(requests: tuple[tuple[str, int], ...]) -> dict[DeviceType, Resources] | DeviceShortfall:
+    """Give what is asked of each type of devices, types by name; the first that is refused refuses all."""
+    asked: dict[DeviceType, dict[str, int]] = {}
+    for name, amount in replace_deprecated(dict(requests)).items():
+        if amount:
+            asked.setdefault(_TYPE_OF[name], {})[name] = amount
+    amounts: dict[DeviceType, Resources] = {}
+    for kind in sorted(asked):
+        internal = _internal(asked[kind])
+        if isinstance(internal, DeviceShortfall):
+            return internal
+        amounts[kind] = internal
+    return amounts
+
+
+def _joint(
+    named: JointAllocate, amounts: Mapping[DeviceType, Resources], hints: Mapping[DeviceType, DeviceHint]
+) -> JointAllocate | None:
+    """Leave of a joint allocation the types that are asked for and do not apply for all devices."""
+    kinds = tuple(
+        kind
+        for kind in named.types
+        if kind in amounts and not (kind in hints and hints[kind].strategy is AllocateStrategy.APPLY_FOR_ALL)
+    )
+    return JointAllocate(kinds, named.same_pcie) if kinds else None

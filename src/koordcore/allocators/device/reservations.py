@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.device.allocate import allocate_devices
 from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices
@@ -34,7 +35,7 @@ Ledger: TypeAlias = dict[DeviceType, dict[int, Amounts]]
 VFs: TypeAlias = dict[DeviceType, dict[int, int]]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceReservation:
     """A reservation on the node, as far as devices go.
 
@@ -250,11 +251,11 @@ def allocate_reserved(
             reservations,
             source=source,
             victims=victims,
-            ignore_reservations=request.reservation_ignored,
+            ignore_reservations=request.loans_ignored,
         )
         return allocate_devices(state, request, numa_mask, policy=policy, terms=terms)
 
-    if request.reservation_ignored:
+    if request.loans_ignored:
         return attempt(None)
     reasons: list[str] = []
     served: dict[str, DeviceAllocation] = {}
@@ -269,7 +270,7 @@ def allocate_reserved(
             reasons.extend(f"Reservation(s) {reason}" for reason in found.reasons)
     if nominated in served:
         return served[nominated]
-    if candidates and request.reservation_required and not served:
+    if candidates and request.loan_required and not served:
         return DeviceShortfall(reasons=tuple(reasons))
     return attempt(None)
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.devices import (
     FPGA,
     GPU_CORE,
@@ -43,7 +44,7 @@ _KNOWN_NAMES: Final = {
 }
 
 
-@attrs.frozen
+@record
 class Partition:
     """A GPU partition as the search reads it.
 
@@ -62,7 +63,7 @@ class Partition:
     bandwidth: int | None
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class TypeShape:
     """All devices of one type.
 
@@ -117,7 +118,7 @@ class TypeShape:
         return (0,) * len(self.names)
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class DeviceShape:
     """All that is fixed about the devices of a node.
 
@@ -178,7 +179,7 @@ def shape_of(inventory: DeviceInventory, ghosts: Iterable[tuple[DeviceType, int]
     return _compiled(_Build(build, inventory, extra))
 
 
-@attrs.frozen
+@record
 class _Build:
     """All that tells builds apart, with an inventory of that build."""
 

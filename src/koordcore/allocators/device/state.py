@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.device.shape import (
     Amounts,
     DeviceShape,
@@ -34,7 +34,7 @@ Used: TypeAlias = tuple[Amounts, ...]
 Signature: TypeAlias = tuple[DeviceShape, tuple["TypeUse", ...]]
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class TypeUse:
     """What is taken of the devices of one type.
 
@@ -50,7 +50,7 @@ class TypeUse:
     vfs: tuple[int, ...]
 
 
-@attrs.frozen
+@record
 class DeviceConflict:
     """Something that running pods hold and cannot all hold.
 
@@ -67,7 +67,7 @@ class DeviceConflict:
     message: str
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Names:
     """What tells one node's devices from another's, per type and minor; written out when asked."""
 
@@ -97,7 +97,7 @@ class _Names:
         }
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class NodeDevices:
     """The devices of one node and their use.
 
@@ -353,7 +353,7 @@ def node_devices(
     inventory
         ``None`` where the node has no Device object.
     holdings
-        Pod or reservation to what it holds; what the node does not report is kept, with no capacity.
+        Holder to what it holds; what the node does not report is kept, with no capacity.
     node
         Name of the node, for messages.
 

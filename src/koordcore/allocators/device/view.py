@@ -1,7 +1,7 @@
 """One node's devices as one pod may use them: what is free, what is touched, what is allowed.
 
 A view is made per decision and dropped with it. It starts from the node's state and is narrowed by selectors,
-NUMA affinity, exclusive policies and reservations, or widened by what a reservation or a victim gives back.
+NUMA affinity, exclusive policies and loans, or widened by what a loan or a victim gives back.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.device.shape import Amounts, TypeShape
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.wants import TypeWant
@@ -24,7 +25,7 @@ from koordcore.topology.devices import bits
 PerMinor = Mapping[int, Amounts]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Terms:
     """On what terms a pod uses a node besides its own request.
 
@@ -51,7 +52,7 @@ class Terms:
 
 
 PLAIN_TERMS = Terms()
-"""No reservation, no victim."""
+"""No loan, no victim."""
 
 
 class TypeView:

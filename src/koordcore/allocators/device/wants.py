@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.device.shape import DeviceShape, TypeShape
 from koordcore.model.device_policy import DevicePolicy, ScoringStrategy
 from koordcore.model.device_requests import (
@@ -38,7 +38,7 @@ _UNCOUNTED: Final = 100
 """Amounts of rdma and fpga above this many percent points are a number of whole devices."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class TypeWant:
     """What a pod wants of one type on nodes of one build.
 

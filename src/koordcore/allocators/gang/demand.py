@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from koordcore.errors import ModelError
 from koordcore.model.certificates import Certificate
-from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.checks import names_its_fields
+from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.naming import natural_key
 from koordcore.topology.network import NetworkTopology
 
@@ -25,6 +26,7 @@ ANYWHERE: Final = NetworkTopologySpec()
 NO_DOMAINS: Final[immutabledict[str, int]] = immutabledict()
 
 
+@names_its_fields
 @attrs.frozen
 class Member:
     """One pod to be placed.
@@ -55,6 +57,7 @@ def _no_count() -> IntVector:
     return np.zeros(0, dtype=np.int64)
 
 
+@names_its_fields
 @attrs.frozen(kw_only=True)
 class Role:
     """A gang of the group, or a sub-group of a gang: members that need a minimum of their own.
@@ -139,6 +142,7 @@ class Quorum:
     unit: int = -1
 
 
+@names_its_fields
 @attrs.frozen(eq=False, kw_only=True)
 class Shape:
     """Members that are interchangeable for every filter.
@@ -160,6 +164,7 @@ class Shape:
     scores: IntVector = attrs.field(factory=_no_count)
 
 
+@names_its_fields
 @attrs.frozen(eq=False, kw_only=True)
 class GangDemand:
     """A whole gang (or gang group) to be placed at once; arrays over the nodes follow ``tree.nodes``.
@@ -189,6 +194,8 @@ class GangDemand:
         number of roles that start comes before the number of members.
     quorums
         Members that several roles need together.
+    fit
+        What comes first on nodes of unequal size.
 
     Raises
     ------
@@ -207,6 +214,7 @@ class GangDemand:
     barred: tuple[tuple[int, tuple[int, ...]], ...] = ()
     units: tuple[Unit, ...] = ()
     quorums: tuple[Quorum, ...] = ()
+    fit: GangFit = GangFit.FEWEST_NODES
 
     def __attrs_post_init__(self) -> None:
         keys = [member.key for role in self.roles for member in role.members]

@@ -5,7 +5,7 @@ Each takes the state before and returns a :class:`Step` with the state after; no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import attrs
 from immutabledict import immutabledict
@@ -27,6 +27,40 @@ def add_pod(state: GangState, pod: GangPod) -> Step:
     if record is None or pod.node_name or not worth_requeue(record):
         return Step(state=state)
     return Step(state=state, activate=(pod.key,))
+
+
+def add_pods(state: GangState, pods: Sequence[GangPod]) -> GangState:
+    """Several pods of one gang are seen for the first time, one after the other.
+
+    As soon as the gang is configured, all that the others bring is put together at once.
+    """
+    for number, pod in enumerate(pods):
+        record = state.gangs.get(pod.gang_id)
+        if record is not None and record.gang.initialised and record.private is None:
+            return _join(state, record, pods[number:])
+        state = add_pod(state, pod).state
+    return state
+
+
+def _join(state: GangState, record: GangRecord, pods: Sequence[GangPod]) -> GangState:
+    """Take in pods of a gang that none of them configures."""
+    bound = frozenset(pod.key for pod in pods if pod.node_name)
+    left = {key: uid for key, uid in record.waiting.items() if key not in bound}
+    asking = (pod.key for pod in pods if not pod.node_name and pod.key not in left)
+    record = attrs.evolve(
+        record,
+        children=immutabledict({**record.children, **{pod.key: pod.uid for pod in pods}}),
+        pending=(record.pending - bound).union(asking),
+        waiting=record.waiting if len(left) == len(record.waiting) else immutabledict(left),
+        bound=record.bound | bound,
+    )
+    state = _put(state, record)
+    if not bound:
+        return state
+    group = state.group_of(record)
+    kept = "" if group.representative in bound else group.representative
+    state = put_group(state, record, attrs.evolve(group, representative=kept, satisfied=True))
+    return _stop_waiting_if_empty(state, record)
 
 
 def post_bind(state: GangState, pod: GangPod) -> Step:

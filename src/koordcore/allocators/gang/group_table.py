@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.gang.members import running_members
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.pods import Pod, PreemptionPolicy
@@ -30,7 +31,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOBODY: Final[immutabledict[str, tuple[Pod, ...]]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupNode:
     """One group.
 
@@ -69,7 +70,7 @@ class GroupNode:
     created: datetime = _EPOCH
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class GroupTable:
     """All groups of a snapshot with their pods.
 

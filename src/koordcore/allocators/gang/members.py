@@ -9,7 +9,7 @@ from koordcore._vector import Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
-from koordcore.protocol.gang import gang_name
+from koordcore.protocol.gang_names import gang_name
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_states, derived
 

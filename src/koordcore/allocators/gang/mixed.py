@@ -34,6 +34,7 @@ from koordcore.allocators.gang.slices import best_slices, slices_of
 from koordcore.allocators.gang.slots import shared_slots
 from koordcore.errors import SolverError
 from koordcore.model.certificates import Certificate, Limits
+from koordcore.model.gangs import GangFit
 from koordcore.topology.network import NetworkTopology
 
 _EVIDENT: Final = 500
@@ -113,7 +114,9 @@ class _Search:
         self.complete = self.quick is not None and len(self.quick) == terms.demand.size
         if self.complete and self.quick is not None:
             self.complete = not placement_violations(terms.tree, terms.demand, self._named(self.quick))
-        self.floors = [fewest_domains(terms, depth) if self.complete else 0 for depth in terms.order]
+        self._depths = terms.order[:-1] if terms.snug else terms.order
+        """Those whose number of domains nothing but other numbers of domains comes before."""
+        self.floors = [fewest_domains(terms, depth) if self.complete else 0 for depth in self._depths]
 
     def _named(self, placed: Mapping[str, int]) -> dict[str, str]:
         names = self.terms.tree.nodes
@@ -123,12 +126,12 @@ class _Search:
     def _opened(self) -> tuple[int, ...]:
         """Domains that the quick placement opens, in the order of the objective."""
         counts = np.bincount(list((self.quick or {}).values()), minlength=len(self.terms.tree.nodes))
-        return self.terms.evaluate(counts)[1 : len(self.terms.order) + 1]
+        return self.terms.evaluate(counts)[1 : len(self._depths) + 1]
 
     def above_floors(self) -> bool:
         """Tell whether the quick placement opens more domains above the nodes than is known to be needed."""
         leaf = len(self.terms.tree.layers)
-        known = zip(self._opened, self.floors, self.terms.order, strict=True)
+        known = zip(self._opened, self.floors, self._depths, strict=True)
         return any(reached > floor for reached, floor, depth in known if depth < leaf)
 
     def hint(self, model: GangModel) -> list[int]:
@@ -138,7 +141,7 @@ class _Search:
         )
 
     def _useful(self, most: Sequence[int]) -> BoolVector:
-        limits = dict(zip(self.terms.order, most, strict=False))
+        limits = dict(zip(self._depths, most, strict=False))
         if not self.terms.bound[0]:
             limits |= dict.fromkeys(range(1, (self.terms.must_depth or 0) + 1), 1)
         return useful_nodes(self.terms, limits)
@@ -158,7 +161,7 @@ class _Search:
         Where there is none, and only the count of the last layer can be the reason, that floor is raised;
         None leaves the question to the whole program.
         """
-        if not self.complete or not self.terms.demand.size:
+        if not self.complete or not self.terms.demand.size or not self.floors:
             return None
         only_last = self._opened[:-1] == tuple(self.floors[:-1])
         for _ in range(_RAISES if only_last else 1):
@@ -198,12 +201,17 @@ class _Search:
 
 
 def combined_slots(demand: GangDemand) -> IntVector:
-    """Offer slots of all shapes together: each shape by itself, at most its number of members."""
+    """Offer slots of all shapes together: each shape by itself, at most its number of members.
+
+    For the tightest fit they are counted whole, as long as any member is of the shape.
+    """
     counts = [0] * len(demand.shapes)
     for role in demand.roles:
         for member in role.members:
             counts[member.shape] += 1
-    offers = [np.clip(shape.slots, 0, count) for shape, count in zip(demand.shapes, counts, strict=True)]
+    whole = demand.fit is GangFit.TIGHTEST_FIT
+    most = [np.iinfo(np.int64).max if whole and count else count for count in counts]
+    offers = [np.clip(shape.slots, 0, many) for shape, many in zip(demand.shapes, most, strict=True)]
     total: IntVector = np.stack(offers).sum(axis=0)
     return total
 

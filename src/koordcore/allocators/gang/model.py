@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from typing import Final
 
 import attrs
@@ -120,11 +121,12 @@ class GangModel:
     def stages(self, gangs: Sequence[int], floors: Sequence[int] = ()) -> StagePlan:
         """Objectives of these gangs together, in the documented order, with those behind the counts merged.
 
-        ``floors`` are proven lower bounds of the opened domains per counted depth; none is known by default.
+        ``floors`` are proven lower bounds of the opened domains of the first counted depths; none is known by
+        default.
         """
         parts = self.parts(gangs, floors)
         first = self.objectives[gangs[0]]
-        lone = 1 + bool(first.demand.units) + len(first.order)
+        lone = 1 + bool(first.demand.units) + len(first.order) - first.snug
         return StagePlan.merge(self.program, *([part] for part in parts[:lone]), parts[lone:])
 
     def parts(self, gangs: Sequence[int], floors: Sequence[int] = ()) -> list[Stage]:
@@ -134,19 +136,19 @@ class GangModel:
         most = sum(self.objectives[gang].demand.size for gang in gangs)
         opened = [
             Stage(self._weighted(gangs, depth, "open"), at_least=floor)
-            for depth, floor in zip(first.order, floors or [0] * len(first.order), strict=True)
+            for depth, floor in zip_longest(first.order, floors, fillvalue=0)
         ]
-        upwards = range(len(self.tree.layers), 0, -1)
+        last = [opened.pop()] if first.snug else []
         rest = [
             Stage(self._weighted(gangs, depth, part), at_least=0)
             for part in (("near", "tight") if first.has_near else ("tight",))
-            for depth in upwards
+            for depth in first.upwards
         ]
         counts = [Stage(placed, at_least=-most)]
         if first.demand.units:
             started = [(switch, -1) for gang in gangs for switch, _ in self.roles[gang].started]
             counts.insert(0, Stage(started, at_least=self.program.span(started)[0]))
-        return [*counts, *opened, *rest]
+        return [*counts, *opened, *rest, *last]
 
     def hint(
         self, counts: Mapping[tuple[int, int], int], shares: Mapping[tuple[int, int, int], int]

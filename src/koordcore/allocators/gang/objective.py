@@ -17,6 +17,10 @@ In this order, smaller is better in each part:
 6. names: among equal ones the placement that fills the first nodes of the leaf order most. In the leaf order
    domains with more bound members, then more near pods, then more slots, then the smaller name come first.
 
+Where the demand asks for the tightest fit, and no rule names the nodes, the number of opened nodes comes
+behind the tightness. Offer slots are counted whole then, and not only as far as members could take them: of
+two nodes that hold everybody the smaller one is tighter.
+
 Consecutive ranks are dealt along the leaf order, so neighbours part only where a domain ends.
 """
 
@@ -31,6 +35,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore.allocators.gang.demand import GangDemand, IntVector
+from koordcore.model.gangs import GangFit
 from koordcore.model.proofs import TreeProblem
 from koordcore.topology.network import CLUSTER_LAYER, NetworkTopology
 
@@ -76,6 +81,18 @@ class Terms:
     must_depth: int | None
     order: tuple[int, ...]
     even: tuple[int, ...] = ()
+
+    @property
+    def snug(self) -> bool:
+        """How tight the used domains are counts before how many nodes they are."""
+        leaf = len(self.tree.layers)
+        wished = self.demand.spec.prefer_layers(self.tree.layers)
+        return self.demand.fit is GangFit.TIGHTEST_FIT and self.tree.layers[leaf - 1] not in wished
+
+    @property
+    def upwards(self) -> range:
+        """Depths from the nodes up."""
+        return range(len(self.tree.layers), 0, -1)
 
     @cached_property
     def nearest(self) -> tuple[int, ...]:
@@ -149,14 +166,14 @@ class Terms:
             if depth in self.even:
                 there = self.bound[used[depth]]
                 opened.append(int(((totals[used[depth]] + there) ** 2 - there**2).sum()))
-        upwards = range(len(self.tree.layers), 0, -1)
+        last = [opened.pop()] if self.snug else []
         near = [
             int(self.nearest[depth] * len(used[depth]) - self.near[used[depth]].sum())
-            for depth in upwards
+            for depth in self.upwards
             if self.has_near
         ]
-        tight = [int(self.slots[used[depth]].sum()) for depth in upwards]
-        return (-int(counts.sum()), *opened, *near, *tight)
+        tight = [int(self.slots[used[depth]].sum()) for depth in self.upwards]
+        return (-int(counts.sum()), *opened, *near, *tight, *last)
 
 
 def floored_slots(
@@ -224,6 +241,7 @@ def gathering_problem(terms: Terms, slots: IntVector) -> TreeProblem:
         size=demand.size,
         even=tuple(depth for depth in terms.order if depth in terms.even),
         worth=terms.scores if len(terms.scores) else None,
+        snug=terms.snug,
     )
 
 

@@ -50,16 +50,17 @@ class Packing:
             else 0
             for depth in depths
         }
-        upwards = tuple(reversed(depths))
         bases = []
         for depth in terms.order:
             bases.append((("open", depth), most[depth] + 1))
             if depth in terms.even:
                 there = int(terms.bound[starts[depth] : starts[depth + 1]].max(initial=0))
                 bases.append((("even", depth), size * (size + 2 * there) + 1))
+        last = [bases.pop()] if terms.snug else []
         if terms.has_near:
-            bases += [(("near", depth), terms.nearest[depth] * most[depth] + 1) for depth in upwards]
-        bases += [(("tight", depth), slots_sum[depth] + 1) for depth in upwards]
+            bases += [(("near", depth), terms.nearest[depth] * most[depth] + 1) for depth in terms.upwards]
+        bases += [(("tight", depth), slots_sum[depth] + 1) for depth in terms.upwards]
+        bases += last
         self._penalties = terms.penalties
         if len(self._penalties):
             bases.append((("score", 0), int(self._penalties.max(initial=0)) * size + 1))

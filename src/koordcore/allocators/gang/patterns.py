@@ -6,6 +6,7 @@ pod-count multiple binds on the nodes, every allowed pattern is kept and must be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -90,12 +91,11 @@ def node_patterns(free: IntMatrix, requests: IntMatrix, slots: IntMatrix) -> Nod
     NodePatterns or None
         None when there are too many combinations to list.
     """
-    shapes, nodes = slots.shape
+    nodes = slots.shape[1]
     ranges = [int(row.max(initial=0)) + 1 for row in slots[:-1]]
-    if int(np.prod(ranges, dtype=object)) * max(1, nodes) > _MOST_CELLS:
+    if math.prod(ranges) * max(1, nodes) > _MOST_CELLS:
         return None
-    grid = np.stack(np.meshgrid(*(np.arange(n) for n in ranges), indexing="ij"), axis=-1) if ranges else None
-    table = np.zeros((1, 0), dtype=np.int64) if grid is None else grid.reshape(-1, shapes - 1)
+    table = _combinations(ranges)
     needs = table @ requests[:-1]
     most = np.broadcast_to(slots[-1], (len(table), nodes)).copy()
     fits = (table[:, :, None] <= slots[None, :-1, :]).all(axis=1)
@@ -114,3 +114,14 @@ def node_patterns(free: IntMatrix, requests: IntMatrix, slots: IntMatrix) -> Nod
     holds = most.T[first]
     kind = np.where((slots > 0).any(axis=0), kind, -1)
     return NodePatterns(kind.astype(np.int64), holds, table)
+
+
+def _combinations(ranges: Sequence[int]) -> IntMatrix:
+    """Give every choice of one number below each range, one a row, the last changing fastest."""
+    total, before = math.prod(ranges), 1
+    table = np.empty((total, len(ranges)), np.int64)
+    for column, size in enumerate(ranges):
+        # Column by column: an array of so many dimensions as there are shapes is more than numpy has.
+        table[:, column] = np.tile(np.repeat(np.arange(size), total // (before * size)), before)
+        before *= size
+    return table

@@ -19,6 +19,7 @@ from koordcore.allocators.gang.objective import Terms, domains_used, gathering_p
 from koordcore.allocators.gang.packing import INFINITE, Packing, Table, convolve
 from koordcore.allocators.gang.shortfall import explain_shortfall
 from koordcore.model.certificates import Certificate
+from koordcore.model.gangs import GangFit
 from koordcore.model.proofs import TreeProblem
 from koordcore.topology.network import NetworkTopology
 
@@ -32,8 +33,9 @@ def place_uniform(
     answer is proven in either case.
     """
     shape = next((member.shape for role in demand.roles for member in role.members), 0)
+    most = np.iinfo(np.int64).max if demand.fit is GangFit.TIGHTEST_FIT else demand.size
     offered = (
-        np.clip(demand.shapes[shape].slots, 0, demand.size)
+        np.clip(demand.shapes[shape].slots, 0, most)
         if demand.shapes
         else np.zeros(len(tree.nodes), dtype=np.int64)
     )
@@ -69,7 +71,9 @@ def _one_node(terms: Terms) -> int | None:
     the one of the best score, then the first.
     """
     tree, size = terms.tree, terms.demand.size
-    if not size or terms.bound[0] or terms.has_near or any(multiple > 1 for multiple in terms.multiples):
+    if not size or terms.bound[0] or terms.has_near or terms.snug:
+        return None
+    if any(multiple > 1 for multiple in terms.multiples):
         return None
     able = np.flatnonzero(terms.slots[tree.first_node :] >= size)
     if not len(able):

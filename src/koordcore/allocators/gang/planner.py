@@ -37,6 +37,8 @@ def place_gang(
     GangPlacement or GangShortfall
         Where everyone goes, with a certificate; or why not, with numbers.
     """
+    # With one shape a domain is as good as the number of members it takes, so counting up the
+    # tree is exact. Two shapes compete for the same room; then a number says too little.
     if demand.uniform:
         return place_uniform(tree, _within_bars(demand), fit_error=fit_error)
     return place_mixed(tree, demand, fit_error=fit_error, limits=limits)
@@ -53,6 +55,7 @@ def _within_bars(demand: GangDemand) -> GangDemand:
     (own,) = used
     slots = demand.shapes[own].slots.copy()
     for node, counts in demand.barred:
+        # The bar says that so many did not fit together, so one less is the most that is worth planning.
         if all(count == 0 or shape == own for shape, count in enumerate(counts)):
             slots[node] = min(slots[node], max(0, counts[own] - 1))
     shapes = list(demand.shapes)

@@ -43,10 +43,16 @@ def no_candidate_message(
     offers = ";".join(sorted(f"topology topologyNode {tree.label(root)}: {slots[root]}" for root in roots))
     binding = ", ".join(f"{layer}={multiple}" for layer, multiple in sorted(multiples.items()))
     tail = f"; podCountMultiple constraints: {binding}" if binding else ""
+    if depth is None and not fit_error:
+        fit_error = _no_layer(must_layer)  # upstream says nothing here
     return (
         f"no candidate topology nodes can accommodate job, desiredOfferSlot: {desired}, {offers}, "
         f"{fit_error}{tail}"
     )
+
+
+def _no_layer(must_layer: str) -> str:
+    return f"the network topology has no layer {must_layer}"
 
 
 def explain_shortfall(
@@ -91,7 +97,7 @@ def _detail(terms: Terms, must_layer: str, placeable: int, lacking: str | None) 
     tree, least = terms.tree, terms.demand.least
     depth = terms.must_depth
     if depth is None:
-        return f"the network topology has no layer {must_layer}"
+        return _no_layer(must_layer)
     roots = gather_roots(terms)
     if not roots:
         return f"no node has a place in the network topology; {least} members must be placed"

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.durations import MINUTE
 from koordcore.model.gangs import DEFAULT_ARGS, CoschedulingArgs, Gang, MatchPolicy
 
@@ -34,7 +34,7 @@ class Code(StrEnum):
     UNRESOLVABLE = "UnschedulableAndUnresolvable"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupRecord:
     """What the gangs of one group share.
 
@@ -56,7 +56,7 @@ class GroupRecord:
     binding_members: frozenset[str] = NO_KEYS
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GangRecord:
     """One gang with its members' keys.
 
@@ -80,7 +80,7 @@ class GangRecord:
     private: GroupRecord | None = GroupRecord()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Cycle:
     """The attempt that is under way: one gang group at a time.
 
@@ -114,7 +114,7 @@ class Cycle:
         return ",".join(self.group)
 
 
-@attrs.frozen
+@record
 class PermitWait:
     """A pod that waits at Permit: its gang, and when it stops waiting (nanoseconds of the caller's clock)."""
 
@@ -122,7 +122,7 @@ class PermitWait:
     deadline: int
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GangState:
     """Everything that the gang cycle remembers.
 
@@ -156,7 +156,7 @@ class GangState:
         return tuple(sorted(key for key, wait in self.permits.items() if wait.gang_id in wanted))
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Step:
     """What one event or question leads to.
 

@@ -41,7 +41,7 @@ def countable(request: DeviceRequest) -> bool:
     apart = any(hint.exclusive is not ExclusivePolicy.NONE for hint in request.hints.values())
     switch = joint is not None and joint.same_pcie and len(joint.types) > 1
     strange = joint is not None and switch and DeviceType.GPU not in joint.types
-    return not (apart or strange or request.designated is not None or request.reservation_required)
+    return not (apart or strange or request.designated is not None or request.loan_required)
 
 
 def devices_together(

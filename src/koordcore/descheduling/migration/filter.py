@@ -11,7 +11,7 @@ from koordcore.colocation.config import selector_of
 from koordcore.descheduling.migration.max_unavailable import max_unavailable
 from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
 from koordcore.model.cluster import Workload
-from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
+from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.pods import Pod, PodKey, PodPhase
 from koordcore.model.rebalance import EvictionGate, EvictorArgs, MigrationControllerArgs
 from koordcore.protocol.migration import (
@@ -147,10 +147,7 @@ class MigrationFilter:
             if job.active and _refers(job, pod):
                 return Refusal("filterExistingPodMigrationJob")
         args = self._args
-        if (
-            args.default_job_mode is JobMode.RESERVATION_FIRST
-            and pod.scheduler_name not in args.scheduler_names
-        ):
+        if args.default_job_mode.keeps_room and pod.scheduler_name not in args.scheduler_names:
             return Refusal("reservationFilter")
         return self.permanent(pod) or self.retryable(pod)
 

@@ -37,7 +37,7 @@ function nodeSide(name) {
     places.get(where).push(card);
   }
   const rooms = D.resources.names.map((resource, number) => [resource, D.resources.whole[number][row], D.resources.used[number][row]])
-    .filter(([, whole, used]) => whole || used);
+    .filter(([, whole, used], number) => (whole || used) && !((node.c || []).length && D.resources.cards[number]));
   return [h("h2", null, node.n), node.x && h("p", { class: "warn" }, node.x), domainPath(row) && h("p", { class: "dim" }, domainPath(row)),
     node.m !== undefined && h("p", null, text(node.m)), (node.t || []).map((one) => h("p", { class: "dim" }, `taint ${text(one)}`)),
     (node.c || []).length > 0 && [h("h3", null, "Cards"),
@@ -47,7 +47,7 @@ function nodeSide(name) {
           broken(card) ? h("span", { class: "bad" }, "broken or tainted") : usesOf(card).map((use, place) => [place > 0 && ", ", toPod(use[0]), use[1] < WHOLE && ` ${use[1] / 10} %`,
             SURE && use.length > 2 && h("span", { class: "dim" }, " (which card is not known)")]),
           !broken(card) && idle(card) > 0 && h("span", { class: "dim" }, usesOf(card).length ? ` · ${idle(card) / 10} % idle` : "idle"))))])],
-    h("h3", null, "Room"), rooms.map(([resource, whole, used]) => h("div", null, `${resource}: ${amount(resource, used)} of ${amount(resource, whole)}`,
+    h("h3", null, "Room"), rooms.map(([resource, whole, used]) => h("div", { class: "amount" }, `${resource}: ${amount(resource, used)} of ${amount(resource, whole)}`,
       h("div", { class: "bar" }, h("i", { style: `width:${percent(used, whole)}%` })))),
     h("h3", null, plural(podsOn[row].length, "pod")), h("ul", null, podsOn[row].map((pod) => h("li", null, toPod(pod), " ", h("span", { class: "dim" }, asked(D.pods[pod][4])))))];
 }

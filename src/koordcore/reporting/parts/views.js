@@ -184,7 +184,7 @@ function queueRow(group) {
   return h("tr", null, cell("#", { class: "num" }, place + 1), cell("Pod", { class: "name" }, toPod(one.p), more),
     cell("Workload", {}, pod ? jobText(pod[3]) : ""), cell("Asks for", {}, pod ? asked(pod[4]) : ""), cell("Outcome", {}, badge(one.o)),
     cell("Node", { class: "name" }, toNode(one.n)), cell("Why", { class: "why" }, text(one.w), near && h("div", { class: "dim" }, near)),
-    cell("Starts", {}, startText(one)));
+    cell("Starts", { class: "when" }, startText(one)));
 }
 function queueView(state) {
   const find = matcher(state.q);
@@ -212,7 +212,7 @@ function queueView(state) {
   if (!D.queue.length) return [h("p", null, "Nobody waits.")];
   return [h("div", { class: "row" }, chip("", "all", found.length), kinds.map((kind) => chip(kind, kind, found.filter(([, one]) => one.o === kind).length))),
     D.policy && h("p", { class: "dim" }, `in the order in which they were decided, by the policy ${D.policy}; equal pods of a workload share a row`
-      + (timed ? "; starts are of each job by itself, others taken to keep waiting" : "")),
+      + (timed ? "; who starts later has its turn whenever somebody leaves, and nobody is evicted for it" : "")),
     h("div", { class: "wide" }, h("table", { class: "stack" }, h("thead", null, h("tr", null, heads.map((name) => h("th", { class: name === "#" ? "num" : null }, name)))), body)), next,
     !groups.length && h("p", null, "Nobody in the queue is like that.")];
 }
@@ -221,10 +221,8 @@ function queueView(state) {
 
 function certificateText(known) {
   if (!known) return "";
-  const parts = [h("span", { class: known.proven ? "good" : "warn" }, known.text)];
-  if (known.objective.length) parts.push(h("div", { class: "dim mono" }, `objective ${known.objective.join(" ")}`));
-  if (known.bound.length && !known.proven) parts.push(h("div", { class: "dim mono" }, `bound ${known.bound.join(" ")}`));
-  return parts;
+  const figures = [known.objective.length && `reached ${known.objective.join(", ")}`, known.bound.length && !known.proven && `bound ${known.bound.join(", ")}`];
+  return h("span", { class: known.proven ? "good" : "warn", title: figures.filter(Boolean).join("; ") }, known.text);
 }
 function domainsText([layer, count, names]) {
   const kind = layer.replace(/Layer$/, "").replace(/Topology$/, "").toLowerCase() + (count === 1 ? "" : "s");

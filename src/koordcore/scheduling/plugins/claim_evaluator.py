@@ -1,4 +1,4 @@
-"""Where the claims of one class of pods can be allocated: on a node, or out of what a reservation holds."""
+"""Where the claims of one class of pods can be allocated: on a node, or out of a loan."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from koordcore.scoring.labels import fit_selector
 
 REASON_CANNOT: Final = "cannot allocate all claims"
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
+
+_FEW: Final = 8
+"""Nodes that are sorted by hand: mostly one or two have changed."""
 
 Wish: TypeAlias = ClaimSpec | ClaimKey
 """What tells the claims of pod classes apart: what is asked for, or the name where others may name it."""
@@ -114,8 +117,13 @@ class ClaimEvaluator(Evaluator):
 
     def _by_state(self, rows: Rows) -> tuple[IntVector, IntVector]:
         """Give the states that some nodes are in, and for each node which of them it is."""
-        states, which = np.unique(self._ledger.numbers[rows], return_inverse=True)
-        return states, which.reshape(-1)
+        numbers = self._ledger.numbers[rows]
+        if len(numbers) <= _FEW:
+            found: dict[int, int] = {}
+            which = [found.setdefault(number, len(found)) for number in numbers.tolist()]
+            return np.array(list(found), np.int64), np.array(which, np.int64)
+        states, inverse = np.unique(numbers, return_inverse=True)
+        return states, inverse.reshape(-1)
 
     def fits(self, view: NodeView) -> BoolVector:
         rows = view.rows
@@ -181,9 +189,12 @@ class ClaimEvaluator(Evaluator):
                 return (Shortfall(answer.text, resolvable=False),)
             case ClaimsRefused():
                 resolvable = not self._answers.hopeless(number)
+                # Enough devices that do not go together are no amount that is short.
                 return tuple(
-                    Shortfall(REASON_CANNOT, str(one.request), one.wanted, one.free, resolvable)
-                    for one in answer.shortfalls
+                    Shortfall(REASON_CANNOT, one.request, one.wanted, one.free, resolvable)
+                    if one.free < one.wanted
+                    else Shortfall(REASON_CANNOT, one.request, resolvable=resolvable)
+                    for one in self._answers.shortfalls(number)
                 ) or (Shortfall(REASON_CANNOT, resolvable=resolvable),)
             case _:
                 return ()
@@ -193,10 +204,10 @@ class ClaimEvaluator(Evaluator):
         self._read()
         if self._answers is None:
             return ()
-        answer = self._answers.at(int(self._ledger.numbers[row]))
-        if not isinstance(answer, ClaimsRefused):
+        number = int(self._ledger.numbers[row])
+        if not isinstance(self._answers.at(number), ClaimsRefused):
             return ()
-        return (*map(str, answer.shortfalls), *self._release(row))
+        return (*map(str, self._answers.shortfalls(number)), *self._release(row))
 
     def _release(self, row: int) -> Iterator[str]:
         """Say without whom the node would take the pod: the fewest pods that would have to go."""

@@ -11,8 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from koordcore.allocators.claims.outcome import ClaimError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.plugin import Countable, Plugin, Together
@@ -37,7 +36,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.claim_records import with_claims
 
 if TYPE_CHECKING:
     # What allocates claims is read for the first pod that has some.
@@ -68,7 +66,7 @@ class DynamicResources(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
-        self._asked = False
+        self._ledger: ClaimLedger | None = None
         # It is made anew where nodes or classes change.
         self._by_class = served_by_classes(workspace.snapshot)
 
@@ -80,15 +78,20 @@ class DynamicResources(Plugin):
         decisions: Sequence[PodDecision],
         now: datetime | None,
     ) -> ClusterSnapshot:
+        if not end.has(ResourceClaim):
+            return end
+        from koordcore.snapshot.claim_records import with_claims
+
         return with_claims(end, decisions)
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if super().follow(changes):
+        # Before anybody asks for devices, all that is known of nodes is what they offer.
+        known = changes.nodes and (self._ledger is not None or "allocatable" in changes.said)
+        if not known and not (changes.records and self.concerned(changes)):
             return True
-        if self._asked:
-            from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
-
-            self.workspace.drop(ClaimLedger)
+        if self._ledger is not None:
+            self.workspace.drop(type(self._ledger))
+            self._ledger = None
         return False
 
     def concerned(self, changes: ClusterChanges) -> bool:
@@ -102,15 +105,16 @@ class DynamicResources(Plugin):
     @property
     def ledger(self) -> ClaimLedger:
         """Who has which claim, up to date."""
-        from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
+        ledger = self._ledger
+        if ledger is None:
+            from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 
-        self._asked = True
-        ledger = self.workspace.once(ClaimLedger)
+            ledger = self._ledger = self.workspace.once(ClaimLedger)
         ledger.update()
         return ledger
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
-        if not pod.resource_claims and not asks_for_served(pod, self._by_class):
+        if not self._asks(pod):
             return None
         found = self.ledger.book.claims_of(pod)
         if isinstance(found, ClaimProblem):
@@ -120,6 +124,10 @@ class DynamicResources(Plugin):
             if refusal is not None:
                 return refusal
         return tuple(self._wishes(pod))
+
+    def _asks(self, pod: Pod) -> bool:
+        """Tell whether a pod has claims, or extended resources that become one."""
+        return bool(pod.resource_claims) or (bool(self._by_class) and asks_for_served(pod, self._by_class))
 
     def _wishes(self, pod: Pod) -> Iterator[Wish]:
         ledger = self.ledger
@@ -212,6 +220,8 @@ class DynamicResources(Plugin):
         return found if any(found) else None
 
     def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
+        if not any(map(self._asks, pods)):
+            return ()
         from koordcore.scheduling.plugins.claims_together import sharing_one_claim
 
         ledger = self.ledger
@@ -259,6 +269,7 @@ class DynamicResources(Plugin):
         unallocated, _ = self.split(pod)
         given: dict[ClaimKey, ClaimAllocation] = {}
         if unallocated and answers is not None:
+            from koordcore.allocators.claims.outcome import ClaimError
             from koordcore.allocators.claims.results import allocation_of
             from koordcore.scheduling.plugins.claim_evaluator import REASON_CANNOT
 

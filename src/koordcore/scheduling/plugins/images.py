@@ -54,6 +54,7 @@ class ImageLocality(Plugin):
     name = "ImageLocality"
     by_template = True
     reads = frozenset[type]()
+    looks_at = frozenset(("images",))
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod_images(pod)

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
-from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import InterPodArgs
 from koordcore.scheduling.plugins.neighbours import (
@@ -96,14 +95,6 @@ class InterPodEvaluator(Evaluator):
         self._gone = view.gone
         return self._refused()[0][view.rows]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        self._gone = view.gone
-        return tuple(
-            Shortfall(reason, resolvable=reason != REASON_AFFINITY)
-            for reason, mask in self.reasons(view)
-            if mask.any()
-        )
-
     def scores(self, view: NodeView) -> IntVector | None:
         self._gone = view.gone
         self._neighbours.now()
@@ -124,15 +115,24 @@ class InterPodAffinity(Plugin):
     reads = frozenset((Namespace,))
     arguments = InterPodArgs
 
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        # How long the journal was when nobody had terms who runs or is nominated.
+        self._quiet = -1
+
     def follow(self, changes: ClusterChanges) -> bool:
+        self._quiet = -1
         if changes.nodes:
             follow_nodes(self.workspace)
         return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
+        if pod.affinity is None and self._quiet == len(self.workspace.journal):
+            return None
         waiting = once(self.workspace.snapshot, nominated_with_terms)
         asked = bool(waiting) or with_terms(pod)
         if not asked and not affine(self.workspace):
+            self._quiet = len(self.workspace.journal)
             return None
         groups = pod_groups(self.workspace)
         for one in waiting:

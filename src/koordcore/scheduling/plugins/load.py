@@ -10,20 +10,21 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._vector import Vector
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
+from koordcore.framework.lacks import Lack
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Shortfall
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.times import moment_of
-from koordcore.scoring.load import LoadState
+from koordcore.scheduling.plugins.resources import OFFERS
+from koordcore.scoring.load import EXPIRED, FITS, LoadState
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_records, changed_states, derived, moves_since, state_at
 
@@ -110,10 +111,16 @@ class LoadEvaluator(Evaluator):
         codes = state.fit(self._request, view.rows)
         return [(state.reasons[code], codes == code) for code in np.unique(codes).tolist() if code]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
+    def lacks(self, view: NodeView) -> Sequence[Lack]:
         state = self._plugin.state
-        return state.shortfalls(self._request, row)
+        codes, found = state.fit(self._request, view.rows), []
+        for code in np.unique(codes).tolist():
+            there, reason = codes == code, state.reasons[code]
+            if code == EXPIRED:
+                found.append(Lack(there, reason))
+            elif code != FITS:
+                found.append(Lack(there, reason, *state.short_of(self._request, code, view.rows)))
+        return found
 
     def scores(self, view: NodeView) -> IntVector:
         return self._plugin.state.score(self._request, view.rows)
@@ -135,6 +142,7 @@ class LoadAware(Plugin):
     name = "LoadAwareScheduling"
     helped_by = ROOM | {"NodeMetric"}
     reads = frozenset((NodeMetric,))
+    looks_at = frozenset[str]()  # what evaluators know of nodes is asked of the state, which follows
     by_template = True
     arguments = LoadAwareArgs
 
@@ -166,7 +174,8 @@ class LoadAware(Plugin):
             return True
         row_of = workspace.layout.row_of
         names = ((before or after).name for before, after in metrics)  # type: ignore[union-attr]  # never both
-        rows = sorted({*changes.nodes, *(row_of[name] for name in names if name in row_of)})
+        told = () if OFFERS.isdisjoint(changes.said) else changes.nodes
+        rows = sorted({*told, *(row_of[name] for name in names if name in row_of)})
         self._state.read(workspace.journal, self._nominated)
         turned = None if len(rows) * _FEW > len(row_of) else self._state.go_to(clock(workspace))
         if turned is None:

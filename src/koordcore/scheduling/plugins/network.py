@@ -11,26 +11,21 @@ from typing import Any
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
 from koordcore.errors import ManifestError
-from koordcore.framework.change_reader import ChangeReader
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import Shortfall
 from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.pods import Pod
-from koordcore.protocol.gang import topology_selector
+from koordcore.protocol.gang_names import topology_selector
 from koordcore.protocol.hints import (
     DEFAULT_MAX_HINT_NODES,
     HINT_PLUGIN,
     SchedulingHint,
     parse_scheduling_hint,
 )
-from koordcore.scheduling.network_trees import network_tree
-from koordcore.scheduling.selector_counts import SelectorCounts
 from koordcore.snapshot.following import once
 
 
@@ -48,6 +43,11 @@ class NearnessEvaluator(Evaluator):
         return np.zeros(self._plugin.workspace.free[0, view.rows].shape, np.int64)
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
+        # What knows networks is read for the first pod that wants to be near others.
+        from koordcore.allocators.gang.nearness import nearness_positions, nearness_scores
+        from koordcore.scheduling.network_trees import network_tree
+        from koordcore.scheduling.selector_counts import SelectorCounts
+
         workspace = self._plugin.workspace
         names = workspace.layout.names
         candidates = [names[row] for row in np.flatnonzero(feasible).tolist()]
@@ -127,12 +127,6 @@ class HintEvaluator(Evaluator):
     def unresolvable(self, view: NodeView) -> BoolVector | None:
         return ~self._allowed[view.rows] if self._restricts else None
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        if not self._restricts or self._allowed[row]:
-            return ()
-        return (Shortfall(self.reason, resolvable=False),)
-
 
 class Hints(Plugin):
     """A pod's scheduling hint: nodes that it must go to.
@@ -143,6 +137,7 @@ class Hints(Plugin):
     name = HINT_PLUGIN
     by_template = True
     reads = frozenset[type]()
+    looks_at = frozenset[str]()
     arguments = int
 
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:

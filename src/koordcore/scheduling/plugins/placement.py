@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope, default_normalise
 from koordcore.framework.hints import NODES, ROOM
+from koordcore.framework.lacks import Lack
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
-from koordcore.model.affinity import NodeAffinity
-from koordcore.model.decisions import Shortfall
+from koordcore.model.affinity import NodeAffinity, Taint
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import HostPort, Pod
 from koordcore.model.policy import NodeAffinityArgs
@@ -30,7 +30,10 @@ from koordcore.scoring.labels import (
     untolerated_taint,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.node_values import per_node
+from koordcore.snapshot.following import per_node
+
+_MOST_TAINTS: Final = 64
+"""Where nodes say more different things than this, each is asked by itself."""
 
 
 class MaskEvaluator(Evaluator):
@@ -59,6 +62,7 @@ class Unschedulable(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("unschedulable",))
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -75,6 +79,7 @@ class NodeName(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset[str]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.node_name or None
@@ -95,12 +100,19 @@ class TaintEvaluator(MaskEvaluator):
         self._pod = pod
         self._soft = count_soft_taints(layout, pod.tolerations)
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        taint = untolerated_taint(self._layout.nodes[row].taints, self._pod.tolerations)
-        if taint is None:
-            return ()
-        return (Shortfall(f"node(s) had untolerated taint {taint}", resolvable=False),)
+    def lacks(self, view: NodeView) -> Sequence[Lack] | None:
+        column = self._layout.kinds.taints
+        ids = column.ids[view.rows]
+        found: dict[Taint, BoolVector] = {}
+        different = np.unique(ids).tolist()
+        if len(different) > _MOST_TAINTS:
+            return None
+        for number in different:
+            taint = untolerated_taint(column.values[number], self._pod.tolerations)
+            if taint is not None:
+                found[taint] = found.get(taint, False) | (ids == number)
+        text = "node(s) had untolerated taint"
+        return [Lack(where, f"{text} {taint}", hopeless=where) for taint, where in found.items()]
 
     def scores(self, view: NodeView) -> IntVector:
         return self._soft[view.rows]
@@ -116,6 +128,7 @@ class Taints(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("taints",))
 
     def request_of(self, pod: Pod) -> Hashable:
         return pod.tolerations
@@ -124,7 +137,7 @@ class Taints(Plugin):
         return TaintEvaluator(self.workspace.layout, pod)
 
 
-@attrs.frozen
+@record
 class NodeLabelRequest:
     """What a pod wants of node labels: its selector as a term, its affinity, and that of the policy."""
 
@@ -183,9 +196,6 @@ class NodeLabelEvaluator(Evaluator):
     def unresolvable(self, view: NodeView) -> BoolVector:
         return ~(self._enforced[view.rows] & self._own[view.rows])
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        return tuple(Shortfall(reason, resolvable=False) for reason, mask in self.reasons(view) if mask.any())
-
     def scores(self, view: NodeView) -> IntVector | None:
         return None if self._preferred is None else self._preferred[view.rows]
 
@@ -200,6 +210,7 @@ class NodeLabels(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    looks_at = frozenset(("labels",))
     arguments = NodeAffinityArgs
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -266,6 +277,7 @@ class NodePorts(Plugin):
     by_template = True
     helped_by = ROOM
     reads = frozenset[type]()
+    looks_at = frozenset[str]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
         return pod.host_ports or None

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
-from koordcore.quota.admission import QuotaRefusal, admit
-from koordcore.quota.cluster import cluster_ledger
-from koordcore.quota.device_classes import quota_reader
-from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.opening import open_ledger
-from koordcore.quota.reclaim import borrowers, entitled_to_reclaim
-from koordcore.scheduling.plugins.quota_ranks import QuotaRanks
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
+# What counts quotas is read in clusters that have some.
 if TYPE_CHECKING:
+    from koordcore.quota.ledger import QuotaLedger
     from koordcore.scheduling.eviction_budget import EvictionBudget
+    from koordcore.scheduling.plugins.quota_ranks import QuotaRanks
 
 
 def snapshot_ledger(snapshot: ClusterSnapshot, policy: QuotaPolicy) -> QuotaLedger:
     """Open the ledger of a whole snapshot, once for it and the policy."""
+    from koordcore.quota.cluster import cluster_ledger
+
     return cluster_ledger(snapshot, policy=policy)
 
 
@@ -40,6 +38,8 @@ class QuotaEvaluator(Evaluator):
         self._pod = pod
 
     def refuse(self) -> Refusal | None:
+        from koordcore.quota.admission import QuotaRefusal, admit
+
         verdict = admit(self._plugin.ledger, self._pod)
         if isinstance(verdict, QuotaRefusal):
             return Refusal(verdict.message, resolvable=verdict.resolvable)
@@ -54,6 +54,7 @@ class QuotaPlugin(Plugin):
 
     name = "ElasticQuota"
     reads = frozenset((ElasticQuota,))
+    looks_at = frozenset[str]()
     arguments = QuotaPolicy
     refuses_at = 5
 
@@ -62,19 +63,23 @@ class QuotaPlugin(Plugin):
         snapshot = workspace.snapshot
         self._active = snapshot.has(ElasticQuota)
         self._policy = args or QuotaPolicy()
-        self.ledger = (
-            once(snapshot, snapshot_ledger, self._policy)
-            if self._active
-            else open_ledger((), total={}, policy=self._policy)
-        )
+        self._ledger = once(snapshot, snapshot_ledger, self._policy) if self._active else None
+        self._ranks: QuotaRanks | None = None
 
-        self._ranks = QuotaRanks(workspace, self._read)
+    @property
+    def ledger(self) -> QuotaLedger:
+        """The quotas with what their pods ask for and have, now."""
+        if self._ledger is None:
+            from koordcore.quota.opening import open_ledger
+
+            self._ledger = open_ledger((), total={}, policy=self._policy)
+        return self._ledger
 
     def follow(self, changes: ClusterChanges) -> bool:
         if self._active != self.workspace.snapshot.has(ElasticQuota):
             return False
         if self._active:  # who waits asks for quota, too
-            self.ledger = once(self.workspace.snapshot, snapshot_ledger, self._policy)
+            self._ledger = once(self.workspace.snapshot, snapshot_ledger, self._policy)
         return True
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -92,8 +97,12 @@ class QuotaPlugin(Plugin):
 
     def remarks(self, pod: Pod, row: int) -> tuple[str, ...]:
         """Name who has borrowed what a pod within its quota's min lacks."""
+        if not self._active:
+            return ()
+        from koordcore.quota.reclaim import borrowers, entitled_to_reclaim
+
         asked = self._read(pod)
-        quota = self.ledger.resolve(asked) if self._active else None
+        quota = self.ledger.resolve(asked)
         if quota is None or entitled_to_reclaim(self.ledger, asked):
             return ()
         wanted = [name for name, amount in sorted(asked.request.items()) if amount]
@@ -103,11 +112,11 @@ class QuotaPlugin(Plugin):
         return (f"within the min of quota {quota}; beyond theirs: {told}",) if told else ()
 
     def placed(self, pod: Pod, row: int) -> None:
-        self._change(self.ledger.assume(self._tracked(pod)) if self._active else self.ledger)
+        self._change(lambda: self.ledger.assume(self._tracked(pod)))
 
     def removed(self, pod: Pod, row: int) -> None:
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
-        self._change(self.ledger.untrack(self._read(pod)) if self._active else self.ledger)
+        self._change(lambda: self.ledger.untrack(self._read(pod)))
 
     def budget(self) -> EvictionBudget | None:
         if not self._active:
@@ -119,31 +128,44 @@ class QuotaPlugin(Plugin):
 
     def outranks(self, waiting: Pod, pod: Pod) -> bool:
         """Tell whether one has a part of what its quota is promised, and the other has none."""
+        if not self._active:
+            return False
+        if self._ranks is None:
+            from koordcore.scheduling.plugins.quota_ranks import QuotaRanks
+
+            self._ranks = QuotaRanks(self.workspace, self._read)
         ledger, ranks = self.ledger, self._ranks
-        return self._active and ranks.promised(ledger, waiting) and not ranks.promised(ledger, pod)
+        return ranks.promised(ledger, waiting) and not ranks.promised(ledger, pod)
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
-        again = self._read(pod) if charged else self._tracked(pod)
-        self._change(self.ledger.track(again) if self._active else self.ledger)
+        def again() -> QuotaLedger:
+            return self.ledger.track(self._read(pod) if charged else self._tracked(pod))
+
+        self._change(again)
 
     def promised(self, pod: Pod, row: int) -> None:
         """Count a pod that is nominated as if it ran."""
-        self._change(self.ledger.assume(self._tracked(pod)) if self._active else self.ledger)
+        self._change(lambda: self.ledger.assume(self._tracked(pod)))
 
     def withdrawn(self, pod: Pod, row: int) -> None:
         """Take a promise back; the pod still asks."""
-        self._change(self.ledger.forget(self._tracked(pod)) if self._active else self.ledger)
+        self._change(lambda: self.ledger.forget(self._tracked(pod)))
 
-    def _change(self, ledger: QuotaLedger) -> None:
-        before, self.ledger = self.ledger, ledger
+    def _change(self, changed: Callable[[], QuotaLedger]) -> None:
+        if not self._active:
+            return
+        before = self.ledger
+        self._ledger = changed()
 
         def undo() -> None:
-            self.ledger = before
+            self._ledger = before
 
-        if ledger is not before:
+        if self._ledger is not before:
             self.workspace.log(undo)
 
     def _read(self, pod: Pod) -> QuotaPod:
+        from koordcore.quota.device_classes import quota_reader
+
         return quota_reader(self.workspace.snapshot)(pod)
 
     def _tracked(self, pod: Pod) -> QuotaPod:

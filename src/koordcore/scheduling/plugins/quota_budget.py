@@ -17,7 +17,7 @@ from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, staying_charged
 from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools
-from koordcore.scheduling.plugins.quota_reclaim import entitled, lent, quotas_of_victims
+from koordcore.scheduling.plugins.quota_reclaim import entitled, givers, lent, quotas_of_victims
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -60,10 +60,13 @@ class QuotaBudget:
     def entitled(self, members: Sequence[Pod]) -> bool:
         return entitled(self.snapshot, self.ledger, members)
 
+    def givers(self, members: Sequence[Pod]) -> frozenset[str] | None:
+        return givers(self.snapshot, self.ledger, members)
+
     def lent(
-        self, members: Sequence[Pod], priority: int, *, reclaiming: bool
+        self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
     ) -> tuple[BoolVector, BoolVector]:
-        return lent(self.snapshot, self.ledger, members, priority, reclaiming=reclaiming)
+        return lent(self.snapshot, self.ledger, members, priority, below)
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
         return quotas_of_victims(self.ledger, gone)

@@ -1,16 +1,17 @@
 """Who may be evicted so that a job gets back what its quota has lent: pods of quotas beyond their promises.
 
-A job may reclaim that stays within its quota's floor (the scaled ``min``), and within those above it. Then
-priorities do not count: what a quota is promised is its own, whoever borrowed it. Pods of a quota leave, the
-least important first, only while the quota still uses more than its floor, so that nobody who reclaims can be
-reclaimed from in turn (:mod:`koordcore.quota.reclaim`). Who goes beyond his own floor preempts nobody whose
-quota would fall below its floor without him.
+A job may reclaim that stays within its quota's floor (the scaled ``min``); where it would go beyond that of
+a quota above, from quotas below that one alone. Then priorities do not count: what a quota is promised is its
+own, whoever borrowed it. Pods of a quota leave, the least important first, only while it still uses more
+than its floor, so that nobody who reclaims can be reclaimed from in turn (:mod:`koordcore.quota.reclaim`).
+
+Who goes beyond his own floor preempts nobody whose quota would fall below its floor without him.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.preempt import importance
-from koordcore.quota.reclaim import affordable, entitled_to_reclaim, lost_within
+from koordcore.quota.reclaim import affordable, entitled_to_reclaim, have_to_give, is_below, lost_within
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -36,8 +37,18 @@ def entitled(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[P
     return True
 
 
+def givers(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod]) -> frozenset[str] | None:
+    """Name the quotas below which others have to give; ``None`` where the pods may not reclaim."""
+    read = quota_reader(snapshot)
+    return have_to_give(ledger, [read(pod) for pod in members])
+
+
 def lent(
-    snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod], priority: int, *, reclaiming: bool
+    snapshot: ClusterSnapshot,
+    ledger: QuotaLedger,
+    members: Sequence[Pod],
+    priority: int,
+    below: frozenset[str] | None,
 ) -> tuple[BoolVector, BoolVector]:
     """Tell which running pods of other quotas may leave for some pods: those beyond what theirs are promised.
 
@@ -47,9 +58,9 @@ def lent(
     ----------
     priority
         Of those for whom room is made.
-    reclaiming
-        They stay within their min: they take from anybody, and what lies within a min in part as well.
-        Otherwise from the less important only.
+    below
+        They reclaim: they take from anybody below these quotas, and what lies within a min in part as well.
+        ``None`` where they take from the less important only.
 
     Returns
     -------
@@ -60,18 +71,24 @@ def lent(
     read = quota_reader(snapshot)
     asked = [read(pod) for pod in members]
     running = running_on(snapshot)
-    theirs = _of_others(running, ledger, asked)
-    listed = theirs if reclaiming else theirs & (running.priority < priority)
-    return theirs, _beyond_floors(running, listed, ledger, asked, read, priority if reclaiming else None)
+    theirs = _of_others(running, ledger, asked, below or ())
+    if below is None:
+        listed = theirs & (running.priority < priority)
+        return theirs, _beyond_floors(running, listed, ledger, asked, read, None)
+    return theirs, _beyond_floors(running, theirs, ledger, asked, read, priority)
 
 
-def _of_others(running: RunningPods, ledger: QuotaLedger, asked: Sequence[QuotaPod]) -> BoolVector:
-    """Tell which pods of other quotas may be evicted at all, shape (V,)."""
+def _of_others(
+    running: RunningPods, ledger: QuotaLedger, asked: Sequence[QuotaPod], above: Collection[str] = ()
+) -> BoolVector:
+    """Tell which pods of other quotas, all below some quotas, may be evicted at all, shape (V,)."""
     mine = {ledger.resolve(pod) for pod in asked}
     found = np.zeros(len(running.pods), dtype=np.bool_)
     for team, (quota, namespace) in enumerate(running.teams):
         name = ledger.resolve(QuotaPod(key=PodKey(namespace, "-"), quota=quota))
-        if name is not None and name not in BUILTIN_QUOTAS and name not in mine:
+        if name is None or name in BUILTIN_QUOTAS or name in mine:
+            continue
+        if not above or is_below(ledger, name, above):
             found |= running.evictable & ~running.leaving & (running.team == team)
     return found
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.plugin import Plugin
@@ -27,12 +27,12 @@ from koordcore.model.reservations import (
     ReservationArgs,
     ReservationMatching,
 )
-from koordcore.protocol.operating_pod import is_operating_pod
 from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
     RESERVATION_NODE,
     format_allocated_reservation,
+    is_operating_pod,
     is_reserve_pod,
     label_priority,
     reservation_wish,
@@ -51,8 +51,8 @@ from koordcore.reservations.preallocation import (
     pre_allocation_refusal,
     requires_pods,
 )
-from koordcore.scheduling.plugins.holder import HolderEvaluator, WaitingReservation
 from koordcore.scheduling.plugins.reservation_evaluator import ReservationEvaluator, Wanted
+from koordcore.scheduling.plugins.reserve_pod import HolderEvaluator, WaitingReservation
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
@@ -172,6 +172,8 @@ class ReservationPlugin(Plugin):
     def follow(self, changes: ClusterChanges) -> bool:
         acting = any(is_operating_pod(pod) for pod, _, _ in changes.pods)
         if not acting and not self.concerned(changes) and not (self.ledger.states and self._touched(changes)):
+            return True
+        if not acting and self.ledger.states and self.ledger.follow(changes):
             return True
         if self.workspace.made(ReservationLedger):
             self.ledger.release()

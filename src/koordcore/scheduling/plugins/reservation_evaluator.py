@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
+from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope, default_normalise
 from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
 from koordcore.model.decisions import Shortfall
@@ -35,7 +35,7 @@ from koordcore.reservations.filter import (
 from koordcore.reservations.lending import Lending, ReservationLoans
 from koordcore.reservations.match import AFFINITY_REFUSED
 from koordcore.reservations.nominate import PREFERRED_SCORE
-from koordcore.scheduling.plugins.holder import agreeing
+from koordcore.scheduling.plugins.reserve_pod import agreeing
 
 if TYPE_CHECKING:
     from koordcore.scheduling.plugins.reservation import ReservationPlugin
@@ -45,7 +45,7 @@ _NO_ROOM: Final = -1
 _BY_NODE: Final = " by node"
 
 
-@attrs.frozen
+@record
 class Wanted:
     """What a pod wants of reservations: its own words, and the numbers of those that it may use."""
 
@@ -413,4 +413,4 @@ class ReservationEvaluator(Evaluator):
             return None
         one = loan.states[0].reservation
         written = {RESERVATION_ALLOCATED: format_allocated_reservation(one.name, one.uid)}
-        return Reserved(written, notes=(f"reservation {one.name}",), reservation=one.name)
+        return Reserved(written, notes=(f"reservation {one.name}",), loan=one.name)

@@ -18,6 +18,7 @@ from koordcore.framework.workspace import SCORED, Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.policy import FitPlusArgs, ScarceArgs, ScoringStrategy
 from koordcore.model.resources import PODS, counted
+from koordcore.scheduling.plugins.resources import OFFERS
 from koordcore.scoring.resources import (
     MAX_SCORE,
     Capacity,
@@ -81,6 +82,7 @@ class FitPlus(Plugin):
     name = "NodeResourcesFitPlus"
     by_template = True
     reads = frozenset[type]()
+    looks_at = OFFERS
     arguments = FitPlusArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -124,6 +126,7 @@ class ScarceAvoidance(Plugin):
     name = "ScarceResourceAvoidance"
     by_template = True
     reads = frozenset[type]()
+    looks_at = OFFERS
     arguments = ScarceArgs
 
     def request_of(self, pod: Pod) -> Hashable:

@@ -22,14 +22,13 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
-from koordcore.framework.change_reader import ChangeReader
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
+from koordcore.framework.lacks import Lack
 from koordcore.framework.node_view import ALL_ROWS, NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
-from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.policy import BalancedArgs, FitArgs, ScoringStrategy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
@@ -45,6 +44,8 @@ from koordcore.scoring.resources import (
     weighted_mean,
 )
 
+OFFERS = frozenset(("allocatable", "annotations"))
+"""Fields of a node that say what it offers."""
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -188,27 +189,20 @@ class FitEvaluator(Evaluator):
             never[:] = True
         return never
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        row = view.row
-        free = view.amounts[FREE][:, 0]
-        whole = self._workspace.layout.allocatable[:, row]
-        found = [
-            Shortfall(
-                _reason(name),
-                name,
-                amount,
-                int(free[resource]),
-                resolvable=name == PODS or bool(amount <= whole[resource]),
-            )
-            for name, resource, amount in self._asked
-            if amount > free[resource]
-        ]
+    def lacks(self, view: NodeView) -> Sequence[Lack]:
+        free, whole = view.amounts[FREE], self._workspace.layout.allocatable
+        found = []
+        for name, resource, amount in self._asked:
+            hopeless = None if name == PODS else whole[resource, view.rows] < amount
+            lacking = free[resource] < amount
+            found.append(Lack(lacking, _reason(name), name, amount, free[resource].copy(), hopeless))
+        nothing = np.zeros_like(free[PODS_ROW])
         found += [
-            Shortfall(_reason(name), name, amount, 0, resolvable=False)
+            Lack(nothing < amount, _reason(name), name, amount, nothing, nothing < amount)
             for name, amount in self._absent.items()
         ]
         # By name: whether a resource has a column depends on nodes that have left a line of snapshots since.
-        return tuple(sorted(found, key=lambda one: (one.resource != PODS, one.resource)))
+        return sorted(found, key=lambda one: (one.resource != PODS, one.resource))
 
     def slots(self, view: NodeView, most: int) -> IntVector:
         free = view.amounts[FREE]
@@ -320,7 +314,9 @@ class ResourceFit(Plugin):
     name = "NodeResourcesFit"
     by_template = True
     helped_by = ROOM | {"DeviceClass"}
+    follows_pods = False
     reads = frozenset[type]()
+    looks_at = OFFERS
     amounts = True
     arguments = FitArgs
 
@@ -330,9 +326,10 @@ class ResourceFit(Plugin):
         self._columns: dict[tuple[str, ...], FitColumns] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
+        if self.rereads(changes):
             self.workspace.drop(Capacities)
-        return super().follow(changes)
+            self._columns.clear()
+        return True
 
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
@@ -380,7 +377,9 @@ class BalancedAllocation(Plugin):
 
     name = "NodeResourcesBalancedAllocation"
     by_template = True
+    follows_pods = False
     reads = frozenset[type]()
+    looks_at = OFFERS
     arguments = BalancedArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
@@ -391,9 +390,10 @@ class BalancedAllocation(Plugin):
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
+        if self.rereads(changes):
             self.workspace.drop(Capacities)
-        return super().follow(changes)
+            self._scored.clear()
+        return True
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())

@@ -11,7 +11,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
@@ -19,7 +19,6 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import TopologySpreadConstraint, UnsatisfiableAction
 from koordcore.model.cluster import RawObject, Workload
-from koordcore.model.decisions import Shortfall
 from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import SpreadArgs, SpreadDefaulting
@@ -166,14 +165,6 @@ class SpreadEvaluator(Evaluator):
         self._gone = view.gone
         return self._refused()[0][view.rows]
 
-    def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        self._gone = view.gone
-        row = view.row
-        missing, skewed = self._refused()
-        if missing[row]:
-            return (Shortfall(REASON_MISSING_LABEL, resolvable=False),)
-        return (Shortfall(REASON_SKEW),) if skewed[row] else ()
-
     def scores(self, view: NodeView) -> IntVector | None:
         self._gone = view.gone
         # The raw score depends on which nodes are feasible, so all of it is made in ``normalise``.
@@ -195,6 +186,7 @@ class TopologySpread(Plugin):
     name = "PodTopologySpread"
     by_template = True
     helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
+    follows_pods = False
     reads = frozenset((RawObject, Workload))
     arguments = SpreadArgs
 

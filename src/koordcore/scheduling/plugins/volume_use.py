@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.change_reader import ChangeReader
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
@@ -92,6 +91,7 @@ class VolumeRestrictions(VolumePlugin):
     """Claims that one pod at a time may use."""
 
     name = "VolumeRestrictions"
+    follows_pods = False
     by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
 
@@ -160,6 +160,7 @@ class NodeVolumeLimits(VolumePlugin):
     name = "NodeVolumeLimits"
     by_template = True
     helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
+    follows_pods = False
     reads = frozenset((*VolumePlugin.reads, CSINode))
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:

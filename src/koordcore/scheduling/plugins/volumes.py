@@ -42,6 +42,7 @@ class VolumePlugin(Plugin):
     """What all plugins of volumes share: the claims of a pod and what they are bound to."""
 
     reads = frozenset((PersistentVolume, PersistentVolumeClaim, StorageClass))
+    looks_at = frozenset(("labels",))
 
     def claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim | str]:
         """Give the claims that a pod names; the name alone where there is no such claim."""

@@ -9,14 +9,7 @@ if TYPE_CHECKING:
         injections as injections,
         run_world as run_world,
     )
-    from koordcore.simulate.world.own_loop import (
-        OwnScheduler as OwnScheduler,
-        own_scheduler as own_scheduler,
-    )
-    from koordcore.simulate.world.picture import (
-        draw_world as draw_world,
-        plot_world as plot_world,
-    )
+    from koordcore.simulate.world.own_loop import own_scheduler as own_scheduler
     from koordcore.simulate.world.plug import (
         Act as Act,
         Answered as Answered,
@@ -31,17 +24,8 @@ if TYPE_CHECKING:
         Watched as Watched,
     )
     from koordcore.simulate.world.profile import (
-        PROFILES as PROFILES,
         FaultProfile as FaultProfile,
         named_profile as named_profile,
-    )
-    from koordcore.simulate.world.record import (
-        Breach as Breach,
-        Happening as Happening,
-        Injection as Injection,
-        Rule as Rule,
-        Standing as Standing,
-        WorldRun as WorldRun,
     )
     from koordcore.simulate.world.shrinking import shrink_world as shrink_world
 else:
@@ -49,8 +33,7 @@ else:
         __name__,
         {
             "koordcore.simulate.world.engine": ("injections", "run_world"),
-            "koordcore.simulate.world.own_loop": ("OwnScheduler", "own_scheduler"),
-            "koordcore.simulate.world.picture": ("draw_world", "plot_world"),
+            "koordcore.simulate.world.own_loop": ("own_scheduler",),
             "koordcore.simulate.world.plug": (
                 "Act",
                 "Answered",
@@ -64,15 +47,7 @@ else:
                 "SetBell",
                 "Watched",
             ),
-            "koordcore.simulate.world.profile": ("PROFILES", "FaultProfile", "named_profile"),
-            "koordcore.simulate.world.record": (
-                "Breach",
-                "Happening",
-                "Injection",
-                "Rule",
-                "Standing",
-                "WorldRun",
-            ),
+            "koordcore.simulate.world.profile": ("FaultProfile", "named_profile"),
             "koordcore.simulate.world.shrinking": ("shrink_world",),
         },
     )

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.cel.declarations import Overload
 from koordcore.allocators.claims.cel.environment import DEVICE_TYPE, DEVICE_VARIABLE, Environment
 from koordcore.allocators.claims.cel.errors import CompileFailure, RunFailure
@@ -62,7 +61,7 @@ _TIMES: Final = {"timestamp": parse_timestamp, "duration": parse_duration}
 _MIXED: Final = frozenset({"format"})
 
 
-@attrs.frozen
+@record
 class Checked:
     """A tree with what the checker found out.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.cel.types import Type
 from koordcore.allocators.claims.cel.values import Implementation
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Overload:
     """One form of a function.
 

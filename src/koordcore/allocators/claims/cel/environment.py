@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.claims.cel.declarations import Library, Overload
 from koordcore.allocators.claims.cel.kubernetes import declare_includes, declare_kubernetes
 from koordcore.allocators.claims.cel.lists import declare_lists
@@ -35,7 +35,7 @@ from koordcore.allocators.claims.cel.types import (
 from koordcore.allocators.claims.cel.values import TypeValue
 
 
-@attrs.frozen
+@record
 class SelectorFeatures:
     """Features of the cluster that change what expressions can say.
 
@@ -67,7 +67,7 @@ _TYPES: Final[dict[str, Type]] = {
 }
 
 
-@attrs.frozen
+@record
 class Environment:
     """What an expression can name.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import attrs
+from koordcore._record import record
 
 
 class SelectorErrorKind(StrEnum):
@@ -16,7 +16,7 @@ class SelectorErrorKind(StrEnum):
     """The expression has no value for this device; it may have one for others."""
 
 
-@attrs.frozen
+@record
 class SelectorError:
     """Why an expression has no value.
 

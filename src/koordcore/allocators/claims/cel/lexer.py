@@ -9,8 +9,7 @@ import re
 from enum import StrEnum
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.cel.errors import CompileFailure
 from koordcore.allocators.claims.cel.values import INT64_MAX, UINT64_MAX, UInt
 
@@ -24,7 +23,7 @@ class TokenKind(StrEnum):
     END = "end"
 
 
-@attrs.frozen
+@record
 class Token:
     """One word: its text, where it begins, and the value of a literal."""
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.cel.regex_syntax import (
     Assertion,
     Character,
@@ -32,7 +31,7 @@ MAX_PROGRAM: Final = 5000
 """Steps of a program; counted repeats multiply them."""
 
 
-@attrs.frozen
+@record
 class _Split:
     """Go on at two places, the first of them preferred."""
 
@@ -120,7 +119,7 @@ def _holds(kind: str, text: str, at: int) -> bool:
             return boundary == (kind == "word")
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Pattern:
     """A regular expression ready to run."""
 

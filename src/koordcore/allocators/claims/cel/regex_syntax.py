@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
+
 _MAX_REPEAT: Final = 1000
 _MAX_NESTING: Final = 60
 
@@ -33,7 +35,7 @@ class PatternError(ValueError):
     """A text that is no regular expression."""
 
 
-@attrs.frozen
+@record
 class _Flags:
     fold: bool = False
     lines: bool = False
@@ -41,28 +43,28 @@ class _Flags:
     lazy: bool = False
 
 
-@attrs.frozen
+@record
 class Assertion:
     """What must hold at a place: ``start``, ``end``, ``line-start``, ``line-end``, ``word``, ``no-word``."""
 
     kind: str
 
 
-@attrs.frozen
+@record
 class Sequence:
     """One after the other."""
 
     parts: tuple[Tree, ...]
 
 
-@attrs.frozen
+@record
 class Choice:
     """One of these, the first that leads to a match."""
 
     parts: tuple[Tree, ...]
 
 
-@attrs.frozen
+@record
 class Repeat:
     """Again and again; ``most`` of ``None`` has no end, ``lazy`` takes as few as possible."""
 
@@ -72,7 +74,7 @@ class Repeat:
     lazy: bool
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Character:
     """One character."""
 

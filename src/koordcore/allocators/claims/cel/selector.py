@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.claims.cel.checker import check
 from koordcore.allocators.claims.cel.closures import Code, Run
 from koordcore.allocators.claims.cel.environment import ALL_FEATURES, SelectorFeatures, environment
@@ -41,7 +42,7 @@ _HINT: Final = (
 _SCALARS: Final = (STRING, INT, BOOL, SEMVER)
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class DeviceVariable:
     """A device as expressions see it; made once for all devices of a class.
 
@@ -74,6 +75,7 @@ def device_variable(driver: str, device: SliceDevice) -> DeviceVariable:
 
     Examples
     --------
+    >>> from koordcore.allocators.claims.cel import compile_selector
     >>> from koordcore.model.device_slices import AttributeKind, AttributeValue, SliceDevice
     >>> gpu = SliceDevice(name="gpu-0", attributes={"numa": AttributeValue(AttributeKind.INT, (1,))})
     >>> selector = compile_selector("device.attributes['gpu.example.com'].numa == 1")
@@ -135,7 +137,7 @@ def _by_domain(driver: str, values: dict[str, Value]) -> CelMap:
 _NO_NAMES: Final = CelMap({})
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Program:
     code: Code
     places: int
@@ -153,7 +155,7 @@ class _Program:
             )
 
 
-@attrs.frozen
+@record
 class Selector:
     """An expression that selects devices, ready to be evaluated; equal if the texts and features are."""
 
@@ -176,7 +178,7 @@ class Selector:
         )
 
 
-@attrs.frozen
+@record
 class DerivedExpression:
     """An expression that computes an attribute; equal if the texts and features are."""
 

@@ -9,31 +9,31 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
-import attrs
+from koordcore._record import record
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class _Base:
     id: int
     at: int
     depth: int
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Literal(_Base):
     """A constant: bool, int, UInt, float, str, bytes or None."""
 
     value: object
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Name(_Base):
     """A variable, or the name of a type."""
 
     name: str
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Select(_Base):
     """``operand.field``, or ``operand.?field``."""
 
@@ -42,7 +42,7 @@ class Select(_Base):
     optional: bool = False
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Presence(_Base):
     """``has(operand.field)``."""
 
@@ -50,7 +50,7 @@ class Presence(_Base):
     field: str
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Call(_Base):
     """A function, a method (``target`` is set) or an operator (``_+_`` and the like)."""
 
@@ -59,7 +59,7 @@ class Call(_Base):
     arguments: tuple[Node, ...]
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Logic(_Base):
     """A chain of ``&&`` or of ``||``."""
 
@@ -67,7 +67,7 @@ class Logic(_Base):
     operands: tuple[Node, ...]
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Conditional(_Base):
     """``condition ? then : otherwise``."""
 
@@ -76,14 +76,14 @@ class Conditional(_Base):
     otherwise: Node
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class ListLiteral(_Base):
     """``[a, ?b]``: members, and whether each is optional."""
 
     elements: tuple[tuple[Node, bool], ...]
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class MapLiteral(_Base):
     """``{a: b, ?c: d}``: keys, values, and whether each entry is optional."""
 
@@ -103,7 +103,7 @@ class Macro(StrEnum):
     TRANSFORM_MAP_ENTRY = "transformMapEntry"
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Comprehension(_Base):
     """``range.macro(variables, [condition,] body)`` with one variable or two."""
 
@@ -114,7 +114,7 @@ class Comprehension(_Base):
     body: Node
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Binding(_Base):
     """``cel.bind(name, value, body)``."""
 
@@ -123,7 +123,7 @@ class Binding(_Base):
     body: Node
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class OptionalMap(_Base):
     """``operand.optMap(name, body)``; ``flat`` for ``optFlatMap``."""
 
@@ -133,7 +133,7 @@ class OptionalMap(_Base):
     flat: bool
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class SortBy(_Base):
     """``operand.sortBy(name, key)``."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
+from koordcore._record import record
 
 _VARIABLE: Final = "?"
 
 
-@attrs.frozen
+@record
 class Type:
     """A type by name, with the types of its members where it has any."""
 

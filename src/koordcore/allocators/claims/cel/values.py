@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.claims.cel.errors import RunFailure, no_such_key, no_such_overload
 from koordcore.allocators.claims.cel.types import Type
 
@@ -50,35 +51,35 @@ class CostExceeded(RunFailure):
     """The budget is spent; logical operators do not catch this."""
 
 
-@attrs.frozen
+@record
 class UInt:
     """An unsigned integer of 64 bits."""
 
     value: int
 
 
-@attrs.frozen
+@record
 class DurationValue:
     """A span of time, in nanoseconds."""
 
     nanos: int
 
 
-@attrs.frozen
+@record
 class TimestampValue:
     """A moment, in nanoseconds since 1970 in UTC."""
 
     nanos: int
 
 
-@attrs.frozen
+@record
 class TypeValue:
     """A type as a value; equal by name, whatever the members are."""
 
     name: str
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class OptionalValue:
     """A value, or none: ``present`` tells which."""
 
@@ -89,7 +90,7 @@ class OptionalValue:
 NOTHING: Final = OptionalValue(present=False)
 
 
-@attrs.frozen
+@record
 class QuantityValue:
     """A Kubernetes quantity.
 
@@ -105,7 +106,7 @@ class QuantityValue:
     integral: bool = attrs.field(default=True, eq=False)
 
 
-@attrs.frozen
+@record
 class SemverValue:
     """A semantic version; build metadata is not part of it, as it never matters in comparing.
 
@@ -125,7 +126,7 @@ class SemverValue:
         return (self.major, self.minor, self.patch, not self.prerelease, parts)
 
 
-@attrs.frozen
+@record
 class UrlValue:
     """An absolute URL in its parts, as written."""
 
@@ -136,14 +137,14 @@ class UrlValue:
     query: str
 
 
-@attrs.frozen
+@record
 class IpValue:
     """An IP address."""
 
     address: IPv4Address | IPv6Address
 
 
-@attrs.frozen
+@record
 class CidrValue:
     """A network: the address as written, and the network around it."""
 
@@ -151,7 +152,7 @@ class CidrValue:
     network: IPv4Network | IPv6Network
 
 
-@attrs.frozen
+@record
 class NamedFormat:
     """One of Kubernetes' formats for names."""
 

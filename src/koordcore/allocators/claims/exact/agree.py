@@ -15,7 +15,7 @@ import attrs
 from koordcore.allocators.claims.exact.entities import TooMany
 from koordcore.allocators.claims.exact.packing import Demand, pack
 from koordcore.allocators.claims.exact.question import Question, Wish
-from koordcore.allocators.claims.table import Element, bits
+from koordcore.allocators.claims.table import Element
 
 MAX_SPLITS = 400
 
@@ -104,7 +104,9 @@ class _Agree:
         changed = list(demands)
         for place in self._bonds[number]:
             demand = changed[place]
-            changed[place] = attrs.evolve(demand, mask=demand.mask & _bearing(demand, number, element))
+            changed[place] = attrs.evolve(
+                demand, mask=demand.mask & demand.wish.bearing[number].get(element, 0)
+            )
         return changed
 
     def _kept(self, number: int, demands: Sequence[Demand], packed: Packing) -> bool:
@@ -143,12 +145,9 @@ class _Agree:
         places = self._bonds[number]
         by_element: list[dict[Element, int]] = []
         for place in places:
-            mine: dict[Element, int] = {}
             demand = demands[place]
-            for device in bits(demand.mask):
-                for element in demand.wish.values[number][device]:
-                    mine[element] = mine.get(element, 0) | 1 << device
-            by_element.append(mine)
+            bearing = demand.wish.bearing[number]
+            by_element.append({one: have for one, mask in bearing.items() if (have := mask & demand.mask)})
         usable = [
             element
             for element, mask in by_element[0].items()
@@ -169,7 +168,3 @@ class _Agree:
 
 def _first(mask: int) -> int:
     return (mask & -mask).bit_length()
-
-
-def _bearing(demand: Demand, number: int, element: Element) -> int:
-    return sum(1 << device for device, values in demand.wish.values[number].items() if element in values)

@@ -29,7 +29,8 @@ def keep_options(question: Question, answer: Answer) -> Answer:
     """
     room = question.room
     devices = [list(mine) for mine in answer.devices]
-    if sum(map(len, devices)) > _MOST or room.barred or any(one != _NOBODY for one in room.groups.values()):
+    everyone = [place for mine in devices for place in mine]
+    if len(everyone) > _MOST or room.barred or _grouped(room, everyone):
         return answer
     pairs = zip(answer.wishes, devices, strict=True)
     exchangeable = [_exchangeable(room.table, wish, mine) for wish, mine in pairs]
@@ -37,7 +38,7 @@ def keep_options(question: Question, answer: Answer) -> Answer:
         return answer
     left = list(room.left)
     taken = 0
-    for place in (one for mine in devices for one in mine):
+    for place in everyone:
         taken |= 1 << place
         if not room.charged >> place & 1:
             _draw(room.table, left, place, 1)
@@ -49,6 +50,12 @@ def keep_options(question: Question, answer: Answer) -> Answer:
             _draw(room.table, left, best, 1)
             taken |= 1 << best
     return Answer(answer.wishes, tuple(tuple(sorted(mine)) for mine in devices))
+
+
+def _grouped(room: Room, devices: Sequence[int]) -> bool:
+    """Tell whether compatibility groups bind the partitions in use, or those of the answer."""
+    taken = (mine for place in devices for _, mine in room.table.sets[place])
+    return any(mine != _NOBODY for mine in (*room.groups.values(), *taken))
 
 
 def _exchangeable(table: DeviceTable, wish: Wish, mine: Sequence[int]) -> bool:

@@ -121,6 +121,8 @@ class _Part:
         return (
             demand.mask,
             demand.apart,
+            # What a form derives is its own: one device has other values under another form.
+            demand.wish.form.spec.derived_attributes if demand.apart else None,
             (demand.claim, demand.wish.admin) if self._admin else None,
             id(demand.wish.form.amounts) if self._shared else None,
             # A shared device serves one request once, so that who asks for several is told apart.

@@ -13,7 +13,7 @@ from koordcore.allocators.claims.constraints import constraint_values
 from koordcore.allocators.claims.outcome import ClaimError
 from koordcore.allocators.claims.requests import ClaimForms, Form
 from koordcore.allocators.claims.room import Room
-from koordcore.allocators.claims.table import Element, bits
+from koordcore.allocators.claims.table import Element, bearing, bits
 from koordcore.model.claims import DeviceConstraint
 
 
@@ -52,6 +52,8 @@ class Wish:
         Numbers of the bonds that touch it.
     values
         By bond: the members of its attribute for each device of the mask; the empty set agrees with nobody.
+    bearing
+        By bond: the devices, of the mask and others, that have each member.
     """
 
     form: Form
@@ -60,6 +62,7 @@ class Wish:
     whole: int | None
     bonds: tuple[int, ...]
     values: Mapping[int, Mapping[int, frozenset[Element]]]
+    bearing: Mapping[int, Mapping[Element, int]]
 
     @property
     def admin(self) -> bool:
@@ -137,23 +140,37 @@ def _wish(room: Room, form: Form, bonds: Sequence[Bond]) -> tuple[Wish, ClaimErr
     mask = form.candidates & room.suffices(form.spec.capacity) & ~room.barred
     if not form.admin:
         mask &= ~room.held
-    for device in bits(mask):
+    for device in bits(mask & room.table.counted):
         if not _countable(room, device):
             mask &= ~(1 << device)
     touching = [bond for bond in bonds if form.named(bond.constraint.requests)]
     values: dict[int, Mapping[int, frozenset[Element]]] = {}
+    by_element: dict[int, Mapping[Element, int]] = {}
     for bond in touching:
-        mine: dict[int, frozenset[Element]] = {}
-        for device in bits(mask):
-            found = constraint_values(room.table, form, bond.attribute, device)
-            if isinstance(found, ClaimError):
-                fault = fault or found
-            elif found is not None:
-                mine[device] = found
-        mask = sum(1 << device for device in mine)
-        values[bond.number] = mine
+        column, wrong = _column(room, form, bond.attribute, mask)
+        fault = fault or wrong
+        mask = sum(1 << device for device in column)
+        values[bond.number] = column
+        derived = any(one.name == bond.attribute for one in form.spec.derived_attributes)
+        by_element[bond.number] = bearing(column.items()) if derived else room.table.bearing(bond.attribute)
     whole = form.selectable if form.every else None
-    return Wish(form, mask, form.count, whole, tuple(bond.number for bond in touching), values), fault
+    numbers = tuple(bond.number for bond in touching)
+    return Wish(form, mask, form.count, whole, numbers, values, by_element), fault
+
+
+def _column(
+    room: Room, form: Form, attribute: str, mask: int
+) -> tuple[dict[int, frozenset[Element]], ClaimError | None]:
+    """Give the members of an attribute for the devices that have it, and the first failure on the way."""
+    found: dict[int, frozenset[Element]] = {}
+    fault: ClaimError | None = None
+    for device in bits(mask):
+        values = constraint_values(room.table, form, attribute, device)
+        if isinstance(values, ClaimError):
+            fault = fault or values
+        elif values is not None:
+            found[device] = values
+    return found, fault
 
 
 def _countable(room: Room, device: int) -> bool:

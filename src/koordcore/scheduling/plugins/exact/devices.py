@@ -9,13 +9,13 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.device import NodeDevices, allocate_devices, explain_devices
 from koordcore.allocators.joint.together import most_together
-from koordcore.allocators.numa import OF_RESERVATION
 from koordcore.framework.evaluator import Evaluator, Scope, default_normalise
 from koordcore.framework.node_view import Loan, Loans, NodeView
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceShortfall
+from koordcore.model.numa import OF_LOAN
 from koordcore.scheduling.plugins.exact.question import Question
-from koordcore.scheduling.plugins.exact.rooms import (
+from koordcore.scheduling.plugins.exact.reservations import (
     ExactRooms,
     device_terms,
     had_devices,
@@ -120,7 +120,7 @@ class DeviceEvaluator(Evaluator):
             loan = loans.loan(index)
             found = self._rooms.device_refusal(self._question, loan)
             if found is not None:
-                told.setdefault(loan.row, []).extend(OF_RESERVATION + one for one in found.reasons)
+                told.setdefault(loan.row, []).extend(OF_LOAN + one for one in found.reasons)
         return [told.get(row, []) for row in numbers]
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:

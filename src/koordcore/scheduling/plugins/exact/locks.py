@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from koordcore.framework.workspace import Workspace
-from koordcore.protocol.device_object import GPU_VENDOR
-from koordcore.protocol.device_plugins import LOCKS
 
 
 class _Concerned:
     """Numbers of the nodes whose vendor's plugin has conditions of its own."""
 
     def __init__(self, workspace: Workspace) -> None:
+        # What device plugins and Device objects say is read in the second call of a line at the earliest.
+        from koordcore.protocol.device_object import GPU_VENDOR
+        from koordcore.protocol.device_plugins import LOCKS
+
         vendors = workspace.layout.kinds.label(GPU_VENDOR)
         asking = vendors.judge(lambda vendor: vendor in LOCKS)
         self.rows = frozenset(np.flatnonzero(asking).tolist())
@@ -26,6 +28,10 @@ def locking_rows(workspace: Workspace) -> frozenset[int]:
 def locked(workspace: Workspace) -> bool:
     """Tell whether a node carries the lock of a device plugin, which another time may end."""
     rows = locking_rows(workspace)
+    if not rows:
+        return False
+    from koordcore.protocol.device_plugins import LOCKS
+
     return any(not set(LOCKS.values()).isdisjoint(workspace.layout.nodes[row].annotations) for row in rows)
 
 

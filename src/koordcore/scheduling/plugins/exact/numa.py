@@ -8,16 +8,16 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.node import NodeAllocation
-from koordcore.allocators.numa import OF_RESERVATION
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import NUMARefusal
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import Loans, NodeView
 from koordcore.framework.workspace import REQUESTED
 from koordcore.model.decisions import Shortfall
+from koordcore.model.numa import OF_LOAN
 from koordcore.model.resources import CPU
 from koordcore.scheduling.plugins.exact.question import Question
-from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+from koordcore.scheduling.plugins.exact.reservations import ExactRooms
 from koordcore.topology.numa import NUMATopologyPolicy
 
 
@@ -94,7 +94,7 @@ class NUMAEvaluator(Evaluator):
             if found is None:
                 continue
             here = told.setdefault(loan.row, [])
-            of_its_own = [one for one in found.shortfalls if one.reason.startswith(OF_RESERVATION)]
+            of_its_own = [one for one in found.shortfalls if one.reason.startswith(OF_LOAN)]
             # What does not depend on the loan is said once, whatever numbers each has beside it.
             said = {one.reason for one in here}
             here += of_its_own or [one for one in found.shortfalls if one.reason not in said]

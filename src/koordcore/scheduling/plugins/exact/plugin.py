@@ -12,16 +12,16 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.allocators.device.request import DEVICE_RESOURCES, device_request_of
 from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
-from koordcore.framework.cluster_changes import ClusterChanges
+from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_view import NodeView
@@ -39,20 +39,21 @@ from koordcore.model.devices import (
     SharedResourceTemplates,
     SharedTemplates,
 )
-from koordcore.model.nodes import NodeState
+from koordcore.model.nodes import Node, NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
+from koordcore.protocol.device_plugins import LOCKS
 from koordcore.protocol.fields import load_json
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
-from koordcore.protocol.operating_pod import is_operating_pod
-from koordcore.protocol.reservation import RESERVATION_NAME, is_reserve_pod
+from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
+from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_states, derived
 from koordcore.topology.cpu import format_cpulist
@@ -62,15 +63,17 @@ if TYPE_CHECKING:
     # What chooses CPUs and devices is read for the first pod that wants any.
     from koordcore.allocators.node import NodeAllocation
     from koordcore.scheduling.plugins.exact.question import Question
-    from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+    from koordcore.scheduling.plugins.exact.reservations import ExactRooms
     from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
 DEVICES: str = "DeviceShare"
+_OURS = "koordinator.sh/"
+_LOCKS = frozenset(LOCKS.values())
 NO_CARD = "no card chosen: the node has no Device object"
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class _Wanted:
     """What a pod wants under each name, and in one piece."""
 
@@ -121,6 +124,7 @@ class ExactPlugin(JointPlugin):
         self._templates: SharedResourceTemplates = (
             immutabledict() if templates is None else templates.templates
         )
+        # Both names ask the same question, so that the node that one finds is the node that the other means.
         self._questions: dict[NodeRequest, Question] = {}
 
     @cached_property
@@ -133,12 +137,18 @@ class ExactPlugin(JointPlugin):
     @cached_property
     def rooms(self) -> ExactRooms:
         """What reservations lend of them."""
-        from koordcore.scheduling.plugins.exact.rooms import ExactRooms
+        from koordcore.scheduling.plugins.exact.reservations import ExactRooms
 
         return ExactRooms(self.states)
 
+    def rereads(self, changes: ClusterChanges) -> bool:
+        if {*changes.said} <= {"labels", "annotations"}:
+            return any(_heeded(before) != _heeded(after) for before, after in changes.nodes.values())
+        return bool(changes.nodes)
+
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
+        reread = self.rereads(changes)
+        if reread:
             forget_vendors(self.workspace)
         if SharedTemplates in changes.records or locked(self.workspace):
             return False  # a lock ends with time
@@ -146,7 +156,8 @@ class ExactPlugin(JointPlugin):
         if self.workspace.made(_Told) and self._concerned != anything_told(self.workspace.snapshot):
             self.workspace.drop(_Told)
             return False
-        if changes.nodes:
+        if reread:
+            self.workspace.drop(Capacities)
             self._questions.clear()
             if "states" in vars(self):
                 self.states.relabel()
@@ -167,9 +178,10 @@ class ExactPlugin(JointPlugin):
         if isinstance(cpu, Refusal):
             return cpu
         if isinstance(devices, Refusal) or (cpu is None and devices is None):
-            return devices
+            return devices  # a refusal, or nothing
         if cpu is not None and devices is None and not self._concerned:
             # Who asks for amounts only, where nodes say nothing, gets nothing of its own and is only scored.
+            # With a status from an earlier bind it may get CPUs back, so it is asked about in full.
             rated = None if ANNOTATION_RESOURCE_STATUS in pod.annotations else _rated_only(cpu)
             if rated is not None:
                 return rated
@@ -227,11 +239,13 @@ class ExactPlugin(JointPlugin):
             asked.append((pod, (wanted.exact if wanted is not None else None) or NodeRequest()))
         if all(request == NodeRequest() for _, request in asked):
             return None
+        # A policy ties CPUs and cards to the same NUMA nodes; without one each is chosen by itself.
         policies = {self.question(request).policy_at(row) for _, request in asked if request.cpu is not None}
         tied = bool(policies - {NUMATopologyPolicy.NONE})
         if any(request.cpu is not None and request.cpu.designated is not None for _, request in asked):
             return None
         plan = found_together(self.states, self.node_args, asked, row, tied=tied)
+        # Empty is a proof, and it holds for every node whose devices stand as they do here.
         proven = plan is not None and not plan
         same = self.states.device_table().ids if proven else np.zeros(0, np.int64)
         rows = np.flatnonzero(same == same[row]) if proven else same
@@ -240,28 +254,14 @@ class ExactPlugin(JointPlugin):
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
-        from koordcore.allocators.joint.together import countable, never_together
+        from koordcore.scheduling.plugins.exact.together import never_taken
 
         self.states.update()
         asked = [wanted for pod in pods if isinstance(wanted := self.request_of(pod), _Wanted)]
-        requests = [
-            one.exact.devices for one in asked if one.exact is not None and one.exact.devices is not None
-        ]
-        if len(requests) < len(pods) or not all(map(countable, requests)):
+        requests = [one.exact.devices for one in asked if one.exact is not None]
+        if len(requests) < len(pods):
             return {}
-        table = self.states.device_table()
-        known: dict[int, tuple[tuple[int, ...], ...] | None] = {}
-        found = {}
-        for row in rows:
-            state, number = self.states.devices[row], int(table.ids[row])
-            if state is None:
-                continue
-            if number not in known:
-                known[number] = never_together(state, requests, demand, self.node_args.devices)
-            least = known[number]
-            if least is not None:
-                found[row] = least
-        return found
+        return never_taken(self.states, self.node_args.devices, requests, demand, rows)
 
     def written_on(self, pod: Pod) -> Mapping[str, str]:
         """Give the annotations that stand on the object itself: those of a template do not."""
@@ -426,7 +426,13 @@ def _labelled(snapshot: ClusterSnapshot) -> frozenset[str]:
 
 
 def _is_labelled(state: NodeState) -> bool:
-    return any("koordinator.sh/" in key for key in (*state.node.labels, *state.node.annotations))
+    return any(_OURS in key for key in (*state.node.labels, *state.node.annotations))
+
+
+def _heeded(node: Node) -> list[tuple[str, str]]:
+    """Give the labels and annotations of a node that say anything about its CPUs and devices."""
+    every = (*node.labels.items(), *node.annotations.items())
+    return sorted(one for one in every if _OURS in one[0] or one[0] in _LOCKS)
 
 
 def _labelled_again(

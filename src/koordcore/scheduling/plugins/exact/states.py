@@ -12,7 +12,6 @@ from koordcore.allocators.device.reservations import remaining_devices
 from koordcore.allocators.node import NodeAllocation, NodeOffer
 from koordcore.allocators.node_batch import node_table
 from koordcore.allocators.numa import NodeAmounts
-from koordcore.allocators.numa_reservation import remaining_cpus
 from koordcore.allocators.numa_state import (
     NUMANode,
     NUMAState,
@@ -21,6 +20,7 @@ from koordcore.allocators.numa_state import (
     numa_node_of,
     numa_state_of,
 )
+from koordcore.allocators.reservation_numa import remaining_cpus
 from koordcore.allocators.state_table import StateTable
 from koordcore.errors import ManifestError
 from koordcore.framework.change_reader import ChangeReader
@@ -36,7 +36,7 @@ from koordcore.protocol.device_object import inventory_of
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.reservations.cache import concerns_reservations, ended_holders, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.node_values import per_node
+from koordcore.snapshot.following import per_node
 
 _NO_NUMA: Final = NUMAState(NUMANode())
 
@@ -219,7 +219,7 @@ class ExactStates:
                 namespace=pod.namespace,
                 name=pod.name,
             )
-        elif self._has_cpus and not given.numa.written:
+        elif self._has_cpus and pod.annotations and not given.numa.written:
             found = allocation_of(uid, pod.annotations, namespace=pod.namespace, name=pod.name)
         if found is not None:
             self.workspace.put(self.numa, row, self.numa[row].adding(found))

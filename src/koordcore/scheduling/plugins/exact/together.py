@@ -11,13 +11,15 @@ from typing import Final
 
 import attrs
 
-from koordcore.allocators.joint.together import countable, devices_together
+from koordcore.allocators.joint.together import countable, devices_together, never_together
 from koordcore.allocators.node import NodeAllocation, NodeOffer, fit_node
 from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import NUMAAllocation
 from koordcore.allocators.numa_align import allowed_masks
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
 from koordcore.allocators.numa_together import fit_together
+from koordcore.model.device_policy import DevicePolicy
+from koordcore.model.device_requests import DeviceRequest
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.exact.states import ExactStates
 from koordcore.topology.numa import NUMATopologyPolicy
@@ -139,3 +141,39 @@ def _size(request: NodeRequest) -> int:
     devices = request.devices
     cards = 0 if devices is None or devices.gpu is None else devices.gpu.count
     return cards * 1_000_000 + (0 if request.cpu is None else sum(request.cpu.requests.values()) // 2**20)
+
+
+def never_taken(
+    states: ExactStates,
+    policy: DevicePolicy,
+    requests: Sequence[DeviceRequest | None],
+    demand: Sequence[int],
+    rows: Sequence[int],
+) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+    """Give by row which counts of some pods its devices never serve together; rows without one are left out.
+
+    Parameters
+    ----------
+    states, policy
+        What nodes have, and the arguments of DeviceShare.
+    requests, demand
+        What a pod of each kind asks for, and how many there are of it.
+    rows
+        The nodes.
+    """
+    asked = [one for one in requests if one is not None]
+    if len(asked) < len(requests) or not all(map(countable, asked)):
+        return {}
+    ids = states.device_table().ids
+    known: dict[int, tuple[tuple[int, ...], ...] | None] = {}
+    found = {}
+    for row in rows:
+        state, number = states.devices[row], int(ids[row])
+        if state is None:
+            continue
+        if number not in known:  # nodes with equal devices share the answer
+            known[number] = never_together(state, asked, demand, policy)
+        least = known[number]
+        if least is not None:
+            found[row] = least
+    return found

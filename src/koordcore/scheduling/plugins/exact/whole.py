@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import AMOUNT_LIMIT, IntVector
+from koordcore._record import record
 from koordcore.allocators.numa_request import CPURequest
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView
@@ -19,7 +19,7 @@ from koordcore.scheduling.plugins.resources import ScoredResources
 from koordcore.scoring.resources import least_percent, most_percent
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class WholeNode:
     """A request that no NUMA node, CPU or device enters into."""
 

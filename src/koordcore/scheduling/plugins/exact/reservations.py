@@ -18,12 +18,12 @@ from koordcore.allocators.device.reservations import DeviceReservation, terms_fo
 from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.node import NodeAllocation, NodeOffer, fit_node
 from koordcore.allocators.node_request import NodeRequest
-from koordcore.allocators.numa import OF_RESERVATION, score_given
+from koordcore.allocators.numa import score_given
 from koordcore.allocators.numa_align import PLAIN_ROOM, NUMARoom
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
-from koordcore.allocators.numa_reservation import NUMAReservation, ReservationUse, room_of
 from koordcore.allocators.numa_state import NO_GIVE_BACK, allocation_of
-from koordcore.allocators.over_pods import (
+from koordcore.allocators.reservation_numa import NUMAReservation, ReservationUse, room_of
+from koordcore.allocators.reserved_over_pods import (
     device_terms_over,
     including_devices,
     including_numa,
@@ -32,7 +32,7 @@ from koordcore.allocators.over_pods import (
 )
 from koordcore.framework.node_view import Loan
 from koordcore.model.devices import DeviceAllocation, DeviceShortfall, DeviceType
-from koordcore.model.numa import CPUAllocation, NUMANodeResource
+from koordcore.model.numa import OF_LOAN, CPUAllocation, NUMANodeResource
 from koordcore.model.pods import Pod
 from koordcore.model.resources import make_resources, total
 from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
@@ -191,7 +191,7 @@ class ExactRooms:
         own = () if cards is None else cards.reasons
         return NUMARefusal(
             tuple(
-                attrs.evolve(one, reason=OF_RESERVATION + one.reason) if one.reason in own else one
+                attrs.evolve(one, reason=OF_LOAN + one.reason) if one.reason in own else one
                 for one in answer.shortfalls
             )
         )

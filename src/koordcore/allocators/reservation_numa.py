@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.numa_align import NUMARoom, NUMATrial
 from koordcore.allocators.numa_state import GiveBack
 from koordcore.model.numa import CPUAllocation, NUMANodeResource
@@ -31,7 +32,7 @@ class ReservationUse(StrEnum):
     IGNORED = "ignored"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NUMAReservation:
     """What one reservation holds of a node's CPUs and NUMA nodes.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, Rows
+from koordcore._record import record
 from koordcore.framework.node_view import Loan, NodeView, Others
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import ReservationArgs
@@ -24,7 +24,7 @@ from koordcore.reservations.preallocation import (
 from koordcore.reservations.state import ReservationState
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _OverPods(ReservationLoans):
     """What running pods lend.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, Rows
+from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Reserved, Scope
 from koordcore.framework.node_view import NodeView, Others, Rating, Source
 from koordcore.model.decisions import Shortfall
@@ -16,10 +16,10 @@ from koordcore.model.pods import Pod
 from koordcore.model.reservations import AllocatePolicy, ReservationArgs
 from koordcore.reservations.cache import ReservationLedger
 from koordcore.reservations.filter import POLICY_CONFLICT, WRONG_NODE, ReservationRefusal
-from koordcore.scheduling.plugins.pre_allocation import PreAllocating
+from koordcore.scheduling.plugins.reservation_pre_allocation import PreAllocating
 
 
-@attrs.frozen
+@record
 class WaitingReservation:
     """A reservation that is to be placed."""
 

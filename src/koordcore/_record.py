@@ -1,0 +1,58 @@
+"""Frozen records: attrs classes whose comparison, hash and text are written when they are first asked for.
+
+attrs compiles the text of these methods for every class when its module is read. Most classes are never
+compared or shown in a process, and the first decision of one waited for that longer than for numpy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+T = TypeVar("T", bound=type)
+
+_COMPARING: Final = ("__eq__", "__hash__")
+
+if TYPE_CHECKING:
+    from attrs import frozen as record
+else:
+
+    def record(cls: T | None = None, /, **options: Any) -> Any:
+        """Do what ``attrs.frozen`` does, with the same options."""
+        if cls is None:
+            return lambda one: record(one, **options)
+        own = vars(cls)
+        # What is ordered, keeps its hash, or says itself when it is equal is left to attrs altogether.
+        settled = {"order", "cache_hash"} & options.keys() or {"__eq__", "__hash__"} & own.keys()
+        compared = options.get("eq", True) and not settled
+        shown = options.get("repr", True) and "__repr__" not in own
+        late = [*(_COMPARING if compared else ()), *(("__repr__",) if shown else ())]
+        if compared:
+            options["eq"] = False
+        made = attrs.frozen(cls, **options | {"repr": False})
+        for name in late:
+            setattr(made, name, _writing(made, late, name))
+        return made
+
+
+def _writing(made: type, late: list[str], name: str) -> Any:
+    def method(self: Any, *others: Any) -> Any:
+        _write(made, late)
+        return getattr(self, name)(*others)
+
+    method.__name__, method.__qualname__ = name, f"{made.__qualname__}.{name}"
+    method.__module__ = made.__module__
+    return method
+
+
+def _write(made: type, late: list[str]) -> None:
+    """Have attrs write the methods, on a class of the same name and fields that nobody sees."""
+    fields = {
+        one.name: attrs.field(eq=one.eq_key or one.eq, hash=one.hash, repr=one.repr)
+        for one in attrs.fields(made)
+    }
+    bare = type(made.__name__, (), {"__module__": made.__module__, "__qualname__": made.__qualname__})
+    written = attrs.frozen(bare, these=fields, slots=False, init=False)
+    for name in late:
+        setattr(made, name, getattr(written, name))
