@@ -41,10 +41,10 @@ def test_the_loops_that_others_have_met_are_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["koordcore", "koordcore-spread", "kube-scheduler"])
 def test_our_rules_have_no_loop_in_any_world_of_two_pods_on_one_node(name: str) -> None:
-    """Nor in a sample of those of three on two nodes; ``koordcore audit`` searches all of them."""
+    """Nor in a sample of those of four on two nodes; ``koordcore audit`` searches all of them."""
     rules = KNOWN_RULES[name]
     assert search_loops(rules, pods=2, nodes=1)[0] is None
-    assert all(find_loop(world, rules) is None for world in islice(small_worlds(3), 9500, None, 4001))
+    assert all(find_loop(world, rules) is None for world in islice(small_worlds(4), 610, None, 8009))
 
 
 def test_every_condition_is_needed() -> None:
@@ -56,6 +56,10 @@ def test_every_condition_is_needed() -> None:
     for world in worlds:
         assert find_loop(world, OURS) is None
     assert find_loop(worlds[0], attrs.evolve(OURS, promises=False)) is not None
+    # A large pod takes the place of a small one of its own quota, and a borrower that of the large one.
+    uneven = LoopWorld((2,), ((1, 2), (0, 2)), (LoopPod(1, 0, 0), LoopPod(2, 1, 0), LoopPod(2, 2, 1)))
+    assert find_loop(uneven, OURS) is None
+    assert find_loop(uneven, attrs.evolve(OURS, partly=False)) is not None
     for kept in ("less-important", "nobody"):
         assert find_loop(worlds[0], attrs.evolve(OURS, kept=kept)) is not None
 
@@ -133,7 +137,7 @@ def test_the_library_itself_comes_to_rest_in_worlds_that_went_round() -> None:
 
 
 def test_the_library_comes_to_rest_in_a_sample_of_all_small_worlds() -> None:
-    for world in islice(small_worlds(3), 0, None, 12007):
+    for world in islice(small_worlds(3), 0, None, 1409):
         assert lived(real(world, {})) is None
 
 

@@ -18,7 +18,7 @@ from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.leaving import leaving_anyhow
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_chains import QuotaChains
-from koordcore.checking.quota_sums import Elsewhere
+from koordcore.checking.quota_sums import Elsewhere, quota_of, spaces_of
 from koordcore.checking.room import overflow
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
@@ -241,11 +241,16 @@ def check_needed(
 def _promised(
     snapshot: ClusterSnapshot, own: Sequence[Pod], placed: set[PodKey]
 ) -> Mapping[str, Sequence[Pod]]:
-    """Pods of others that were nominated before and are at least as important."""
+    """Pods of others that were nominated before and are as important, or may have been promised it."""
     least = min(pod.priority for pod in own)
+    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+    spaces = spaces_of(quotas)
     found: dict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.pending:
-        if pod.nominated_node and pod.key not in placed and pod.priority >= least:
+        if not pod.nominated_node or pod.key in placed:
+            continue
+        quota = quotas.get(quota_of(pod, quotas, spaces))
+        if pod.priority >= least or (quota is not None and quota.min):
             found[pod.nominated_node].append(pod)
     return found
 

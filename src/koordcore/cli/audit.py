@@ -31,6 +31,7 @@ or a JSON file with fields of these rules; or what --policy takes elsewhere.
 fields of rules:
   preemption  {", ".join(Preempts)}
   promises    who goes beyond his quota's min preempts nobody within his
+  partly      nor who is within it in part
   reclaim     {", ".join(Reclaims)}
   kept        against whom room is kept that was made for somebody:
               {", ".join(Kept)}
@@ -59,7 +60,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=2,
         choices=(1, 2, 3, 4),
-        help="pods of a world (2; 3 takes minutes, 4 hours)",
+        help="pods of a world (2; 3 takes half a minute, 4 a quarter of an hour)",
     )
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="nodes of a world (2)")
     parser.add_argument("-q", "--quiet", action="store_true", help="no warnings about the policy")

@@ -1,7 +1,8 @@
 """Pods that wait for the room that was made for them: they count against all who are no more important.
 
 More important is who has the higher priority, unless a plugin says otherwise (:meth:`Plugin.outranks`): the
-room that was reclaimed for a promise is not lent again to who had borrowed it.
+room that was reclaimed for a promise is not lent again to who had borrowed it, and nobody has to leave what
+he was promised to who only borrows.
 
 As upstream (``RunFilterPluginsWithNominatedPods``): a node takes a pod only if it does so both with and
 without the pods of higher or equal priority that are nominated there. Scores look at the cluster as it is.
@@ -83,9 +84,12 @@ class NominatedPods:
 
     def against(self, pod: Pod, row: int) -> list[Pod]:
         """Give the pods that count on a node when a pod asks for it, by name."""
-        return [one for one in self._on.get(row, ()) if one.key != pod.key and self._counts(one, pod)]
+        return [one for one in self._on.get(row, ()) if one.key != pod.key and self.counts(one, pod)]
 
-    def _counts(self, waiting: Pod, pod: Pod) -> bool:
+    def counts(self, waiting: Pod, pod: Pod) -> bool:
+        """Tell whether a pod has to leave a nominated one its room."""
+        if any(plugin.outranks(pod, waiting) for plugin, _ in self._plugins.everyone):
+            return False
         if waiting.priority >= pod.priority:
             return True
         return any(plugin.outranks(waiting, pod) for plugin, _ in self._plugins.everyone)

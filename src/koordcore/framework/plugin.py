@@ -316,7 +316,10 @@ class Plugin:
         return True
 
     def outranks(self, waiting: Pod, pod: Pod) -> bool:
-        """Tell whether a nominated pod keeps its room from another one, whatever their priorities."""
+        """Tell whether a nominated pod keeps its room from another one, whatever their priorities.
+
+        Asked the other way round as well: a pod does not heed nominated ones that it outranks.
+        """
         return False
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:

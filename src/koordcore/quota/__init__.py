@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from koordcore.quota.overuse import plan_revoke as plan_revoke
     from koordcore.quota.preempt import select_victims as select_victims
     from koordcore.quota.profile import add_tree_affinity as add_tree_affinity
-    from koordcore.quota.reclaim import plan_reclaim as plan_reclaim
     from koordcore.quota.table import quota_table as quota_table
 else:
     __all__, __getattr__, __dir__ = read_late(
@@ -58,7 +57,6 @@ else:
             "koordcore.quota.overuse": ("plan_revoke",),
             "koordcore.quota.preempt": ("select_victims",),
             "koordcore.quota.profile": ("add_tree_affinity",),
-            "koordcore.quota.reclaim": ("plan_reclaim",),
             "koordcore.quota.table": ("quota_table",),
         },
     )

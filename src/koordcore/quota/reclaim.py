@@ -1,61 +1,33 @@
 """Taking back what was lent: a pod within its quota's promise may displace pods of quotas beyond theirs.
 
 Upstream has no such thing: a borrower leaves only when its quota has been over its runtime for long, or
-when a more important pod of its own quota comes. This is an option of ours, used by calling it.
+when a more important pod of its own quota comes. This is ours: :class:`koordcore.PreemptionRules`.
 
 **Who may.** A pod whose quota stays within its floor with the pod, in every resource that the pod asks for.
 The floor is what a quota has without competing: its scaled min. Where a quota above would go beyond its own,
 others below that one have to give: what a parent is promised, its children share out.
 
 **Who goes.** Preemptible pods of other leaf quotas whose quota, and every quota above it below the common
-ancestor, uses more than its floor in a resource that is asked for, at the moment at which the pod is taken.
+ancestor, uses more than its floor in a resource that is asked for, at the moment at which the pod is taken:
+the least important first. The last one may take its quota below the floor, if it is no more important than
+the pod that comes, and loses less there than that gains.
 
-**No ping-pong.** Let D be the sum over all leaf quotas and resources of what is used beyond the floor. A
-reclaim adds nothing to D, for the quota of the pod that comes stays within its floor; and it takes at
-least one unit from it with each victim. So D falls strictly, and a chain of reclaims ends. Nor can a pod
-that has reclaimed be reclaimed while its quota stays within its floor: it is no candidate. A victim
-therefore never reclaims back.
+**No ping-pong.** Let E(k) be the sum over all leaf quotas of what those of at least priority k use within
+the floor. Look at E of the highest priority, then at the next, and so on: a reclaim raises the first of these
+that it changes, for what more important pods use within their floors stays, and the pod that comes adds to
+that of its own priority all that it asks for. So a chain of reclaims ends. Nor can a pod that has reclaimed
+be reclaimed while its quota stays within its floor: it is no candidate. A victim therefore never reclaims
+back. ``docs/loops.md`` has the same for reclaims, preemption and revokes together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from koordcore._record import record
-from koordcore.model.cluster import PodDisruptionBudget
-from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
+from koordcore.model.quotas import QuotaPod
 from koordcore.model.resources import Resources
-from koordcore.quota.admission import QuotaRefusal, admit, masked_request
+from koordcore.quota.admission import masked_request
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.preempt import NodeFilter, NoVictims, QuotaVictims, importance, split_by_budgets
-
-
-@record(kw_only=True)
-class ReclaimNode:
-    """A node that may be cleared.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    pods
-        Pods on it.
-    refuse
-        Its filters, see :data:`~koordcore.quota.preempt.NodeFilter`.
-    """
-
-    name: str
-    pods: tuple[QuotaPod, ...]
-    refuse: NodeFilter
-
-
-@record(kw_only=True)
-class ReclaimPlan:
-    """Where a pod gets what its quota has lent, and who leaves."""
-
-    node: str
-    victims: tuple[QuotaPod, ...]
-    violating: int
 
 
 def _chain(ledger: QuotaLedger, name: str) -> tuple[str, ...]:
@@ -129,14 +101,18 @@ def is_below(ledger: QuotaLedger, name: str, quotas: Iterable[str]) -> bool:
     return set(quotas) <= set(_chain(ledger, name))
 
 
-def _over(ledger: QuotaLedger, name: str) -> Resources:
+def kept_floor(ledger: QuotaLedger, name: str) -> Resources:
+    """Give what a quota that borrows keeps: its floor, and its ``min`` where that is larger."""
     # A min that is scaled down, since all of them together are more than there is, is kept all the same.
     floor, written = ledger.floor_of(name), ledger.min_of(name)
-    floor = type(floor)(
+    return type(floor)(
         {key: max(amount, floor.get(key, 0)) for key, amount in written.items()}
         | {key: amount for key, amount in floor.items() if key not in written}
     )
-    used = ledger.used_of(name)
+
+
+def _over(ledger: QuotaLedger, name: str) -> Resources:
+    floor, used = kept_floor(ledger, name), ledger.used_of(name)
     return type(used)(
         {key: amount - floor.get(key, 0) for key, amount in used.items() if amount > floor.get(key, 0)}
     )
@@ -147,32 +123,55 @@ def _is_leaf(ledger: QuotaLedger, name: str) -> bool:
     return found is not None and found[0].tree.group_below[found[1]] < 0
 
 
-def _borrows(ledger: QuotaLedger, victim: str, spared: Sequence[str], wanted: Iterable[str]) -> bool:
+def _below(ledger: QuotaLedger, name: str, spared: Collection[str]) -> list[str]:
+    """Name a leaf quota and all above it below the common ancestor."""
+    return [one for one in _chain(ledger, name) if one not in spared] if _is_leaf(ledger, name) else []
+
+
+def _borrows(ledger: QuotaLedger, victim: str, spared: Collection[str], wanted: Iterable[str]) -> bool:
     """Tell whether a quota and all above it below the common ancestor exceed their floors in one resource."""
-    if not _is_leaf(ledger, victim):
-        return False
-    chain = [name for name in _chain(ledger, victim) if name not in spared]
+    chain = _below(ledger, victim, spared)
     overs = [_over(ledger, name) for name in chain]
     return bool(chain) and any(all(key in over for over in overs) for key in wanted)
 
 
-def borrows(
-    ledger: QuotaLedger, victim: QuotaPod, reclaimers: Iterable[QuotaPod], wanted: Iterable[str]
-) -> bool:
-    """Tell whether the quota of a running pod is beyond its floor in something that others get back.
+def lost_within(
+    ledger: QuotaLedger, leaving: Sequence[QuotaPod], reclaimers: Iterable[QuotaPod], wanted: Iterable[str]
+) -> dict[str, int]:
+    """Tell how far the quotas of pods that leave together fall below their floors.
 
     Parameters
     ----------
+    leaving
+        Pods that run; each quota has to be beyond its floor for them to leave at all.
     reclaimers
-        Who gets it back; the quotas that they share with the pod do not count.
+        Who gets their room; the quotas that they share with the pods do not count.
     wanted
-        Resources that they ask for and the pod holds.
+        Resources that are looked at.
+
+    Returns
+    -------
+    dict
+        By resource that all of them borrow; zero where no quota falls below its floor.
     """
-    name = ledger.resolve(victim)
-    if name is None or not victim.preemptible:
-        return False
+    if not all(pod.preemptible for pod in leaving):
+        return {}
     shared = {above for pod in reclaimers for above in _chain(ledger, ledger.resolve(pod) or "")}
-    return _borrows(ledger, name, tuple(shared), [key for key in wanted if key in ledger.max_of(name)])
+    after, lost = ledger, dict.fromkeys(wanted, 0)
+    for pod in leaving:
+        after = after.forget(pod)
+    for name in sorted({ledger.resolve(pod) or "" for pod in leaving}):
+        chain = _below(ledger, name, shared)
+        overs = [_over(ledger, one) for one in chain]
+        for key in list(lost):
+            if not chain or key not in ledger.max_of(name) or any(key not in over for over in overs):
+                del lost[key]
+            else:
+                lost[key] += max(
+                    max(0, kept_floor(ledger, one).get(key, 0) - after.used_of(one).get(key, 0))
+                    for one in chain
+                )
+    return lost
 
 
 def borrowers(
@@ -197,108 +196,29 @@ def borrowers(
     return tuple(found)
 
 
-def select_reclaimed(
-    ledger: QuotaLedger,
-    pod: QuotaPod,
-    node: ReclaimNode,
-    *,
-    budgets: Sequence[PodDisruptionBudget] = (),
-) -> QuotaVictims | NoVictims:
-    """Find the least damage on one node that gives a pod what its quota has lent to others.
+def affordable(lost: Mapping[str, int], priority: int, gains: dict[str, int], mine: int) -> bool:
+    """Tell whether pods may give back what they run on, and take that from what may be lost in all.
+
+    What lies beyond the floor may always be had back. Of what lies within it those who are more important
+    keep all; those as important lose together less than the pod gains that comes (see ``docs/loops.md``).
 
     Parameters
     ----------
-    ledger
-        With the pod tracked and not placed, and every pod counted that uses something.
-
-    Notes
-    -----
-    Candidates are taken from the least important up, each while its quota is beyond its floor. Then they
-    come back from the most important down, those first whose eviction breaks a budget, for as long as the
-    pod still fits.
+    lost
+        From :func:`lost_within`.
+    priority
+        Of the most important of the pods that would leave.
+    gains
+        What comes, by resource, less what has been taken from it; is changed.
+    mine
+        The priority of who comes.
     """
-    problem = entitled_to_reclaim(ledger, pod)
-    if problem:
-        return NoVictims(message=problem, resolvable=False)
-    name = ledger.resolve(pod) or ""
-    mine = _chain(ledger, name)
-    wanted = [key for key, amount in sorted(_asked(ledger, name, pod).items()) if amount]
-    residents = sorted(node.pods, key=importance)
-    taken: list[QuotaPod] = []
-    for other in reversed(residents):
-        quota = ledger.resolve(other)
-        if quota is None or quota == name or quota in BUILTIN_QUOTAS or not other.preemptible:
-            continue
-        useful = any(other.request.get(key, 0) and key in ledger.max_of(quota) for key in wanted)
-        if useful and _borrows(ledger, quota, mine, [key for key in wanted if other.request.get(key, 0)]):
-            ledger = ledger.forget(other)
-            taken.append(other)
-    gone = {other.key for other in taken}
-    reason = node.refuse([other for other in residents if other.key not in gone])
-    if reason:
-        return NoVictims(message=reason, resolvable=bool(taken))
-    outcome = admit(ledger, pod)
-    if isinstance(outcome, QuotaRefusal):
-        return NoVictims(message=outcome.message)
-    breaking, others = split_by_budgets(sorted(taken, key=importance), budgets)
-    victims: list[QuotaPod] = []
-    for other in (*breaking, *others):
-        back = ledger.assume(other)
-        gone.discard(other.key)
-        fits = not node.refuse([each for each in residents if each.key not in gone])
-        if fits and not isinstance(admit(back, pod), QuotaRefusal):
-            ledger = back
-        else:
-            gone.add(other.key)
-            victims.append(other)
-    broken, _ = split_by_budgets(victims, budgets)
-    return QuotaVictims(victims=tuple(victims), violating=len(broken))
-
-
-def plan_reclaim(
-    ledger: QuotaLedger,
-    pod: QuotaPod,
-    nodes: Iterable[ReclaimNode],
-    *,
-    budgets: Sequence[PodDisruptionBudget] = (),
-) -> ReclaimPlan | NoVictims:
-    """Choose the node on which a pod gets back what its quota has lent, at the least damage.
-
-    Fewest broken budgets first, then the lower highest priority among the victims, the lower sum of
-    priorities, fewer victims, and the name of the node.
-
-    Parameters
-    ----------
-    ledger
-        The quotas with what is used of them.
-    pod
-        Who lacks quota.
-    nodes
-        Where it would fit once somebody has left, with the pods there.
-    budgets
-        Disruption budgets.
-    """
-    problem = entitled_to_reclaim(ledger, pod)
-    if problem:
-        return NoVictims(message=problem, resolvable=False)
-    best: tuple[tuple[int, int, int, int, str], ReclaimPlan] | None = None
-    reasons: Mapping[str, int] = {}
-    for node in sorted(nodes, key=lambda node: node.name):
-        found = select_reclaimed(ledger, pod, node, budgets=budgets)
-        if isinstance(found, NoVictims):
-            reasons = {**reasons, found.message: reasons.get(found.message, 0) + 1}
-            continue
-        priorities = [victim.priority for victim in found.victims]
-        key = (
-            found.violating,
-            max(priorities, default=-(2**63)),
-            sum(priorities),
-            len(priorities),
-            node.name,
-        )
-        if best is None or key < best[0]:
-            best = key, ReclaimPlan(node=node.name, victims=found.victims, violating=found.violating)
-    if best is not None:
-        return best[1]
-    told = ", ".join(f"{count} {message}" for message, count in sorted(reasons.items()))
-    return NoVictims(message=told or "there is no node")
+    if not lost:
+        return False
+    if not min(lost.values()) or priority < mine:
+        return True
+    for key, amount in sorted(lost.items()):
+        if priority == mine and amount < gains.get(key, 0):
+            gains[key] -= amount
+            return True
+    return False

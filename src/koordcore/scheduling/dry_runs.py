@@ -232,17 +232,24 @@ class DryRuns:
         members = list(self._members.values())
         return frozenset[PodKey]().union(*(one.charged(leaving, members) for one in budgets))
 
-    def reclaimable(self, members: Sequence[Pod]) -> BoolVector | None:
-        """Tell which running pods may leave for what limits have lent, once earlier victims have gone."""
+    def entitled(self, members: Sequence[Pod]) -> bool:
+        """Tell whether some pods stay within what they are promised, once earlier victims have gone."""
         with self.without(()):
-            found = (one.reclaimable(members) for one in self.budgets)
+            return any(one.entitled(members) for one in self.budgets)
+
+    def givers(self, members: Sequence[Pod]) -> frozenset[str] | None:
+        """Name the limits below which others have to give; ``None`` where some pods may not reclaim."""
+        with self.without(()):
+            found = (one.givers(members) for one in self.budgets)
             return next((one for one in found if one is not None), None)
 
-    def spared(self, members: Sequence[Pod], priority: int) -> BoolVector | None:
-        """Tell which running pods stay although some pods, of a priority, are more important."""
+    def lent(
+        self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
+    ) -> tuple[BoolVector, BoolVector]:
+        """Tell which pods others have made promises to, and who of them runs beyond these."""
         with self.without(()):
-            found = (one.spared(members, priority) for one in self.budgets)
-            return next((one for one in found if one is not None), None)
+            found = [one.lent(members, priority, below) for one in self.budgets]
+            return found[0]
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
         """Name those that give back what they have borrowed when some pods leave."""

@@ -31,22 +31,33 @@ class EvictionBudget(Protocol):
     def charged(self, leaving: Collection[Pod], members: Collection[Pod]) -> frozenset[PodKey]:
         """Give the victims that go on counting: nobody gets more because they leave."""
 
-    def reclaimable(self, members: Sequence[Pod]) -> BoolVector | None:
-        """Tell which running pods may leave so that all of some pods get what the limit has lent.
+    def entitled(self, members: Sequence[Pod]) -> bool:
+        """Tell whether all of some pods together stay within what they are promised."""
 
-        Returns
-        -------
-        ndarray of bool, shape (V,), or None
-            Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods may not reclaim.
+    def givers(self, members: Sequence[Pod]) -> frozenset[str] | None:
+        """Name the limits below which others have to give what some pods are promised.
+
+        Empty where anybody may give; ``None`` where the pods may not have it back.
         """
 
-    def spared(self, members: Sequence[Pod], priority: int) -> BoolVector | None:
-        """Tell which running pods stay although some pods, of a priority, are more important.
+    def lent(
+        self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
+    ) -> tuple[BoolVector, BoolVector]:
+        """Tell which running pods of others hold what others have lent them.
+
+        Parameters
+        ----------
+        priority
+            Of those for whom room is made.
+        below
+            From :meth:`givers`: what was lent there is had back, whatever the priorities; ``None`` where the
+            less important leave alone.
 
         Returns
         -------
-        ndarray of bool, shape (V,), or None
-            As for :meth:`reclaimable`; ``None`` where everybody less important may leave.
+        theirs, beyond : ndarray of bool, shape (V,)
+            Over :func:`~koordcore.preemption.running.running_on`: who holds something of others, and who
+            of them may leave.
         """
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:

@@ -187,7 +187,7 @@ class Preemptor:
         pods = {str(pod.key): pod for pod in members}
         leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
-        whom = self._borrowing(runs, job) if reclaiming else self._unpromised(runs, job)
+        whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
         if reclaiming and (whom is None or not whom.any()):
             return None
         asked = self._problem(trigger, job.parts, spec, bound, whom)
@@ -222,31 +222,27 @@ class Preemptor:
         self._claim(plan, runs, pods)
         return nominated_by(plan)
 
-    def _borrowing(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
-        """Tell who may leave for what a job's quotas have lent, once earlier victims have gone.
+    def _whom(self, runs: DryRuns, job: PreemptingJob, *, reclaiming: bool) -> BoolVector | None:
+        """Tell who may leave, shape (V,); ``None`` for all less important ones, or nobody to reclaim from.
 
-        What is promised to pods that wait counts against who reclaims, and makes nobody a borrower.
+        Who stays within his quota's min preempts any of these, and reclaims from who is beyond. Who does
+        not takes nothing that lies within the min of others. What is promised to pods that wait counts
+        against them, and makes nobody a borrower.
         """
-        asked = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
-        whom = runs.reclaimable(asked)
-        if whom is not None and whom.any() and self._plugins.nominated.exist:
-            with self._plugins.nominated.set_aside():
-                holding = runs.reclaimable(asked)
-            whom = None if holding is None else whom & holding
-        return whom
-
-    def _unpromised(self, runs: DryRuns, job: PreemptingJob) -> BoolVector | None:
-        """Tell who may leave for who is more important; ``None`` for everybody who is less important.
-
-        Where promises can be reclaimed, nobody who goes beyond his own takes room from who is within his.
-        """
-        if not self._rules.reclaim or not runs.budgets:
+        if not runs.budgets:
             return None
         asked = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
-        spared = runs.spared(asked, job.trigger.priority)
-        if spared is None or not spared.any():
+        priority = job.trigger.priority
+        below = runs.givers(asked) if reclaiming else None
+        if below is None and (reclaiming or runs.entitled(asked)):
             return None
-        return (running_on(self._workspace.snapshot).priority < job.trigger.priority) & ~spared
+        with self._plugins.nominated.set_aside():
+            theirs, beyond = runs.lent(asked, priority, below)
+        if reclaiming:
+            return beyond
+        less = running_on(self._workspace.snapshot).priority < priority
+        spared = less & theirs & ~beyond
+        return less & ~spared if spared.any() else None
 
     def _running(self, victim: Victim) -> Pod:
         return self._workspace.pods_on(self._workspace.layout.row_of[victim.node])[victim.pod]
@@ -366,18 +362,19 @@ class Preemptor:
             bound=bound,
             wanted={pod.key: self._wanted(pod) for pods, _ in pending.values() for pod in pods},
             free=free,
-            nominated=self._nominations(),
+            nominated=self._nominations(trigger),
             restart=(lambda pod: restart.get(str(pod.key), 0)) if restart else None,
             whom=whom,
         )
 
-    def _nominations(self) -> list[Pod]:
-        """Pods of the cluster that are nominated somewhere and hold no room yet in this call."""
+    def _nominations(self, trigger: Pod) -> list[Pod]:
+        """Pods of the cluster that are nominated somewhere, count, and hold no room yet in this call."""
         held: Counter[PodKey] = Counter()
         for pod, _, sign in self._workspace.journal[self._workspace.began :]:
             held[pod.key] += sign
-        waiting = self._workspace.snapshot.pending
-        return [pod for pod in waiting if pod.nominated_node and held[pod.key] <= 0]
+        waiting = (pod for pod in self._workspace.snapshot.pending if pod.nominated_node)
+        counts = self._plugins.nominated.counts
+        return [pod for pod in waiting if held[pod.key] <= 0 and counts(pod, trigger)]
 
     def _lent(self, pod: Pod) -> IntMatrix | None:
         scheduling_class = self._plugins.class_of(pod)

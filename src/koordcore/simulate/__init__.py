@@ -29,16 +29,16 @@ if TYPE_CHECKING:
         Refused as Refused,
         Task as Task,
     )
+    from koordcore.simulate.loop_moves import (
+        LoopPod as LoopPod,
+        LoopWorld as LoopWorld,
+    )
     from koordcore.simulate.loop_rules import (
         KNOWN_RULES as KNOWN_RULES,
         LoopRules as LoopRules,
     )
     from koordcore.simulate.loop_search import search_loops as search_loops
-    from koordcore.simulate.loops import (
-        LoopPod as LoopPod,
-        LoopWorld as LoopWorld,
-        find_loop as find_loop,
-    )
+    from koordcore.simulate.loops import find_loop as find_loop
     from koordcore.simulate.plots import plot as plot
     from koordcore.simulate.reader import TraceFolder as TraceFolder
     from koordcore.simulate.record import (
@@ -86,8 +86,9 @@ else:
                 "Refused",
                 "Task",
             ),
+            "koordcore.simulate.loop_moves": ("LoopPod", "LoopWorld"),
             "koordcore.simulate.loop_search": ("search_loops",),
-            "koordcore.simulate.loops": ("LoopPod", "LoopWorld", "find_loop"),
+            "koordcore.simulate.loops": ("find_loop",),
             "koordcore.simulate.loop_rules": ("KNOWN_RULES", "LoopRules"),
             "koordcore.simulate.reader": ("TraceFolder",),
             "koordcore.simulate.record": ("replay_record", "write_record"),

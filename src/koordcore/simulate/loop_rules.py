@@ -55,6 +55,9 @@ class LoopRules:
         From whom room is taken.
     promises
         Who goes beyond his quota's ``min`` (or has no quota) preempts nobody who is within his.
+    partly
+        Who is within his quota's ``min`` in part only counts as within it for whoever goes beyond his own;
+        without, as beyond it.
     kept
         Against whom room is kept that was made for somebody.
     revoke
@@ -67,6 +70,7 @@ class LoopRules:
 
     preemption: Preempts = attrs.field(default=Preempts.ANYBODY, converter=Preempts)
     promises: bool = True
+    partly: bool = True
     reclaim: Reclaims = attrs.field(default=Reclaims.BEYOND_MIN, converter=Reclaims)
     kept: Kept = attrs.field(default=Kept.BORROWERS, converter=Kept)
     revoke: bool = True

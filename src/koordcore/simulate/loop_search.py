@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations_with_replacement, product
 from typing import Final
 
+from koordcore.simulate.loop_moves import LoopPod, LoopStep, LoopWorld
 from koordcore.simulate.loop_rules import LoopRules
-from koordcore.simulate.loops import Loop, LoopPod, LoopStep, LoopWorld, find_loop
+from koordcore.simulate.loops import Loop, find_loop
 
 _QUOTAS: Final = tuple((least, most) for least in range(3) for most in (1, 2, 3, 4) if most >= least)
 
 
 def small_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWorld]:
-    """Give every world up to a size, once for those that differ only in names.
+    """Give every world up to a size, once for those that differ in names or in room that no pods fill.
 
     Amounts are 1 or 2, priorities 0 to 2, nodes have 1 to 4, a quota has a ``min`` of 0 to 2 and a ``max`` of
     1 to 4.
@@ -38,13 +39,36 @@ def small_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWor
                 continue
             if len(named) == 2 and [*map(_key, _swapped(some))] < [*map(_key, some)]:
                 continue
-            total = sum(pod.amount for pod in some)
+            limits = _limits(some, len(named))
+            sums = _sums(some)
+            sizes = sorted({_reached(sums, room) for room in range(1, 5)} - {0})
             for number in range(1, nodes + 1):
-                for room in combinations_with_replacement(range(1, 5), number):
-                    if min(room) >= total:
-                        continue
-                    for limits in product(_QUOTAS, repeat=len(named)):
-                        yield LoopWorld(room, limits, some)
+                for room in combinations_with_replacement(sizes, number):
+                    if min(room) < max(sums):
+                        yield from (LoopWorld(room, each, some) for each in limits)
+
+
+def _limits(pods: tuple[LoopPod, ...], quotas: int) -> list[tuple[tuple[int, int], ...]]:
+    """Give min and max of the quotas of some pods, once for those that nobody can tell apart."""
+    one_by_one = []
+    for quota in range(quotas):
+        sums = _sums([pod for pod in pods if pod.quota == quota])
+        one_by_one.append(sorted({(_reached(sums, least), _reached(sums, most)) for least, most in _QUOTAS}))
+    found = [*product(*one_by_one)]
+    same = quotas == 2 and _swapped(pods) == tuple(sorted(pods, key=_key))
+    return [limits for limits in found if not same or limits <= limits[::-1]]
+
+
+def _sums(pods: Iterable[LoopPod]) -> set[int]:
+    """Give what some of the pods ask for together."""
+    sums = {0}
+    for pod in pods:
+        sums |= {pod.amount + one for one in sums}
+    return sums
+
+
+def _reached(sums: set[int], limit: int) -> int:
+    return max(one for one in sums if one <= limit)
 
 
 def _swapped(pods: tuple[LoopPod, ...]) -> tuple[LoopPod, ...]:

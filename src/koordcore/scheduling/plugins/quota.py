@@ -12,7 +12,7 @@ from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
@@ -20,6 +20,7 @@ from koordcore.snapshot.following import once
 if TYPE_CHECKING:
     from koordcore.quota.ledger import QuotaLedger
     from koordcore.scheduling.eviction_budget import EvictionBudget
+    from koordcore.scheduling.plugins.quota_ranks import QuotaRanks
 
 
 def snapshot_ledger(snapshot: ClusterSnapshot, policy: QuotaPolicy) -> QuotaLedger:
@@ -63,6 +64,7 @@ class QuotaPlugin(Plugin):
         self._active = snapshot.has(ElasticQuota)
         self._policy = args or QuotaPolicy()
         self._ledger = once(snapshot, snapshot_ledger, self._policy) if self._active else None
+        self._ranks: QuotaRanks | None = None
 
     @property
     def ledger(self) -> QuotaLedger:
@@ -125,21 +127,15 @@ class QuotaPlugin(Plugin):
         return QuotaBudget(self.ledger, self.workspace.snapshot)
 
     def outranks(self, waiting: Pod, pod: Pod) -> bool:
-        """Tell whether one waits for what its quota is promised, and nobody has promised it to the other."""
+        """Tell whether one has a part of what its quota is promised, and the other has none."""
         if not self._active:
             return False
-        from koordcore.quota.reclaim import entitled_to_reclaim
+        if self._ranks is None:
+            from koordcore.scheduling.plugins.quota_ranks import QuotaRanks
 
-        first, other = self._read(waiting), self._read(pod)
-        mine, theirs = self.ledger.resolve(first), self.ledger.resolve(other)
-        if (
-            mine is None
-            or mine in BUILTIN_QUOTAS
-            or mine == theirs
-            or entitled_to_reclaim(self.ledger, first)
-        ):
-            return False
-        return theirs in BUILTIN_QUOTAS or bool(entitled_to_reclaim(self.ledger, other))
+            self._ranks = QuotaRanks(self.workspace, self._read)
+        ledger, ranks = self.ledger, self._ranks
+        return ranks.promised(ledger, waiting) and not ranks.promised(ledger, pod)
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         def again() -> QuotaLedger:

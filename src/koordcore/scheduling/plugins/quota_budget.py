@@ -17,7 +17,7 @@ from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, staying_charged
 from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools
-from koordcore.scheduling.plugins.quota_reclaim import quotas_of_victims, reclaimable, spared
+from koordcore.scheduling.plugins.quota_reclaim import entitled, givers, lent, quotas_of_victims
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -57,11 +57,16 @@ class QuotaBudget:
         chains = {chain_of(self.ledger, pod) for pod in asked}
         return staying_charged(self.ledger, _asked(self.snapshot, leaving), chains, wanted)
 
-    def reclaimable(self, members: Sequence[Pod]) -> BoolVector | None:
-        return reclaimable(self.snapshot, self.ledger, members)
+    def entitled(self, members: Sequence[Pod]) -> bool:
+        return entitled(self.snapshot, self.ledger, members)
 
-    def spared(self, members: Sequence[Pod], priority: int) -> BoolVector | None:
-        return spared(self.snapshot, self.ledger, members, priority)
+    def givers(self, members: Sequence[Pod]) -> frozenset[str] | None:
+        return givers(self.snapshot, self.ledger, members)
+
+    def lent(
+        self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
+    ) -> tuple[BoolVector, BoolVector]:
+        return lent(self.snapshot, self.ledger, members, priority, below)
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
         return quotas_of_victims(self.ledger, gone)

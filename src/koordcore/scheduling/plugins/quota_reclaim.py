@@ -4,10 +4,13 @@ A job may reclaim that stays within its quota's floor (the scaled ``min``); wher
 a quota above, from quotas below that one alone. Then priorities do not count: what a quota is promised is its
 own, whoever borrowed it. Pods of a quota leave, the least important first, only while it still uses more
 than its floor, so that nobody who reclaims can be reclaimed from in turn (:mod:`koordcore.quota.reclaim`).
+
+Who goes beyond his own floor preempts nobody whose quota would fall below its floor without him.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -20,61 +23,59 @@ from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.preempt import importance
-from koordcore.quota.reclaim import borrows, entitled_to_reclaim, have_to_give, is_below
+from koordcore.quota.reclaim import affordable, entitled_to_reclaim, have_to_give, is_below, lost_within
 from koordcore.snapshot import ClusterSnapshot
 
 
-def reclaimable(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod]) -> BoolVector | None:
-    """Tell which running pods may leave so that all of some pods get what their quotas have lent.
-
-    Returns
-    -------
-    ndarray of bool, shape (V,), or None
-        Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods may not reclaim. Any
-        part of them may leave together: each time the quota is still beyond its floor.
-    """
+def entitled(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod]) -> bool:
+    """Tell whether all of some pods together stay within what their quotas are promised."""
     read = quota_reader(snapshot)
-    asked = [read(pod) for pod in members]
-    above = have_to_give(ledger, asked)
-    if above is None:
-        return None
-    running = running_on(snapshot)
-    return _beyond_floors(running, _of_others(running, ledger, asked, above), ledger, asked, read)
+    for pod in map(read, members):
+        if entitled_to_reclaim(ledger, pod):
+            return False
+        ledger = ledger.assume(pod)
+    return True
 
 
-def spared(
-    snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod], priority: int
-) -> BoolVector | None:
-    """Tell which running pods stay although some pods are more important: they are within their quota's min.
+def givers(snapshot: ClusterSnapshot, ledger: QuotaLedger, members: Sequence[Pod]) -> frozenset[str] | None:
+    """Name the quotas below which others have to give; ``None`` where the pods may not reclaim."""
+    read = quota_reader(snapshot)
+    return have_to_give(ledger, [read(pod) for pod in members])
 
-    Whoever goes beyond his own min for it would be reclaimed from in turn, preempt again, and so on for ever.
+
+def lent(
+    snapshot: ClusterSnapshot,
+    ledger: QuotaLedger,
+    members: Sequence[Pod],
+    priority: int,
+    below: frozenset[str] | None,
+) -> tuple[BoolVector, BoolVector]:
+    """Tell which running pods of other quotas may leave for some pods: those beyond what theirs are promised.
+
+    If others left, they or theirs would reclaim in turn, and so on for ever (``docs/loops.md``).
 
     Parameters
     ----------
     priority
         Of those for whom room is made.
+    below
+        They reclaim: they take from anybody below these quotas, and what lies within a min in part as well.
+        ``None`` where they take from the less important only.
 
     Returns
     -------
-    ndarray of bool, shape (V,), or None
-        Over :func:`~koordcore.preemption.running.running_on`; ``None`` where the pods stay within their min.
+    theirs, beyond : ndarray of bool, shape (V,)
+        Over :func:`~koordcore.preemption.running.running_on`: who is of another quota, and who of them may
+        leave. Any part of these may leave together.
     """
     read = quota_reader(snapshot)
     asked = [read(pod) for pod in members]
-    if _entitled(ledger, asked):
-        return None
     running = running_on(snapshot)
-    theirs = _of_others(running, ledger, asked)
-    return theirs & ~_beyond_floors(running, theirs & (running.priority < priority), ledger, asked, read)
-
-
-def _entitled(ledger: QuotaLedger, asked: Sequence[QuotaPod]) -> bool:
-    """Tell whether all of some pods together stay within what their quotas are promised."""
-    for pod in asked:
-        if entitled_to_reclaim(ledger, pod):
-            return False
-        ledger = ledger.assume(pod)
-    return True
+    theirs = _of_others(running, ledger, asked, below or ())
+    if below is None:
+        listed = theirs & (running.priority < priority)
+        return theirs, _beyond_floors(running, listed, ledger, asked, read, None)
+    return theirs, _beyond_floors(running, theirs, ledger, asked, read, priority)
 
 
 def _of_others(
@@ -98,22 +99,40 @@ def _beyond_floors(
     ledger: QuotaLedger,
     asked: Sequence[QuotaPod],
     read: Callable[[Pod], QuotaPod],
+    priority: int | None,
 ) -> BoolVector:
-    """Keep those who leave while their quota is beyond its floor; of a gang all or nobody."""
-    wanted = sorted({name for pod in asked for name, amount in pod.request.items() if amount})
+    """Keep those who leave while their quota is beyond its floor; of a gang all or nobody.
+
+    In each quota the least important come first. Where one of them has to stay, so do all that are more
+    important: what these use of the floor is not to be made up for by who is less important.
+    """
+    gains = Counter[str]()
+    for pod in asked:
+        gains.update(pod.request)
+    wanted = sorted(name for name, amount in gains.items() if amount)
     units: dict[int, list[int]] = {}
     for one in np.flatnonzero(listed).tolist():
         gang = int(running.gang[one])
         units.setdefault(gang if gang >= 0 else -2 - one, []).append(one)
     pods = {one: read(running.pods[one]) for ones in units.values() for one in ones}
     order = sorted(units.values(), key=lambda ones: min(importance(pods[one]) for one in ones), reverse=True)
-    kept = np.zeros_like(listed)
+    kept, closed = np.zeros_like(listed), set[str | None]()
     for ones in order:
-        given = [name for name in wanted if any(pods[one].request.get(name, 0) for one in ones)]
-        if all(borrows(ledger, pods[one], asked, given) for one in ones):
-            kept[ones] = True
-            for one in ones:
-                ledger = ledger.forget(pods[one])
+        leaving = [pods[one] for one in ones]
+        given = [name for name in wanted if any(pod.request.get(name, 0) for pod in leaving)]
+        quotas = {ledger.resolve(pod) for pod in leaving}
+        if not given or quotas & closed:
+            continue
+        lost = lost_within(ledger, leaving, asked, given)
+        most = max(pod.priority for pod in leaving)
+        if lost and not min(lost.values()):
+            pass
+        elif priority is None or not affordable(lost, most, gains, priority):
+            closed |= quotas
+            continue
+        kept[ones] = True
+        for pod in leaving:
+            ledger = ledger.forget(pod)
     return kept
 
 

@@ -28,7 +28,8 @@ FRESH: Final = 5 * SECOND
 """How old news may be where nothing has failed for so long."""
 GRACE: Final = 45 * SECOND
 """How long half a gang, or somebody who preempts, has from the last fault on."""
-_KEPT_FAULTS: Final = 4096
+_PROMISED: Final = 1 << 40
+"""Counts as the priority of who starts within the ``min`` of his quota: he need not heed who only borrows."""
 
 
 @attrs.define
@@ -71,7 +72,7 @@ class Judge:
         self._full: dict[str, int] = {}
         self._promises: list[Promise] = []
         self._starts: list[tuple[int, int]] = []
-        """When pods started lately, and their priority."""
+        """When pods started lately, and their priority; a promise of a quota counts for more than any."""
         server.listeners.append(self._changed)
 
     @property
@@ -144,7 +145,9 @@ class Judge:
         """A pod got a node."""
         truth, node = self.truth, pod["spec"]["nodeName"]
         self.started += facts.cards or facts.wants.get("cpu", 0) // 10
-        self._starts.append((self.now, facts.priority))
+        least = truth.least.get(facts.quota, {})
+        within = any(least.values()) and not truth.over(truth.held[facts.quota], least)
+        self._starts.append((self.now, _PROMISED if within else facts.priority))
         full = truth.over(truth.used[node], truth.room.get(node, {}))
         twice = [minor for minor, share in truth.given[node].items() if share > 100]
         if (full or twice) and not self._exclusive:

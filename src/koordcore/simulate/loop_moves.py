@@ -1,0 +1,353 @@
+"""Small closed worlds of pods, nodes and quotas, and what may happen in them next by rules that move pods.
+
+Nobody comes, ends or fails. ``docs/loops.md`` has the rules in words, and why they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final, TypeAlias
+
+import attrs
+
+from koordcore.simulate.loop_rules import Kept, LoopRules, Preempts, Reclaims
+
+WAITS: Final = -1
+GONE: Final = -2
+NOMINATED: Final = 100
+"""A pod that waits for room that was made for it on node n stands at 100 + n."""
+State: TypeAlias = tuple[int, ...]
+"""Where each pod is: the number of its node, or one of the above."""
+
+
+@attrs.frozen
+class LoopPod:
+    """A pod of a small world; ``quota`` is the number of its quota, -1 for none."""
+
+    amount: int
+    priority: int
+    quota: int = -1
+
+
+@attrs.frozen
+class LoopWorld:
+    """A small closed cluster.
+
+    Parameters
+    ----------
+    nodes
+        What each has.
+    quotas
+        ``min`` and ``max`` of each.
+    pods
+        Who there is.
+    """
+
+    nodes: tuple[int, ...]
+    quotas: tuple[tuple[int, int], ...]
+    pods: tuple[LoopPod, ...]
+
+
+@attrs.frozen
+class LoopStep:
+    """One thing that happens.
+
+    Parameters
+    ----------
+    rule
+        ``places``, ``preempts``, ``reclaims``, ``revokes``, ``moves`` or ``gives up``.
+    pod, node
+        Who, and where to.
+    evicted
+        Who leaves for it.
+    before, after
+        Where everybody is.
+    """
+
+    rule: str
+    pod: int
+    node: int
+    evicted: tuple[int, ...]
+    before: State
+    after: State
+
+
+class LoopMoves:
+    """What can happen in one world.
+
+    Parameters
+    ----------
+    world, rules
+        Where, and by which rules.
+    """
+
+    def __init__(self, world: LoopWorld, rules: LoopRules) -> None:
+        self.world, self.rules = world, rules
+        self._amounts = [pod.amount for pod in world.pods]
+        self._priorities = [pod.priority for pod in world.pods]
+        self._quotas = [pod.quota for pod in world.pods]
+        pods = range(len(world.pods))
+        self._members = [
+            sorted((one for one in pods if self._quotas[one] == quota), key=self._rank)
+            for quota in range(len(world.quotas))
+        ]
+        """The pods of each quota, the most important first."""
+        self._known: dict[State, tuple[list[int], list[int]]] = {}
+
+    def _rank(self, pod: int) -> tuple[int, int]:
+        return -self._priorities[pod], pod
+
+    # -- sums --------------------------------------------------------------------------------------------
+
+    def load(self, state: State, node: int) -> int:
+        """What runs on a node."""
+        return self._sums(state)[0][node]
+
+    def held(self, state: State, quota: int, pod: int) -> int:
+        """What a quota uses, with the claims that a pod has to heed."""
+        return self.used(state, quota) + sum(
+            self._amounts[one]
+            for one in self._members[quota]
+            if state[one] >= NOMINATED and one != pod and self._kept(state, one, pod)
+        )
+
+    def used(self, state: State, quota: int) -> int:
+        """What runs of a quota."""
+        return self._sums(state)[1][quota]
+
+    def _sums(self, state: State) -> tuple[list[int], list[int]]:
+        """What runs on each node, and of each quota; its last entry is for those without one."""
+        found = self._known.get(state)
+        if found is None:
+            found = self._known[state] = [0] * len(self.world.nodes), [0] * (len(self.world.quotas) + 1)
+            for at, amount, quota in zip(state, self._amounts, self._quotas, strict=True):
+                if 0 <= at < NOMINATED:
+                    found[0][at] += amount
+                    found[1][quota] += amount
+        return found
+
+    def within(self, state: State, pod: int) -> bool:
+        """Whether a pod that does not run stays within its quota's min."""
+        quota = self._quotas[pod]
+        if quota < 0:
+            return False
+        return self.held(state, quota, pod) + self._amounts[pod] <= self.world.quotas[quota][0]
+
+    def admitted(self, state: State, pod: int, *, claims: bool = False) -> bool:
+        """Whether a pod's quota lets it run, beside what runs and perhaps claims that it has to heed."""
+        quota = self._quotas[pod]
+        if quota < 0:
+            return True
+        used = self.held(state, quota, pod) if claims else self.used(state, quota)
+        return used + self._amounts[pod] <= self.world.quotas[quota][1]
+
+    def promised(self, state: State, pod: int) -> int:
+        """How much of a pod lies within its quota's min: what those before it leave of that.
+
+        Before it are the more important; of those as important who runs, who waits for room that was made for
+        him, and who only waits, and of these again the first by name.
+        """
+        quota = self._quotas[pod]
+        if quota < 0:
+            return 0
+        left, mine = self.world.quotas[quota][0], self._standing(state, pod)
+        for one in self._members[quota]:
+            if state[one] >= 0 and self._standing(state, one) < mine:
+                left -= self._amounts[one]
+        return max(0, min(left, self._amounts[pod]))
+
+    def _standing(self, state: State, pod: int) -> tuple[int, int, int]:
+        at = state[pod]
+        return -self._priorities[pod], 2 if at < 0 else int(at >= NOMINATED), pod
+
+    def room(self, state: State, pod: int, node: int) -> int:
+        """What a node has for a pod, beside those for whom room is kept."""
+        left = self.world.nodes[node] - self.load(state, node)
+        for other, at in enumerate(state):
+            if at == NOMINATED + node and other != pod and self._kept(state, other, pod):
+                left -= self._amounts[other]
+        return left
+
+    def _kept(self, state: State, waiting: int, pod: int) -> bool:
+        kept = self.rules.kept
+        if kept is Kept.NOBODY:
+            return False
+        more = self._priorities[waiting] >= self._priorities[pod]
+        if kept is not Kept.BORROWERS:
+            return more
+        if not self.rules.partly:
+            other = self._quotas[waiting] != self._quotas[pod]
+            return more or (other and self.within(state, waiting) and not self.within(state, pod))
+        first, second = self.promised(state, waiting) > 0, self.promised(state, pod) > 0
+        return more if first == second else first
+
+    def fits(self, state: State, pod: int, node: int) -> bool:
+        """Whether a pod can be placed beside those who wait for the same node."""
+        return self.room(state, pod, node) >= self._amounts[pod] and self.admitted(state, pod)
+
+    # -- rules -------------------------------------------------------------------------------------------
+
+    def steps(self, state: State) -> Iterator[LoopStep]:
+        """Give all that may happen next."""
+        first = [
+            pod for pod, at in enumerate(state) if at >= NOMINATED and self.fits(state, pod, at - NOMINATED)
+        ]
+        for pod, at in enumerate(state):
+            if any(self._priorities[one] > self._priorities[pod] for one in first):
+                continue  # They have their turn before.
+            if at >= NOMINATED:
+                if self.fits(state, pod, at - NOMINATED):
+                    yield self._step("places", state, pod, at - NOMINATED)
+                else:
+                    yield LoopStep("gives up", pod, -1, (), state, _with(state, {pod: WAITS}))
+            elif at == WAITS:
+                yield from self.comes(state, pod)
+            elif at >= 0:
+                yield from self._moves(state, pod, at)
+        if self.rules.revoke:
+            yield from self._revokes(state)
+
+    def comes(self, state: State, pod: int) -> Iterator[LoopStep]:
+        """Give what a pod may do that waits and has been promised nothing."""
+        fitting = [node for node in range(len(self.world.nodes)) if self.fits(state, pod, node)]
+        for node in fitting:
+            yield self._step("places", state, pod, node)
+        if not fitting:
+            yield from self._takes(state, pod)
+
+    def _step(self, rule: str, state: State, pod: int, node: int, evicted: Sequence[int] = ()) -> LoopStep:
+        out = WAITS if self.rules.recreated else GONE
+        changed = dict.fromkeys(evicted, out) | {pod: NOMINATED + node if evicted else node}
+        return LoopStep(rule, pod, node, tuple(evicted), state, _with(state, changed))
+
+    def _takes(self, state: State, pod: int) -> Iterator[LoopStep]:
+        """Evict others for a pod: the fewest of each kind that make room and get it admitted."""
+        running = [one for one, at in enumerate(state) if 0 <= at < NOMINATED]
+        for rule, allowed in (("preempts", self._preempted), ("reclaims", self._reclaimed)):
+            alone = [one for one in running if allowed(state, pod, (one,))]
+            for node in range(len(self.world.nodes) if alone else 0):
+                enough: list[set[int]] = []
+                for size in range(1, len(alone) + 1):
+                    for some in combinations(alone, size):
+                        if any(less <= set(some) for less in enough) or not allowed(state, pod, some):
+                            continue
+                        left = _with(state, dict.fromkeys(some, WAITS))
+                        if self.fits(left, pod, node) and self.admitted(left, pod, claims=True):
+                            enough.append(set(some))
+                            yield self._step(rule, state, pod, node, some)
+
+    def _preempted(self, state: State, pod: int, victims: Sequence[int]) -> bool:
+        rules, priorities, quotas = self.rules, self._priorities, self._quotas
+        mine = quotas[pod]
+        if rules.preemption is Preempts.NOBODY or any(priorities[one] >= priorities[pod] for one in victims):
+            return False
+        if rules.preemption is Preempts.OWN_QUOTA:
+            return all(quotas[one] == mine for one in victims)
+        if not rules.promises or self.within(state, pod):
+            return True
+        others = [one for one in victims if quotas[one] not in (-1, mine)]
+        return all(self._lent(state, one) for one in others)
+
+    def _reclaimed(self, state: State, pod: int, victims: Sequence[int]) -> bool:
+        how, mine = self.rules.reclaim, self._quotas[pod]
+        if how is Reclaims.NOBODY or mine < 0 or any(self._quotas[one] in (-1, mine) for one in victims):
+            return False
+        if how is Reclaims.BEYOND_MIN:
+            return self.within(state, pod) and self._given_back(state, pod, victims)
+        own = self.used(state, mine)
+        if how is Reclaims.LARGER_SHARE:
+            return all(
+                _larger(self.used(state, self._quotas[one]), self._least(one), own, self._least(pod))
+                for one in victims
+            )
+        after = _with(state, dict.fromkeys(victims, WAITS))
+        own += self._amounts[pod]
+        return all(
+            not _larger(own, self._least(pod), self.used(after, self._quotas[one]), self._least(one))
+            for one in victims
+        )
+
+    def _least(self, pod: int) -> int:
+        return self.world.quotas[self._quotas[pod]][0]
+
+    def _lost(self, state: State, victim: int) -> int:
+        """How much within its quota's min a victim has; a claim fills none of it before it runs."""
+        left = self._least(victim)
+        for one in self._members[self._quotas[victim]]:
+            if one == victim:
+                break
+            if 0 <= state[one] < NOMINATED:
+                left -= self._amounts[one]
+        return max(0, min(left, self._amounts[victim]))
+
+    def _lent(self, state: State, victim: int) -> bool:
+        """Whether a pod runs on what its quota uses beyond its min: all of it, or by the old rule a part."""
+        lost = self._lost(state, victim)
+        return not lost if self.rules.partly else lost < self._amounts[victim]
+
+    def _given_back(self, state: State, pod: int, victims: Sequence[int]) -> bool:
+        """Whether victims lie beyond their quotas' min; in part is enough for who is no more important.
+
+        What those as important as the pod lose within their min has to be less than the pod gains.
+        """
+        gain, mine = self._amounts[pod], self._priorities[pod]
+        for one in victims:
+            lost = self._lost(state, one)
+            if lost >= self._amounts[one]:
+                return False
+            if lost and self.rules.partly:
+                if self._priorities[one] > mine:
+                    return False
+                gain -= lost if self._priorities[one] == mine else 0
+        return gain > 0
+
+    def _revokes(self, state: State) -> Iterator[LoopStep]:
+        for quota, (_, most) in enumerate(self.world.quotas):
+            if self.used(state, quota) > most:
+                one = next(one for one in reversed(self._members[quota]) if 0 <= state[one] < NOMINATED)
+                out = WAITS if self.rules.recreated else GONE
+                yield LoopStep("revokes", one, state[one], (one,), state, _with(state, {one: out}))
+
+    def _moves(self, state: State, pod: int, at: int) -> Iterator[LoopStep]:
+        if not (self.rules.spread or self.rules.pack):
+            return
+        amount = self._amounts[pod]
+        for node in range(len(self.world.nodes)):
+            # Nobody moves to room that is kept, for whomever.
+            claimed = sum(self._amounts[one] for one, where in enumerate(state) if where == NOMINATED + node)
+            here, there = self.load(state, at), self.load(state, node) + amount
+            if node == at or there + claimed > self.world.nodes[node]:
+                continue
+            if (self.rules.spread and there < here) or (self.rules.pack and there > here):
+                yield LoopStep("moves", pod, node, (pod,), state, _with(state, {pod: node}))
+
+
+def starts(world: LoopWorld) -> Iterator[State]:
+    """Give every way to place the pods within what the nodes have."""
+
+    def grow(state: State, left: tuple[int, ...]) -> Iterator[State]:
+        if len(state) == len(world.pods):
+            yield state
+            return
+        yield from grow((*state, WAITS), left)
+        amount = world.pods[len(state)].amount
+        for node, room in enumerate(left):
+            if room >= amount:
+                yield from grow((*state, node), (*left[:node], room - amount, *left[node + 1 :]))
+
+    yield from grow((), world.nodes)
+
+
+def _with(state: State, changed: Mapping[int, int]) -> State:
+    made = list(state)
+    for pod, at in changed.items():
+        made[pod] = at
+    return tuple(made)
+
+
+def _larger(used: int, least: int, other: int, its: int) -> bool:
+    """Compare shares as fractions; who is promised nothing and uses something is in front of everybody."""
+    if not least or not its:
+        return (used if not least else 0, used) > (other if not its else 0, other)
+    return used * its > other * least

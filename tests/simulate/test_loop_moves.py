@@ -1,0 +1,101 @@
+"""The rules of the model are those of the library: whom it places and evicts, and when it does neither."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import attrs
+import pytest
+
+from koordcore import ClusterSnapshot, PreemptionRules, schedule, verify
+from koordcore.model import QuotaPolicy
+from koordcore.model.decisions import Bound, Nominated
+from koordcore.model.policy import PluginSetting
+from koordcore.simulate import KNOWN_RULES, LoopPod, LoopWorld
+from koordcore.simulate.loop_moves import NOMINATED, WAITS, LoopMoves, State, starts
+from koordcore.simulate.loop_search import small_worlds
+from tests.simulate.test_loops import POLICY as GUARDED, real
+
+OURS = KNOWN_RULES["koordcore"]
+LIMITS = QuotaPolicy(monitor_all_quotas=True, enable_runtime_quota=False, enable_min_quota_scale=False)
+POLICY = GUARDED.with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=LIMITS))
+"""The model knows ``min`` and ``max``, not how what is left over is shared at the moment."""
+
+
+def snapshot_of(world: LoopWorld, state: State) -> ClusterSnapshot:
+    placed = {pod: at for pod, at in enumerate(state) if 0 <= at < NOMINATED}
+    snapshot = real(world, placed)
+    promised = {f"p{pod}": f"n{at - NOMINATED}" for pod, at in enumerate(state) if at >= NOMINATED}
+    waiting = [attrs.evolve(pod, nominated_node=promised.get(pod.name)) for pod in snapshot.pending]
+    return snapshot.with_pending(*waiting)
+
+
+def reached(moves: LoopMoves) -> list[State]:
+    seen: set[State] = set()
+    todo = list(starts(moves.world))
+    while todo:
+        state = todo.pop()
+        if state not in seen:
+            seen.add(state)
+            todo += [step.after for step in moves.steps(state)]
+    return sorted(seen)
+
+
+def decided(snapshot: ClusterSnapshot, pod: int) -> tuple[str, int, tuple[int, ...]] | None:
+    (waiting,) = (one for one in snapshot.pending if one.name == f"p{pod}")
+    result = schedule(snapshot, [waiting], policy=POLICY, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    (one,) = (each for each in result.decisions if each.pod == waiting.key)
+    if isinstance(one, Bound):
+        return "places", int(one.node[1:]), ()
+    if not isinstance(one, Nominated):
+        return None
+    (plan,) = result.preemptions
+    victims = tuple(sorted(int(victim.pod.name[1:]) for victim in one.victims))
+    return "reclaims" if plan.borrowers else "preempts", int(one.node[1:]), victims
+
+
+@pytest.mark.parametrize(("pods", "every"), [(2, 7), (3, 167), (4, 6007)])
+def test_the_library_does_what_the_model_lets_it_and_nothing_where_that_has_nothing(
+    pods: int, every: int
+) -> None:
+    """Every pod that waits, in two of the states that each world of a sample can come to."""
+    luck = random.Random(pods)
+    worlds = [world for world in small_worlds(pods) if len(world.pods) == pods]
+    seen = Counter[str]()
+    for world in worlds[::every]:
+        moves = LoopMoves(world, OURS)
+        states = [state for state in reached(moves) if WAITS in state]
+        for state in luck.sample(states, min(2, len(states))):
+            for pod in (pod for pod, at in enumerate(state) if at == WAITS):
+                allowed = [(step.rule, step.node, step.evicted) for step in moves.comes(state, pod)]
+                found = decided(snapshot_of(world, state), pod)
+                assert found in allowed if found else not allowed, (world, state, pod, found, allowed)
+                seen[found[0] if found else "waits"] += 1
+    assert min(seen[rule] for rule in ("places", "preempts", "reclaims", "waits")) > 0, seen
+
+
+def test_who_is_promised_room_need_not_leave_any_to_a_borrower_that_waits() -> None:
+    """``p1`` was made room for and only borrows; ``p2`` is within its min, and reclaims from who runs."""
+    world = LoopWorld(
+        (1, 2), ((0, 4), (2, 2)), (LoopPod(1, 0), LoopPod(2, 1, 0), LoopPod(2, 1, 1), LoopPod(2, 2, 0))
+    )
+    assert decided(snapshot_of(world, (WAITS, NOMINATED + 1, WAITS, 1)), 2) == ("reclaims", 1, (3,))
+
+
+def test_nobody_of_less_importance_loses_his_part_of_a_min_to_a_borrower() -> None:
+    """``p1`` runs within the min of its quota in part; ``p2`` is more important and has no min."""
+    world = LoopWorld((2,), ((1, 2), (0, 2)), (LoopPod(1, 0, 0), LoopPod(2, 1, 0), LoopPod(2, 2, 1)))
+    assert decided(snapshot_of(world, (WAITS, 0, WAITS)), 2) is None
+    # Once p1 has a place of its own by promise, p2 leaves it its room, too.
+    assert decided(snapshot_of(world, (WAITS, NOMINATED, WAITS)), 2) is None
+
+
+@pytest.mark.parametrize(("priority", "leaves"), [(0, True), (1, True), (2, False)])
+def test_what_lies_within_a_min_in_part_is_had_back_from_who_is_no_more_important(
+    priority: int, leaves: bool
+) -> None:
+    """``p0`` uses two of which one is promised to its quota; ``p1`` is promised two."""
+    world = LoopWorld((2,), ((1, 2), (2, 2)), (LoopPod(2, priority, 0), LoopPod(2, 1, 1)))
+    assert (decided(snapshot_of(world, (0, WAITS)), 1) is not None) is leaves
