@@ -214,7 +214,14 @@ class ReservationLedger:
                 return False
             anew.update(here)
         for number in sorted(anew):
-            there, state, holder = stands_now(snapshot, self.states[number])
+            state = self.states[number]
+            if state.pod is None:
+                # It may have got its node in the call before: what holds is what its object says.
+                record = snapshot.find(Reservation, state.reservation.name)
+                if record is None:
+                    return False
+                state = state if record is state.reservation else reservation_state(record)
+            there, state, holder = stands_now(snapshot, state)
             self._put(number, state, holder, -1 if there is None else there)
             self.named[number] = named_in(state)
         if changes.nodes:
