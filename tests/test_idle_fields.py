@@ -10,7 +10,7 @@ import attrs
 
 from koordcore.manifests.idle_settings import IDLE_ARGUMENTS
 from koordcore.manifests.scheduler_config import policies_from_manifest
-from koordcore.model import policy as policies
+from koordcore.model import plugin_args
 from koordcore.model.claims import ClaimArgs
 from koordcore.model.colocation import ColocationStrategy
 from koordcore.model.device_policy import DevicePolicy
@@ -29,13 +29,13 @@ from koordcore.model.reservations import PreAllocationArgs, ReservationArgs
 
 SOURCE: Final = Path(__file__).resolve().parents[1] / "src" / "koordcore"
 KINDS: Final[tuple[type[Any], ...]] = (
-    policies.FitArgs,
-    policies.BalancedArgs,
-    policies.FitPlusArgs,
-    policies.ScarceArgs,
-    policies.SpreadArgs,
-    policies.InterPodArgs,
-    policies.NodeAffinityArgs,
+    plugin_args.FitArgs,
+    plugin_args.BalancedArgs,
+    plugin_args.FitPlusArgs,
+    plugin_args.ScarceArgs,
+    plugin_args.SpreadArgs,
+    plugin_args.InterPodArgs,
+    plugin_args.NodeAffinityArgs,
     AggregatedArgs,
     ClaimArgs,
     ColocationStrategy,
@@ -87,7 +87,7 @@ def read_fields() -> set[str]:
             chains = re.findall(r"(?<![\w)\]])\w+((?:\.\w+)+)", path.read_text(encoding="utf-8"))
             found.update(name for chain in chains for name in chain.split("."))
     # Records that decide by methods of their own.
-    for name in ("numa", "load", "reservations", "device_policy", "gangs", "policy", "rebalance"):
+    for name in ("numa", "load", "reservations", "device_policy", "gangs", "policy", "plugin_args", "rebalance"):
         text = (SOURCE / "model" / f"{name}.py").read_text(encoding="utf-8")
         found.update(re.findall(r"self\.(\w+)", text))
     # Arguments that stand in for what an object does not say, which its parser asks for.

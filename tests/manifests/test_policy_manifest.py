@@ -15,7 +15,8 @@ from koordcore.manifests.scheduler_config import (
     policies_from_manifest,
     scheduler_configuration,
 )
-from koordcore.model.policy import FitArgs, PluginSetting, Policy, ScoringStrategy, ShapePoint
+from koordcore.model.plugin_args import FitArgs, ScoringStrategy, ShapePoint
+from koordcore.model.policy import PluginSetting, Policy
 
 LOAD = {
     "filterExpiredNodeMetrics": False,

@@ -9,7 +9,8 @@ import pytest
 from koordcore.errors import ManifestError
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
-from koordcore.model.policy import FitArgs, FitPlusArgs, PluginSetting, Policy, ScarceArgs, ScoringStrategy
+from koordcore.model.plugin_args import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
+from koordcore.model.policy import PluginSetting, Policy
 
 GROUP = "kubescheduler.config.k8s.io"
 

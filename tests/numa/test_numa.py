@@ -38,8 +38,8 @@ from koordcore.model.numa import (
     NUMAArgs,
     NUMANodeResource,
 )
+from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.pods import Pod
-from koordcore.model.policy import ScoringStrategy
 from koordcore.model.resources import make_resources
 from koordcore.protocol.numa import ResourceSpec, ResourceStatus
 from koordcore.topology.cpu import format_cpulist, parse_cpulist

@@ -16,7 +16,7 @@ from koordcore.model.numa import (
     NUMAArgs,
     NUMANodeResource,
 )
-from koordcore.model.policy import ScoringStrategy
+from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.resources import make_resources
 from koordcore.protocol.hints import ANNOTATION_SCHEDULING_HINT
 from koordcore.protocol.numa import (

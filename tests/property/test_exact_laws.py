@@ -27,8 +27,8 @@ from koordcore.model.devices import (
     DeviceAllocation,
 )
 from koordcore.model.numa import NUMAArgs
+from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.pods import Pod
-from koordcore.model.policy import ScoringStrategy
 from koordcore.protocol.device import parse_allocation
 from koordcore.scheduling.plugins.exact import device_state, numa_state
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy, exclusive_allows, mask_of

@@ -24,8 +24,8 @@ from koordcore.model.affinity import (
 from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node, NodeState
+from koordcore.model.plugin_args import InterPodArgs
 from koordcore.model.pods import Pod
-from koordcore.model.policy import InterPodArgs
 from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
 from koordcore.scheduling import schedule
 from koordcore.scoring.groups import PodGroups

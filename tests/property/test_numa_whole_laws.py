@@ -19,8 +19,9 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.numa import NUMAArgs
+from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.pods import PodKey
-from koordcore.model.policy import PluginSetting, ScoringStrategy
+from koordcore.model.policy import PluginSetting
 from koordcore.model.resources import make_resources
 from koordcore.reservations.lending import ReservationLoans
 from koordcore.scheduling.plugins.exact import ExactPlugin

@@ -14,7 +14,7 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import AmountParts
 from koordcore.framework.workspace import Workspace
-from koordcore.model.policy import FitArgs, ScoringStrategy
+from koordcore.model.plugin_args import FitArgs, ScoringStrategy
 
 amounts = st.fixed_dictionaries(
     {},

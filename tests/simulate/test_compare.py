@@ -8,7 +8,7 @@ from koordcore import ClusterSnapshot, Node, NodeState, PluginSetting, Pod, Poli
 from koordcore.errors import ModelError
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
-from koordcore.model.policy import FitArgs, ScoringStrategy
+from koordcore.model.plugin_args import FitArgs, ScoringStrategy
 from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_MILLI
 from koordcore.simulate import compare_policies
 from koordcore.simulate.compare import Landing, ResourceUse

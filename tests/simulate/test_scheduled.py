@@ -9,8 +9,9 @@ import pytest
 
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node
+from koordcore.model.plugin_args import FitArgs, ScoringStrategy
 from koordcore.model.pods import Pod
-from koordcore.model.policy import FitArgs, PluginSetting, Policy, ScoringStrategy
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.simulate import Departure, NodeDrained, NodeFailed, PodArrival, replay, replay_schedule

@@ -30,7 +30,7 @@ from koordcore.allocators.numa import (
 from koordcore.allocators.numa_align import has_room, pod_request
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.state_table import StateTable
-from koordcore.model.policy import ScoringStrategy
+from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, NO_RESOURCES, is_scalar, make_resources
 from koordcore.protocol.numa import NO_STATUS

@@ -17,7 +17,7 @@ from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState
 from koordcore.model.decisions import Shortfall
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
-from koordcore.model.policy import ScoringStrategy
+from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.resources import CPU, is_scalar
 from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.numa import (

@@ -9,8 +9,9 @@ from typing import Final
 from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.nodes import NodeState
+from koordcore.model.plugin_args import FitArgs
 from koordcore.model.pods import Pod
-from koordcore.model.policy import FitArgs, Policy
+from koordcore.model.policy import Policy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.protocol.reserved_on_node import trimmed_allocatable
 from koordcore.result import ScheduleResult

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import Node
+from koordcore.model.plugin_args import FitArgs
 from koordcore.model.pods import Pod
-from koordcore.model.policy import FitArgs, Policy
+from koordcore.model.policy import Policy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.protocol.reserved_on_node import trimmed_allocatable
 

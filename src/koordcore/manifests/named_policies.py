@@ -7,14 +7,8 @@ from typing import Final
 from koordcore.errors import ModelError
 from koordcore.manifests.plugins import MODELLED
 from koordcore.manifests.scheduler_config import koordinator_policy
-from koordcore.model.policy import (
-    STOCK_PLUGINS,
-    FitArgs,
-    PluginSetting,
-    Policy,
-    ScoringStrategy,
-    rating_devices,
-)
+from koordcore.model.plugin_args import FitArgs, ScoringStrategy
+from koordcore.model.policy import STOCK_PLUGINS, PluginSetting, Policy, rating_devices
 
 
 def _stock() -> Policy:

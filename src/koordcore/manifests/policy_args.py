@@ -19,7 +19,7 @@ from koordcore.model.feature_gates import GATED_ARGUMENTS
 from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.load import AggregatedArgs, LoadAwareArgs
 from koordcore.model.numa import NUMAArgs
-from koordcore.model.policy import (
+from koordcore.model.plugin_args import (
     BalancedArgs,
     FitArgs,
     FitPlusArgs,

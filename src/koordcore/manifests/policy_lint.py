@@ -11,7 +11,7 @@ from koordcore.manifests.idle_settings import Unused
 from koordcore.manifests.plugins import PLUGIN_POINTS
 from koordcore.manifests.scheduler_config import PluginRef, SchedulerConfiguration, SchedulerProfile
 from koordcore.model.load import LoadAwareArgs
-from koordcore.model.policy import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
+from koordcore.model.plugin_args import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
 
 _MAX: Final = 100
 _OPPOSITE: Final = {

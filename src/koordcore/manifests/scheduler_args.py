@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.load import LoadAwareArgs
-from koordcore.model.policy import (
+from koordcore.model.plugin_args import (
     BalancedArgs,
     FitArgs,
     FitPlusArgs,

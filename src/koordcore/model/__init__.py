@@ -84,6 +84,15 @@ if TYPE_CHECKING:
         NUMANodeResource as NUMANodeResource,
         NUMATopologyPolicy as NUMATopologyPolicy,
     )
+    from koordcore.model.plugin_args import (
+        FitArgs as FitArgs,
+        FitPlusArgs as FitPlusArgs,
+        InterPodArgs as InterPodArgs,
+        NodeAffinityArgs as NodeAffinityArgs,
+        ScarceArgs as ScarceArgs,
+        ScoringStrategy as ScoringStrategy,
+        SpreadArgs as SpreadArgs,
+    )
     from koordcore.model.pods import (
         OwnerReference as OwnerReference,
         Pod as Pod,
@@ -92,16 +101,9 @@ if TYPE_CHECKING:
         SchedulingGroup as SchedulingGroup,
     )
     from koordcore.model.policy import (
-        FitArgs as FitArgs,
-        FitPlusArgs as FitPlusArgs,
         GangTurns as GangTurns,
-        InterPodArgs as InterPodArgs,
-        NodeAffinityArgs as NodeAffinityArgs,
         PluginSetting as PluginSetting,
         Policy as Policy,
-        ScarceArgs as ScarceArgs,
-        ScoringStrategy as ScoringStrategy,
-        SpreadArgs as SpreadArgs,
     )
     from koordcore.model.preemption import (
         Gather as Gather,
@@ -212,6 +214,15 @@ else:
                 "NodeResourceTopology",
             ),
             "koordcore.model.containers": ("Container",),
+            "koordcore.model.plugin_args": (
+                "FitArgs",
+                "FitPlusArgs",
+                "InterPodArgs",
+                "NodeAffinityArgs",
+                "ScarceArgs",
+                "ScoringStrategy",
+                "SpreadArgs",
+            ),
             "koordcore.model.pods": (
                 "OwnerReference",
                 "Pod",
@@ -219,18 +230,7 @@ else:
                 "PreemptionPolicy",
                 "SchedulingGroup",
             ),
-            "koordcore.model.policy": (
-                "FitArgs",
-                "FitPlusArgs",
-                "GangTurns",
-                "InterPodArgs",
-                "NodeAffinityArgs",
-                "PluginSetting",
-                "Policy",
-                "ScarceArgs",
-                "ScoringStrategy",
-                "SpreadArgs",
-            ),
+            "koordcore.model.policy": ("GangTurns", "PluginSetting", "Policy"),
             "koordcore.model.preemption": (
                 "Gather",
                 "Members",

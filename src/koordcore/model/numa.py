@@ -11,7 +11,7 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
-from koordcore.model.policy import ScoringStrategy
+from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.resources import CPU, MEMORY, Resources, make_resources
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy

@@ -7,7 +7,7 @@ from typing import Final
 
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUBindPolicy, NUMAArgs
-from koordcore.model.policy import ScoringStrategy
+from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, at, collect, optional
 
 _EMPTY: Final[Mapping[str, Json]] = {}

@@ -15,8 +15,8 @@ from immutabledict import immutabledict
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._record import record
 from koordcore.model.affinity import PodAffinity, PodAffinityTerm
+from koordcore.model.plugin_args import InterPodArgs
 from koordcore.model.pods import Pod
-from koordcore.model.policy import InterPodArgs
 from koordcore.scoring.groups import PodGroup, PodGroups, TopologyTally, Weights, label_keys
 
 REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
-from koordcore.model.policy import ShapePoint
+from koordcore.model.plugin_args import ShapePoint
 
 FloatMatrix: TypeAlias = NDArray[np.float64]
 

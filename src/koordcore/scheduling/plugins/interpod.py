@@ -16,8 +16,8 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
+from koordcore.model.plugin_args import InterPodArgs
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import InterPodArgs
 from koordcore.scheduling.plugins.neighbours import (
     Neighbours,
     affine,

@@ -16,8 +16,8 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.model.affinity import NodeAffinity, Taint
 from koordcore.model.nodes import NodeState
+from koordcore.model.plugin_args import NodeAffinityArgs
 from koordcore.model.pods import HostPort, Pod
-from koordcore.model.policy import NodeAffinityArgs
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.scoring.labels import (
     count_soft_taints,

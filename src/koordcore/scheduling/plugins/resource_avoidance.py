@@ -15,8 +15,8 @@ from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import SCORED, Workspace
+from koordcore.model.plugin_args import FitPlusArgs, ScarceArgs, ScoringStrategy
 from koordcore.model.pods import Pod
-from koordcore.model.policy import FitPlusArgs, ScarceArgs, ScoringStrategy
 from koordcore.model.resources import PODS, counted
 from koordcore.scheduling.plugins.resources import OFFERS
 from koordcore.scoring.resources import (

@@ -29,8 +29,8 @@ from koordcore.framework.lacks import Lack
 from koordcore.framework.node_view import ALL_ROWS, NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
+from koordcore.model.plugin_args import BalancedArgs, FitArgs, ScoringStrategy
 from koordcore.model.pods import Pod
-from koordcore.model.policy import BalancedArgs, FitArgs, ScoringStrategy
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
 from koordcore.scoring.resources import (
     HALF,

@@ -20,8 +20,8 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import TopologySpreadConstraint, UnsatisfiableAction
 from koordcore.model.cluster import RawObject, Workload
 from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL
+from koordcore.model.plugin_args import SpreadArgs, SpreadDefaulting
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import SpreadArgs, SpreadDefaulting
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.fields import Json, as_mapping, as_str_mapping, load_json, optional
 from koordcore.scheduling.plugins.neighbours import Neighbours, follow_nodes

@@ -13,7 +13,7 @@ from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.workspace import REQUESTED, Workspace
 from koordcore.model.numa import NUMAArgs
-from koordcore.model.policy import FitArgs, ScoringStrategy
+from koordcore.model.plugin_args import FitArgs, ScoringStrategy
 from koordcore.model.resources import Resources, is_scalar
 from koordcore.scheduling.plugins.resources import ScoredResources
 from koordcore.scoring.resources import least_percent, most_percent
