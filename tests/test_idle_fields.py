@@ -87,7 +87,16 @@ def read_fields() -> set[str]:
             chains = re.findall(r"(?<![\w)\]])\w+((?:\.\w+)+)", path.read_text(encoding="utf-8"))
             found.update(name for chain in chains for name in chain.split("."))
     # Records that decide by methods of their own.
-    for name in ("numa", "load", "reservations", "device_policy", "gangs", "policy", "plugin_args", "rebalance"):
+    for name in (
+        "numa",
+        "load",
+        "reservations",
+        "device_policy",
+        "gangs",
+        "policy",
+        "plugin_args",
+        "rebalance",
+    ):
         text = (SOURCE / "model" / f"{name}.py").read_text(encoding="utf-8")
         found.update(re.findall(r"self\.(\w+)", text))
     # Arguments that stand in for what an object does not say, which its parser asks for.
