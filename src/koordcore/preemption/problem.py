@@ -173,6 +173,11 @@ class PreemptionProblem:
         if any(not 0 <= member.shape < len(self.shapes) for role in self.roles for member in role.members):
             raise ModelError("a member refers to a shape that does not exist")
 
+    def takes_all_of(self, asked: PreemptionProblem) -> bool:
+        """Tell that no share of the roles was chosen: there is one only, or everybody is to be placed."""
+        pairs = zip(self.roles, asked.roles, strict=True)
+        return len(self.roles) == 1 or all(one.min_available == len(whole.members) for one, whole in pairs)
+
     @cached_property
     def classes(self) -> tuple[tuple[int, int], ...]:
         """Pairs of role and shape that occur: members of one are interchangeable."""

@@ -216,6 +216,9 @@ class Preemptor:
             return None
         plan = self._completed(problem, plan, runs, pods)
         plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
+        if aimed is not None and not problem.takes_all_of(asked):
+            # Cheapest for these shares of the groups; what others would cost, nobody has asked.
+            plan = attrs.evolve(plan, certificate=_unproven(plan.certificate))
         if reclaiming:
             gone = {victim.pod: self._running(victim) for victim in plan.victims}
             plan = attrs.evolve(plan, borrowers=runs.borrowers(gone))
@@ -302,8 +305,7 @@ class Preemptor:
             return wider
         if isinstance(wider, PreemptionPlan) and wider.certificate.proven:
             return plan
-        known = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
-        return attrs.evolve(plan, certificate=known)
+        return attrs.evolve(plan, certificate=_unproven(plan.certificate))
 
     def _eligible(
         self, trigger: Pod, members: Sequence[Pod], classes: Mapping[PodKey, SchedulingClass | Refusal]
@@ -427,6 +429,10 @@ def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionPr
 def _started(job: Job, there: Mapping[PodKey, str]) -> bool:
     """Tell whether every gang of a group has its minimum, with those who have a place now."""
     return all(sum(pod.key in there for pod in pods) >= job.least(gang) for gang, pods in job.members.items())
+
+
+def _unproven(certificate: Certificate) -> Certificate:
+    return Certificate(CertificateStatus.HEURISTIC, certificate.objective)
 
 
 def _hopeless(scheduling_class: SchedulingClass | Refusal) -> bool:
