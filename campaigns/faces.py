@@ -17,14 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from campaigns.api import NODE, POD, SMALL
 from campaigns.case import Case, Failure, Figures, check_laws
 from koordcore import (
-    ClusterSnapshot,
     KoordcoreError,
     Limits,
-    Node,
     NodeState,
-    Pod,
     PodKey,
     Policy,
     PreemptionRules,
@@ -38,9 +36,6 @@ PACKAGES: Final = (
     *(".reservations", ".scheduling", ".model", ".protocol", ".topology", ".reporting", ".preemption"),
 )
 """Those whose functions are called by embedders."""
-NODE: Final = Node(name="n", allocatable={"cpu": 4000, "memory": 2**33, "pods": 10})
-POD: Final = Pod(name="p", requests={"cpu": 1000})
-SMALL: Final = ClusterSnapshot(nodes=[NODE], pending=[POD])
 USUAL: Final[dict[str, Any]] = {
     "ClusterSnapshot": SMALL,
     "Pod": POD,

@@ -46,7 +46,9 @@ def handed_out(value: object, package: str) -> object:
         from koordcore._blame import names_its_arguments
 
         wrapped = names_its_arguments(value)
-        # Where it is found again, by a process that it is sent to.
-        wrapped.__module__ = package
+        # Where it is found again, by a process that it is sent to: the same face, whichever is read first.
+        home = value.__module__.rpartition(".")[0]
+        offered = value.__name__ in getattr(sys.modules.get(home), "__all__", ())
+        wrapped.__module__ = home if offered else package
         _HANDED_OUT[value] = wrapped
     return _HANDED_OUT[value]

@@ -42,7 +42,8 @@ def know_names(parser: argparse.ArgumentParser) -> None:
         names = _FIRST.get(verb) if action.dest == "paths" else _NAMED.get(action.dest)
         if names is not None:
             files = not action.option_strings
-            action.completer = partial(_complete, names, flags, files)  # type: ignore[attr-defined]
+            complete = partial(_complete, names, flags, files)
+            action.completer = complete  # type: ignore[attr-defined]  # as above
         elif action.option_strings and action.metavar not in _FILES:
             action.completer = _nothing  # type: ignore[attr-defined]  # argcomplete would list files
 
@@ -68,6 +69,7 @@ def _matching(names: Iterable[str], prefix: str) -> list[str]:
 
 
 def _paths(prefix: str) -> list[str]:
+    # An optional package, without types where it is absent.
     from argcomplete.completers import FilesCompleter  # type: ignore[import-not-found, unused-ignore]
 
     return list(FilesCompleter()(prefix))
