@@ -131,10 +131,13 @@ class Vector(Sequence[T_co]):
         return made
 
     def _write(self, items: Mapping[int, Any]) -> None:
+        open_chunks: dict[int, list[Any]] = {}
         for place, item in items.items():
             number, at = self._find(place)
-            chunk = list(self._chunks[number])
-            chunk[at] = item
+            if number not in open_chunks:
+                open_chunks[number] = list(self._chunks[number])
+            open_chunks[number][at] = item
+        for number, chunk in open_chunks.items():
             self._chunks[number] = tuple(chunk)
 
     def spliced(self, edits: Iterable[Splice], items: Mapping[int, T_co]) -> Vector[T_co]:

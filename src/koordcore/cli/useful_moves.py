@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.descheduling.claim_moves import nodes_without_others
 from koordcore.descheduling.defrag import Wanted
 from koordcore.descheduling.plans import MoveRules, plan_room
 from koordcore.errors import KoordcoreError
@@ -37,13 +38,13 @@ def with_moves(advice: Advice, policy: Policy) -> Advice:
         return advice
     requests = make_resources({PODS: 1, **members[0].requests})
     cleared = snapshot.forget(*(pod.key for pod in members))
+    rules = MoveRules(policy=_without_quotas(policy))
     try:
-        moving = plan_room(
-            cleared,
-            Wanted(requests=requests, count=len(members)),
-            rules=MoveRules(policy=_without_quotas(policy)),
-            budget=Limits(_EFFORT),
-        )
+        nodes = nodes_without_others(cleared, members, rules)
+        if not nodes:
+            return advice
+        wanted = Wanted(requests=requests, count=len(members), nodes=nodes)
+        moving = plan_room(cleared, wanted, rules=rules, budget=Limits(_EFFORT))
     except KoordcoreError:
         return advice  # what cannot be asked of the planner has no answer here
     moves = moving.plan.moves

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 import numpy as np
@@ -22,6 +22,7 @@ from koordcore.framework.node_states import StateTables
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import JointPlugin, Plugin
+from koordcore.framework.readable import Readable
 from koordcore.framework.registry import PLUGINS, kinds_of
 from koordcore.framework.requests import RequestKey, RequestReader
 from koordcore.framework.sampling import NodeSample
@@ -55,6 +56,7 @@ def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
     return args
 
 
+_READABLE: Final = PluginSetting(name=Readable.name, scores=False)
 _Made: TypeAlias = dict[Hashable, Plugin]
 """The plugins of all profiles by kind and arguments: who is told of pods is told once."""
 
@@ -65,6 +67,9 @@ def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[
     Those of ``known`` are there already.
     """
     kinds = kinds_of(policy)
+    if Readable not in known:
+        known[Readable] = Readable(workspace)
+    yield known[Readable], _READABLE
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
         kind = kinds[setting.name]

@@ -25,7 +25,8 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.times import moment_of
-from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of, expected
+from koordcore.scoring.load_bulk import add_all
+from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of
 from koordcore.scoring.load_nodes import NO_LIMIT, NodeLoads
 from koordcore.scoring.load_score import LoadScore
 from koordcore.scoring.load_slots import Slots, grown
@@ -117,14 +118,10 @@ class LoadState:
     def fork(self) -> LoadState:
         """Give a state that goes its own way from here; what pods cannot change is shared."""
         other = copy(self)
-        other.own()
+        other._shared = True  # noqa: SLF001  # a copy of its own
+        other._changes = dict(self._changes)  # noqa: SLF001
+        other._name_parts(self._parts.copy())  # noqa: SLF001
         return other
-
-    def own(self) -> None:
-        """Go one's own way with what pods change; the rest is shared until something changes it."""
-        self._shared = True
-        self._changes = dict(self._changes)
-        self._name_parts(self._parts.copy())
 
     def at(self, now: int) -> LoadState | None:
         """Give a state for another moment that goes its own way.
@@ -285,7 +282,7 @@ class LoadState:
             bool(nodes.prod_filters[row]),
             self.args.score_according_prod_usage,
         )
-        if pod.key in report.pods:
+        if report.find(pod.key) is not None:
             change = change_of(self._estimator.contribution(pod, estimate, report, moment), *alone)
         else:
             # Where no measurement shows the pod, all pods of the same estimate change a node alike.
@@ -342,38 +339,8 @@ class LoadState:
 
     def place_all(self, pods: Iterable[tuple[Pod, int]]) -> None:
         """Count many pods, each with its row."""
-        rows: list[int] = []
-        numbers: list[int] = []
-        kinds: dict[Estimate, int] = {}
-        measured: list[int] = []
-        measured_rows: list[int] = []
-        estimator, reports, now = self._estimator, self._nodes.reports, self.now
-        for pod, row in pods:
-            estimate = estimator.seen(pod)
-            if estimate is None:
-                continue
-            report = reports[row]
-            if pod.key in report.pods:
-                for amounts in estimator.contribution(pod, estimate, report, now):
-                    measured += amounts
-                measured_rows.append(row)
-            elif estimate.any:
-                rows.append(row)
-                numbers.append(kinds.setdefault(estimate, len(kinds)))
-        if rows:
-            self._add_estimates([*kinds], np.array(rows, np.int64), np.array(numbers, np.int64))
-        if measured_rows:
-            changes = np.array(measured, np.int64).reshape(len(measured_rows), 4, len(self.names))
-            for part in range(4):
-                for column in range(len(self.names)):
-                    np.add.at(self._parts[part, column], measured_rows, changes[:, part, column])
+        add_all(self._parts, pods, self._nodes.reports, self._estimator, self.now)
         self._update_all()
-
-    def _add_estimates(self, kinds: Sequence[Estimate], rows: IntVector, numbers: IntVector) -> None:
-        """Count pods that no report shows: all of their estimates is expected beyond the measurement."""
-        for part, each in enumerate(expected(kinds), start=1):
-            for column, counted in enumerate(self._parts[part]):
-                np.add.at(counted, rows, each[numbers, column])
 
     def filters(self, request: LoadRequest) -> bool:
         """Tell whether there is any node that could refuse such a pod."""

@@ -20,7 +20,7 @@ from koordcore.model.load import AggregatedArgs, LoadAwareArgs, LoadThresholds, 
 from koordcore.model.metrics import NodeMetric, rounded_to
 from koordcore.model.nodes import Node
 from koordcore.protocol.load import node_thresholds, raw_capacity
-from koordcore.scoring.load_estimates import NEVER, NO_REPORT, report_of
+from koordcore.scoring.load_estimates import NEVER, NO_REPORT, Report
 from koordcore.scoring.load_slots import grown
 
 FloatVector: TypeAlias = NDArray[np.float64]
@@ -100,7 +100,7 @@ class NodeLoads:
     ) -> None:
         self._names = args.columns
         self._expiration = args.node_metric_expiration_seconds * SECOND
-        self.reports = Vector(report_of(metric, self._names) for metric in metrics)
+        self.reports = Vector([NO_REPORT if metric is None else Report(metric) for metric in metrics])
         capacity = self._matrix([raw_capacity(node) for node in nodes])
         self.capacity: IntMatrix = capacity
         self.divisor: IntMatrix = np.maximum(capacity, 1)
@@ -108,7 +108,7 @@ class NodeLoads:
         if args.prod_usage_include_sys:
             self.system = self._rounded([one.system_usage if one else None for one in metrics])
         self.reported: BoolVector = np.array([metric is not None for metric in metrics], np.bool_)
-        horizons = [one.horizon if one.pods else NEVER for one in self.reports]
+        horizons = [one.horizon if one else NEVER for one in self.reports]
         self.horizons: IntVector = np.array(horizons, np.int64)
         times = [None if one is None else one.update_time for one in metrics]
         self.dated: BoolVector = np.array([time is not None for time in times], np.bool_)
