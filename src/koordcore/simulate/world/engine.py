@@ -233,7 +233,7 @@ class _World:
                 continue
             if truth is None:
                 objects = [complete(kind, item) for kind, item in self._server.all_objects()]
-                truth = snapshot_from_objects(objects).snapshot
+                truth = snapshot_from_objects(objects, strict=True).snapshot
             if books != truth:
                 yield f"the books of {seat.name} are not the truth: {_difference(books, truth)}"
 
