@@ -72,7 +72,9 @@ def test_a_member_of_a_gang_is_said_to_be_looked_at_by_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group = obj("PodGroup", "train", "scheduling.sigs.k8s.io/v1alpha1", spec={"minMember": 2})
-    members = [{**waiting(f"m{number}"), "metadata": {"name": f"m{number}", "labels": GANG}} for number in (0, 1)]
+    members = [
+        {**waiting(f"m{number}"), "metadata": {"name": f"m{number}", "labels": GANG}} for number in (0, 1)
+    ]
     dump = half_full(tmp_path / "c.json", group, *members)
     text = told(capsys, "defrag", dump, "--for", "m0")[1]
     assert "by itself: `koordcore explain default/train` is about all of its gang" in text

@@ -160,7 +160,11 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
         if gang:
             say(f"by itself: `koordcore explain {gang}` is about all of its gang")
 
-    won = {**({"staying": list(kept)} if kept else {}), "place": None if done.place is None else done.place.node, "devices": devices}
+    won = {
+        **({"staying": list(kept)} if kept else {}),
+        "place": None if done.place is None else done.place.node,
+        "devices": devices,
+    }
     print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
     return 0 if done.place is not None else 1
 

@@ -165,9 +165,7 @@ def _by_amounts(
     return Moving(snapshot, moving.problem, plan, checked)
 
 
-def nodes_without_others(
-    snapshot: ClusterSnapshot, pods: Sequence[Pod], rules: MoveRules
-) -> tuple[str, ...]:
+def nodes_without_others(snapshot: ClusterSnapshot, pods: Sequence[Pod], rules: MoveRules) -> tuple[str, ...]:
     """Name the nodes that would take each of these pods if everybody who may move had left.
 
     Returns

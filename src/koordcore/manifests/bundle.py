@@ -20,6 +20,7 @@ from koordcore.manifests.cpu_sync import sync_reservations
 from koordcore.manifests.cross_checks import (
     Key,
     Remark,
+    gang_remarks,
     owner_cycles,
     profile_remarks,
     quota_cycles,
@@ -280,6 +281,7 @@ class Bundle:
         pods = [read.pod for read, _ in self.pods]
         self.problems += self._placed(stand_ins(self.records, pods))
         self.warnings += self._placed(topology_remarks(self.records, pods, self.nodes))
+        self.warnings += self._placed(gang_remarks(self.records, pods))
         self.warnings += self._placed(quota_remarks(self.quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))
 
