@@ -80,8 +80,9 @@ def _less(one: Object) -> Iterator[Object]:
         ("spec", "devices"),
         ("status", "allocatable"),
     ):
-        inner = one.get(path[0], {}).get(path[1])
-        if not inner:
+        outer = one.get(path[0]) if isinstance(one, dict) else None
+        inner = outer.get(path[1]) if isinstance(outer, dict) else None
+        if not isinstance(inner, dict | list) or not inner:
             continue
         without = json.loads(json.dumps(one))
         del without[path[0]][path[1]]

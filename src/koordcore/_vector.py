@@ -127,10 +127,13 @@ class Vector(Sequence[T_co]):
         """Give the sequence with other items in some places."""
         made: Vector[T_co] = Vector()
         made._chunks, made._number, made._starts = list(self._chunks), self._number, self._starts
+        open_chunks: dict[int, list[T_co]] = {}
         for place, item in items.items():
             number, at = self._find(place)
-            chunk = list(made._chunks[number])
-            chunk[at] = item
+            if number not in open_chunks:
+                open_chunks[number] = list(self._chunks[number])
+            open_chunks[number][at] = item
+        for number, chunk in open_chunks.items():
             made._chunks[number] = tuple(chunk)
         return made
 

@@ -198,7 +198,7 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
 
 def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
     """Plan to lower fragmentation; 1 only when the plan could not be confirmed."""
-    expected = load([arguments.mix], sys.stdin).snapshot if arguments.mix else snapshot
+    expected = load([arguments.mix], sys.stdin, strict=True).snapshot if arguments.mix else snapshot
     aim = fragments_of(snapshot, mix=mix_of(expected), worth=int(arguments.worth * CARD), most=arguments.most)
     if not aim.nodes:
         raise ModelError("no node of the dump has cards")

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         return print_arbitration(snapshot, read_rules(arguments).migration, arguments)
     metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     if arguments.metrics:
-        extra = load([arguments.metrics], sys.stdin).snapshot
+        extra = load([arguments.metrics], sys.stdin, strict=True).snapshot
         metrics |= {one.node: one for one in extra.of(NodeMetric)}
     if not metrics:
         raise ModelError("no NodeMetric in the dump; give them with --metrics")

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koordcore.explaining.remedy import Remedy, RemedyKind
-from koordcore.scheduling.gang_groups import Job
+from koordcore.model.policy import Policy
+from koordcore.scheduling.gang_groups import Job, JobTable
+from koordcore.snapshot import ClusterSnapshot
+
+
+def lacks_of(job: Job) -> str:
+    """Say in a line what a gang is short of that is not tried; empty where that is not why."""
+    return "; ".join(one.text for one in completing(job)) if job.refusal else ""
+
+
+def lacking(snapshot: ClusterSnapshot, policy: Policy) -> dict[str, str]:
+    """Say of each gang that is not tried what it is short of, by the name that decisions give it."""
+    jobs = (turn for turn in JobTable(snapshot, policy).turns(snapshot.pending) if isinstance(turn, Job))
+    return {job.name: told for job in jobs if (told := lacks_of(job))}
 
 
 def completing(job: Job) -> Iterator[Remedy]:

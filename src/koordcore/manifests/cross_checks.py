@@ -39,6 +39,13 @@ _SPEC_PATH: Final = f"metadata.annotations[{ANNOTATION_TOPOLOGY_SPEC}]"
 _RULE_FIELDS: Final = ("layer", "strategy", "podcountmultiple")
 
 
+def not_together(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
+    """Name objects that can be read, but cannot stand beside the others: these are held back."""
+    known = list(records)
+    yield from _cycle_free([one for one in known if isinstance(one, ElasticQuota)])
+    yield from stand_ins(known, pods)
+
+
 def stand_ins(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
     """While a reservation is scheduled its uid is the name of a pod, so nothing else may be called so."""
     taken = {pod.key: f"is the name of Pod {pod.key}" for pod in pods}
@@ -273,6 +280,14 @@ def quota_cycles(records: Iterable[ClusterRecord]) -> Iterator[Remark]:
     for cycle in _cycles(parents):
         names = " -> ".join(key[3] for key in (*cycle, cycle[0]))
         yield cycle[0], Problem(f"metadata.labels[{PARENT}]", f"parents form a cycle: {names}")
+
+
+def _cycle_free(quotas: list[ElasticQuota]) -> Iterator[Remark]:
+    """Name quotas until those that are left have no parents in a circle."""
+    while found := list(quota_cycles(quotas)):
+        yield from found
+        named = {key[2:] for key, _ in found}
+        quotas = [one for one in quotas if (one.namespace, one.name) not in named]
 
 
 def _cycles(edges: Mapping[Key, tuple[Key, ...]]) -> Iterator[tuple[Key, ...]]:

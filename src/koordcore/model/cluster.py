@@ -113,3 +113,24 @@ class RawObject:
     text: str = ""
 
     __attrs_post_init__ = check_fields
+
+
+@record(kw_only=True)
+class Unreadable:
+    """An object that cannot be read: nothing of it counts, and whoever looks at a plan is told of it.
+
+    Parameters
+    ----------
+    kind, group
+        What it says it is; empty where it does not.
+    why
+        What cannot be read, with the path inside the object.
+    """
+
+    kind: str
+    name: str
+    namespace: str = ""
+    group: str = ""
+    why: str
+
+    __attrs_post_init__ = check_fields

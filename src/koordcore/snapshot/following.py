@@ -69,7 +69,7 @@ def derived(
             # in them finds it there, and whoever asks about others has them compared item by item.
             path = place.path(snapshot.place)
             snapshot._changes[id(nodes)] = changed_on(path)
-            snapshot._states_changed[id(nodes)] = None if path is None else _net_states(path)
+            snapshot._states_changed[id(nodes)] = None if path is None else net_states(path)
             snapshot._rows_before[id(nodes)] = layout.row_of
             snapshot._record_changes[id(records)] = None if path is None else net_records(path)
             value = again(nodes, records, cast("T", value), snapshot)
@@ -112,7 +112,7 @@ def moves_since(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[Sp
     return [*(Splice(row, 1, 0) for row in gone), *(Splice(row, 0, 1) for row in joined)]
 
 
-def _net_states(deltas: Iterable[Delta]) -> list[StatePair]:
+def net_states(deltas: Iterable[Delta]) -> list[StatePair]:
     """Give each node that is not the same object after some steps, before and after."""
     states: dict[str, StatePair] = {}
     for delta in deltas:
