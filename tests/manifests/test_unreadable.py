@@ -41,7 +41,7 @@ def places(*objects: Any, **settings: Any) -> dict[str, str]:
         (asking("bad", "lots"), "default/bad", f'{MANY}"lots"'),
         (obj("Pod", "bad", spec=7), "default/bad", "spec: expected object, got 7"),
         (pod("bad", metadata={"namespace": 5}), "5/bad", "metadata.namespace: expected string, got 5"),
-        (pod(7), "default/7", "metadata.name: expected string, got 7"),
+        ({**pod(), "metadata": {"name": 7}}, "default/7", "metadata.name: expected string, got 7"),
         (pod("a\x1b["), "default/a\\x1b[", "metadata.name: a name has no control characters"),
         ({"kind": "Pod", "metadata": {"name": "bad"}}, "default/bad", 'apiVersion: required (such as "v1")'),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": 3}, "default/object-2", "metadata: expected object"),
@@ -143,7 +143,8 @@ def test_a_gang_starts_without_the_member_that_cannot_be_read_where_it_may(toget
 
 def test_what_cannot_be_read_of_other_kinds_is_left_out_and_named() -> None:
     group = obj("PodGroup", "g", "scheduling.sigs.k8s.io/v1alpha1", spec={"minMember": "two"})
-    loaded = snapshot_from_objects([node("n1", ROOM), group, 5, {"apiVersion": "v1"}, asking("p", "1")])
+    objects: list[Any] = [node("n1", ROOM), group, 5, {"apiVersion": "v1"}, asking("p", "1")]
+    loaded = snapshot_from_objects(objects)
     assert [str(one) for one in loaded.problems] == [
         'object 2: PodGroup g: spec.minMember: expected int, got "two"',
         "object 3: expected object, got 5",

@@ -118,9 +118,9 @@ class LoadState:
     def fork(self) -> LoadState:
         """Give a state that goes its own way from here; what pods cannot change is shared."""
         other = copy(self)
-        other._shared = True
-        other._changes = dict(self._changes)
-        other._name_parts(self._parts.copy())
+        other._shared = True  # noqa: SLF001  # a copy of its own
+        other._changes = dict(self._changes)  # noqa: SLF001
+        other._name_parts(self._parts.copy())  # noqa: SLF001
         return other
 
     def at(self, now: int) -> LoadState | None:
