@@ -28,6 +28,7 @@ from koordcore.manifests import snapshot_from_objects
 from koordcore.model.quotas import QuotaPolicy
 
 JOURNAL = "/api/v1/namespaces/kube-system/configmaps"
+KIND_AT = {path: kind for kind, path in RESOURCES.items()}
 SETTINGS = Settings(patience=0.0, revoke=0.0, threads=1, idle=0.01, backoff=0.0)
 
 
@@ -53,7 +54,10 @@ class Server:
 
     def list_all(self, path: str) -> Listing:
         with self.lock:
-            return Listing(tuple(map(copy.deepcopy, self.items[path].values())), str(self.version))
+            if path not in KIND_AT:
+                raise RefusedError(404, "not found")
+            items = tuple(map(copy.deepcopy, self.items[path].values()))
+            return Listing(items, str(self.version), KIND_AT[path])
 
     def watch(self, path: str, version: str) -> Iterator[Event]:
         mine: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -69,6 +73,13 @@ class Server:
             yield event
 
     def send(self, method: str, path: str, body: Object | None = None, content_type: str = "") -> Object:
+        if path == "/apis":
+            versions = {one.split("/")[2]: one.rpartition("/")[0].removeprefix("/apis/") for one in KIND_AT}
+            return {
+                "groups": [
+                    {"name": name, "versions": [{"groupVersion": versions[name]}]} for name in versions
+                ]
+            }
         with self.lock:
             if self.dies_after is not None:
                 self.dies_after -= 1
@@ -82,9 +93,9 @@ class Server:
             return copy.deepcopy(answer)
 
     def _carry_out(self, method: str, path: str, body: Object) -> Object:
-        about = Request(method=method, path=path, body=body).about
-        subresource = path.removeprefix(about).removeprefix("/")
-        if method == "POST" and not subresource:
+        request = Request(method=method, path=path, body=body)
+        about, subresource = request.about, request.subresource
+        if request.makes:
             return self.put(path, body)
         collection, namespace, name = self._where(about)
         item = self.items[collection].get((namespace, name))
