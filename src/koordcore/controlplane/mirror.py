@@ -24,6 +24,10 @@ class Mirror:
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         self._followed: dict[str, int] = {}
         self._newest: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        """By kind: version of the last list or bookmark; whatever is no newer has been heard."""
+        self._ended: dict[str, dict[tuple[str, str], int]] = {}
+        """By kind: at which version objects went, since then."""
         self.changes = 0
         """Counts every change."""
 
@@ -59,14 +63,16 @@ class Mirror:
         """
         ready = {key_of(item): complete(kind, item, self._resources) for item in items}
         self._objects[kind] = ready
-        self._followed[kind] = int(version)
+        self._all_told(kind, int(version))
         versions = (int(item["metadata"]["resourceVersion"]) for item in ready.values())
         self._newest[kind] = max([self.newest(kind), *versions])
         self.changes += 1
         return tuple(ready.values())
 
     def watched(self, kind: str, what: str, item: Object) -> Object | None:
-        """Take one event; gives the object as it is kept, ``None`` for a bookmark.
+        """Take one event; gives the object as it is kept, ``None`` for a bookmark and for old news.
+
+        An event that comes twice, or after a later one of the same object, changes nothing.
 
         Parameters
         ----------
@@ -75,17 +81,34 @@ class Mirror:
         what
             ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which only tells the version.
         """
-        self._followed[kind] = int(item["metadata"]["resourceVersion"])
+        version = int(item["metadata"]["resourceVersion"])
         if what == "BOOKMARK":
+            self._all_told(kind, version)
             return None
-        self._newest[kind] = self._followed[kind]
+        key = key_of(item)
+        self._followed[kind] = max(self.followed(kind), version)
+        if version <= self._known(kind, key):
+            return None
+        self._newest[kind] = max(self.newest(kind), version)
         self.changes += 1
         item = complete(kind, item, self._resources)
         if what == "DELETED":
-            self._objects[kind].pop(key_of(item), None)
+            self._objects[kind].pop(key, None)
+            self._ended.setdefault(kind, {})[key] = version
         else:
-            self._objects[kind][key_of(item)] = item
+            self._objects[kind][key] = item
         return item
+
+    def _all_told(self, kind: str, version: int) -> None:
+        """Note that everything up to a version is here."""
+        self._followed[kind] = self._told[kind] = version
+        self._ended.pop(kind, None)
+
+    def _known(self, kind: str, key: tuple[str, str]) -> int:
+        """Version up to which the changes of an object are known, whether it is there or not."""
+        kept = self._objects[kind].get(key)
+        ended = self._ended.get(kind, {}).get(key, 0)
+        return max(self._told.get(kind, 0), ended, int(kept["metadata"]["resourceVersion"]) if kept else 0)
 
     # -- reading -----------------------------------------------------------------------------------------
 
