@@ -93,9 +93,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", type=int, action="append", help="this one only, by its number; repeat it")
-    parser.add_argument("--search", type=float, default=0.0, metavar="CPU", help="seconds for each that lives (0)")
+    parser.add_argument(
+        "--search", type=float, default=0.0, metavar="CPU", help="seconds for each that lives (0)"
+    )
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first that is searched (0)")
-    parser.add_argument("--tries", type=int, default=60, metavar="N", help="runs that may be made to shrink one (60)")
+    parser.add_argument(
+        "--tries", type=int, default=60, metavar="N", help="runs that may be made to shrink one (60)"
+    )
     parser.add_argument("--sound", action="store_true", help="plant nothing, and see that every rule holds")
     asked = parser.parse_args()
     known: dict[str, Any] = json.loads(KILLS.read_text(encoding="utf-8")) if KILLS.exists() else {}
@@ -128,7 +132,12 @@ def _live(sources: Path, order: dict[str, Any]) -> dict[str, Any] | None:
     """Run worlds with these sources; the first in which a rule does not hold, or ``None``."""
     env = {**os.environ, "PYTHONPATH": str(sources), "PYTHONHASHSEED": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", RUN], input=json.dumps(order), env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-c", RUN],
+        input=json.dumps(order),
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode == 0:
         return None

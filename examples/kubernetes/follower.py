@@ -82,12 +82,13 @@ class Follower:
 
     def _follow(self, paths: Sequence[str]) -> None:
         """Follow a kind, wherever it is listed."""
-        kind = ""
+        kind, where = "", paths[-1]
         while True:
             try:
                 for path in paths:
                     listing = self._listed(path)
                     if listing is not None:
+                        where = path
                         with self._changed:
                             kind = self.mirror.follow(listing.kind, path)
                             self._stale.discard(kind)
@@ -102,9 +103,9 @@ class Follower:
                         self._settle(paths)
                     time.sleep(_NEW_KINDS)
             except GoneError:
-                _log.info("%s: the version is gone, listing anew", paths[-1])
+                _log.info("%s: the version is gone, listing anew", where)
             except (RefusedError, UnreachableError) as error:
-                _log.warning("%s: %s", paths[-1], error)
+                _log.warning("%s: %s", where, error)
                 time.sleep(_PAUSE)
 
     def _settle(self, paths: Sequence[str]) -> None:
