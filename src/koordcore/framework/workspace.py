@@ -18,7 +18,7 @@ from koordcore._vector import Vector
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.resources import counted
+from koordcore.model.resources import PODS, counted
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import concerned, node_values, state_at
 from koordcore.snapshot.forking import hand_columns, with_states
@@ -243,9 +243,10 @@ class Workspace:
         row, sign
             The node; 1 to count them, -1 to take them off.
         requested, scored
-            Amounts by resource, as filters and as scores count them.
+            Amounts by resource, as filters and as scores count them; slots of pods as ``pods``.
         """
-        self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
+        slots = requested.get(PODS, 0)
+        self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items(), pods=slots)
         self.touched.append(row)
 
     def bind(self, pod: Pod, row: int, change: IntMatrix | None = None) -> None:
