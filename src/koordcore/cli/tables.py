@@ -103,6 +103,13 @@ def show(*tables: Table) -> None:
             _print_table(ordered, how)
 
 
+def show_ranked(table: Table) -> None:
+    """Print a table whose rows have an order of their own, which ``--sort-by`` does not change."""
+    how = _presentation.get()
+    if not how.names:
+        _print_table(table, how)
+
+
 def say(text: str) -> None:
     """Print a sentence for people; it is folded on a terminal and left out where only names are asked for."""
     if _presentation.get().names:
