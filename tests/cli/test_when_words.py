@@ -54,3 +54,25 @@ def test_why_there_is_no_start_is_said_once(tmp_path: Path, capsys: pytest.Captu
     assert main(["when", "a", dump(tmp_path, waiting("a", 16), waiting("b", 16))]) == 1
     told = " ".join(capsys.readouterr().out.split())
     assert (told.count("1 Insufficient nvidia.com/gpu"), told.count("no start is in sight")) == (1, 2)
+
+
+def test_an_empty_queue_is_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = dump(tmp_path)
+    assert main(["when", "--all", cluster]) == 0
+    assert capsys.readouterr().out == "nobody waits\n"
+    assert main(["when", "--all", cluster, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main(["simulate", cluster]) == 2
+    assert "no pod waits, so nobody arrives" in capsys.readouterr().err
+
+
+def test_sort_by_orders_the_nodes_of_explain_and_leaves_what_would_help(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [node("a", {**ROOM, "nvidia.com/gpu": "6"}), node("b", {**ROOM, "nvidia.com/gpu": "4"})]
+    cluster = dump(tmp_path, *items, waiting("w", 16))
+    assert main(["explain", "w", cluster, "--sort-by", "nodes"]) == 1
+    shown = capsys.readouterr().out
+    assert "What would help" in shown
+    rows = [line.split()[0] for line in shown.partition("Does not fit")[2].splitlines()[2:5]]
+    assert rows == ["a", "b", "n"]

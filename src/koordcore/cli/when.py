@@ -87,6 +87,12 @@ def run(arguments: argparse.Namespace) -> int:
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)
+    if arguments.all and not snapshot.pending and not snapshot.of(Reservation):
+        if for_programs(arguments):
+            print_record(arguments, [])
+        else:
+            say("nobody waits")
+        return 0
     now = read_now(arguments) or _moment(snapshot)
     policy = read_policy(arguments)
     ends, durations = expectations(snapshot)
