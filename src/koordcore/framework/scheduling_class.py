@@ -102,7 +102,8 @@ class SchedulingClass:
         rows = np.flatnonzero(stale)
         if len(rows) * _REFRESH_SHARE <= len(stale):
             self._feasible, self._score, self._read = feasible, score, len(self._workspace.touched)
-            self._refresh(rows)
+            if len(rows):
+                self._refresh(rows)
 
     def view(self, rows: Rows = ALL_ROWS) -> NodeView:
         """Give some nodes as the pods of the class see them."""
