@@ -19,6 +19,7 @@ from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.node_moves import Departures, NodeMoves
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import concerned, node_values, state_at
 from koordcore.snapshot.forking import hand_columns, with_states
