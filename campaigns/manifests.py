@@ -63,7 +63,7 @@ class Manifests:
         """Draw a world and break some of its objects."""
         case = {**draw_world(chance), "preempt": chance.choice((None, {}))}
         for _ in range(chance.randint(1, 4)):
-            _mutate(chance, case["objects"])
+            mutate(chance, case["objects"])
         return case
 
     def check(self, case: Case, laws: Iterable[str], figures: Figures) -> list[Failure]:
@@ -225,7 +225,7 @@ def _noted(one: Any) -> bool:
         return False
 
 
-def _mutate(chance: random.Random, objects: list[Any]) -> None:
+def mutate(chance: random.Random, objects: list[Any]) -> None:
     """Change one place somewhere: another value, a key less, a key twice, an object twice."""
     if not objects:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from campaigns.case import Case, Object
 
@@ -66,7 +67,7 @@ def _simpler(case: Case) -> Iterator[Case]:
             yield {**case, "objects": objects}
 
 
-def _less(one: Object) -> Iterator[Object]:
+def _less(one: Any) -> Iterator[Object]:
     """Objects with one field less, where the field may be left out."""
     for path in (
         ("metadata", "annotations"),

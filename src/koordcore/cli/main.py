@@ -153,7 +153,7 @@ def _run(arguments: argparse.Namespace) -> int:
         with presented(presentation_of(asked)):
             code: int = asked.run(asked)
         # What could not be read is no reason to refuse all else, and none to call it done.
-        return EXIT_NO if code == EXIT_OK and getattr(asked, "unreadable", ()) else code
+        return EXIT_NO if code == EXIT_OK and getattr(asked, "unreadable", False) else code
 
     return once(arguments) if getattr(arguments, "watch", None) is None else watched(arguments, once)
 

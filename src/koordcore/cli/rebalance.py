@@ -13,6 +13,7 @@ from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_fol
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.migration_jobs import print_arbitration
 from koordcore.cli.moves import (
+    COOLING_AIMS,
     add_plan_options,
     add_rules,
     certificate_text,
@@ -194,7 +195,11 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan, shown: tuple[Move, 
     )
     tables = [Table(title="Hot nodes", columns=columns, rows=rows)] if rows else []
     if plan.moves:
-        tables.append(moves_table(shown, certificate_text(plan.certificate, "cools more with fewer moves")))
+        tables.append(
+            moves_table(
+                shown, certificate_text(plan.certificate, "cools more with fewer moves", COOLING_AIMS)
+            )
+        )
     show(*tables)
     hot, moves = many(len(plan.before), "hot node"), many(len(plan.moves), "move")
     say(
@@ -204,4 +209,4 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan, shown: tuple[Move, 
     for name, reasons in sorted(plan.why.items()):
         say(f"{name} stays hot: {'; '.join(reasons)}")
     if not plan.moves and plan.before:
-        say(certificate_text(plan.certificate, "cools more"))
+        say(certificate_text(plan.certificate, "cools more", COOLING_AIMS))

@@ -45,9 +45,13 @@ def expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dic
 
 
 def newest_start(snapshot: ClusterSnapshot) -> datetime | None:
-    """Give the moment of a dump: when the newest of its running pods started."""
+    """Give the moment of a dump: the newest start of a running pod, else when its newest pod was made."""
     times = (pod.started or pod.scheduled for pod in snapshot.bound_pods())
-    return max((one for one in times if one is not None), default=None)
+    found = max((one for one in times if one is not None), default=None)
+    if found is not None:
+        return found
+    made = (pod.created for pod in (*snapshot.pending, *snapshot.bound_pods()))
+    return max((one for one in made if one is not None), default=None)
 
 
 def known_starts(

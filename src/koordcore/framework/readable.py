@@ -16,6 +16,7 @@ from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.hints import CANNOT_BE_READ
 from koordcore.framework.lacks import Lack
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
@@ -95,6 +96,10 @@ class Readable(Plugin):
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         """Keep pods off the nodes where something unreadable runs."""
         return ClosedEvaluator(self._holding, len(self.workspace.layout.names))
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Go on while there are none of these, whose rows would be others."""
+        return not self._holding
 
     def follow(self, changes: ClusterChanges) -> bool:
         """Go on while nobody of these came or left."""
