@@ -91,7 +91,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10); 0: none"
     )
-    parser.add_argument("--limit", type=int, default=40, metavar="N", help="with --diff: rows per table (40)")
+    parser.add_argument(
+        "--limit", type=int, default=40, metavar="N", help="rows of members, and of tables with --diff (40)"
+    )
     add_selection(parser)
     add_output(parser, "object")
     parser.set_defaults(run=run)
@@ -149,12 +151,17 @@ def run(arguments: argparse.Namespace) -> int:
     say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
     tables = explanation_tables(explanation, arguments.nodes)
     if len(together) > 1:
-        tables.insert(0, members_table(result, together, arguments.nodes))
+        tables.insert(0, members_table(result, together, arguments.limit))
     several = [plan for plan in result.jobs if not subject.gangs.keys().isdisjoint(plan.job.split(","))]
     if len(several) > 1:
         tables.insert(0, jobs_table(result, several))
     show(*tables)
     _say_details(explanation)
+    if "reservation affinity" in explanation.refusal:
+        # Only who asks for a reservation pays for reading how they match.
+        from koordcore.reservations.occupants import unserving
+
+        say("\n".join(unserving(snapshot, pod)))
     if event:
         say(f"Event: {event}")
     return 0 if advice.settled else 1

@@ -118,10 +118,14 @@ def load_go_json(text: str, *, prefix: str = "") -> Any:
     ManifestError
         With ``prefix`` before the decoder's words.
     """
-    problem = syntax_error(text)
-    if problem is not None:
-        raise ManifestError.at("", prefix + problem)
-    return load_json(text)
+    try:
+        return load_json(text)
+    except ManifestError:
+        # The decoder's own words cost a walk in Python, which a sound text is spared.
+        problem = syntax_error(text)
+        if problem is None:
+            raise
+        raise ManifestError.at("", prefix + problem) from None
 
 
 class _Struct:
@@ -294,8 +298,11 @@ def parse_allocation(annotations: Mapping[str, str]) -> DeviceAllocation | None:
         When the annotation cannot be read; syntax and types are worded as upstream's decoder words them.
     """
     text = annotations.get(DEVICE_ALLOCATED)
-    if not text:
-        return None
+    return _allocation_in(text) if text else None
+
+
+@lru_cache(maxsize=1 << 14)  # a pod's allocation is read again whenever its node changes
+def _allocation_in(text: str) -> DeviceAllocation:
     raw = load_go_json(text)
     if raw is not None and not isinstance(raw, Mapping):
         raise ManifestError.at("", type_error(raw, "extension.DeviceAllocations"))
