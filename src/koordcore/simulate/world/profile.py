@@ -167,7 +167,14 @@ PROFILES: Final[Mapping[str, FaultProfile]] = immutabledict(
             ),
             _STORM,
             attrs.evolve(
-                _STORM, name="hurricane", schedulers=2, overtaken=0, kill=3000, freeze=8000, delete=2000, cut=1500
+                _STORM,
+                name="hurricane",
+                schedulers=2,
+                overtaken=0,
+                kill=3000,
+                freeze=8000,
+                delete=2000,
+                cut=1500,
             ),
         )
     }
