@@ -21,6 +21,7 @@ _LAWS: Final[dict[str, Callable[[int], None]]] = {
     "cheapest": test_group_preemption_laws.agrees,
     "units": test_victim_unit_laws.agrees_on_units,
     "trees": test_victim_unit_laws.agrees_on_trees,
+    "shares": test_victim_unit_laws.agrees_on_shares,
     "queues": test_kueue_laws.agrees,
 }
 

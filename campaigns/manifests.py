@@ -1,18 +1,22 @@
-"""Mutated dumps: what comes in is read or refused with its place, and what one object says hurts it alone."""
+"""Mutated dumps: what cannot be read is named, and all others are decided as if it were not there."""
 
 from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from campaigns.case import Case, Failure, Figures, check_laws
 from campaigns.worlds import draw_world
-from koordcore import ManifestError, schedule, verify
+from koordcore import ClusterSnapshot, ManifestError, Pod, PreemptionRules, schedule, verify
+from koordcore.errors import Problem
 from koordcore.explaining import explain
-from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests import EventReader, Loaded, snapshot_from_objects
+from koordcore.model.cluster import Unreadable
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable
+from koordcore.result import ScheduleResult
 
 __all__ = ["Manifests"]
 
@@ -49,58 +53,149 @@ class Manifests:
     """The campaign; see the module."""
 
     name = "manifests"
-    laws: tuple[str, ...] = ("answers", "named", "kept", "alone")
-    open_laws: tuple[str, ...] = ("printable", "verified")
+    laws: tuple[str, ...] = ("answers", "named", "printable", "kept", "alone", "shut", "likewise", "verified")
+    open_laws: tuple[str, ...] = ()
 
     def draw(self, chance: random.Random) -> Case:
         """Draw a world and break some of its objects."""
         case = {**draw_world(chance), "preempt": chance.choice((None, {}))}
         for _ in range(chance.randint(1, 4)):
-            _mutate(chance, case["objects"])
+            mutate(chance, case["objects"])
         return case
 
     def check(self, case: Case, laws: Iterable[str], figures: Figures) -> list[Failure]:
-        """Load, and, where that works, schedule, verify and explain."""
+        """Load, schedule, verify and explain; without what is broken, and event by event, too."""
         objects = copy.deepcopy(case["objects"])
         try:
             loaded = snapshot_from_objects(objects)
         except ManifestError as error:
-            refused = error
-            figures["load", "refused"] += 1
-            return check_laws(
-                {"named": lambda: _named(refused), "printable": lambda: _printable(refused)}, laws
-            )
-        figures["load", "read with warnings" if loaded.warnings else "read"] += 1
+            return [Failure("alone", f"refused as a whole: {error}")]
+        problems, warned = loaded.problems, bool(loaded.warnings)
+        figures["load", "left out" if problems else "read with warnings" if warned else "read"] += 1
         found = []
         if objects != case["objects"]:
             found.append(Failure("kept", "the objects have been changed"))
-        if sum(loaded.counts.values()) != len(objects):
-            found.append(Failure("kept", f"{len(objects)} objects, {sum(loaded.counts.values())} counted"))
+        now = datetime.fromisoformat(case["now"])
 
-        def alone() -> Iterator[str]:
-            result = schedule(loaded.snapshot, now=datetime.fromisoformat(case["now"]))
-            figures["outcome", "decisions"] += len(result.decisions)
+        def decided() -> ScheduleResult:
+            return schedule(loaded.snapshot, now=now, preempt=_rules(case))
+
+        def verified() -> Iterator[str]:
+            yield from (str(one) for one in verify(loaded.snapshot, decided()))
+
+        def answered() -> Iterator[str]:
+            figures["outcome", "decisions"] += len(decided().decisions)
             for pod in loaded.snapshot.pending[:2]:
                 explain(loaded.snapshot, pod)
             yield from ()
 
-        def verified() -> Iterator[str]:
-            result = schedule(loaded.snapshot, now=datetime.fromisoformat(case["now"]))
-            yield from (str(one) for one in verify(loaded.snapshot, result))
+        return found + check_laws(
+            {
+                "answers": answered,
+                "named": lambda: _named(problems),
+                "printable": lambda: _printable(problems),
+                "kept": lambda: _kept(objects, loaded),
+                "alone": lambda: _alone(objects, loaded, decided(), case),
+                "shut": lambda: _shut(loaded, decided()),
+                "likewise": lambda: _likewise(objects, loaded),
+                "verified": verified,
+            },
+            laws,
+        )
 
-        return found + check_laws({"alone": alone, "verified": verified}, laws)
+
+def _rules(case: Case) -> PreemptionRules | None:
+    return None if case["preempt"] is None else PreemptionRules(**case["preempt"])
 
 
-def _named(error: ManifestError) -> Iterator[str]:
+def _named(problems: Iterable[Problem]) -> Iterator[str]:
     """Every problem names its object and says something."""
-    for problem in error.problems:
-        if not problem.message or not (problem.object_name or problem.source):
+    for problem in problems:
+        if not problem.message or not problem.source:
             yield f"a problem without a place: {problem}"
 
 
-def _printable(error: ManifestError) -> Iterator[str]:
-    if any(not one.isprintable() for one in str(error).replace("\n", "")):
+def _printable(problems: Iterable[Problem]) -> Iterator[str]:
+    if any(not one.isprintable() for problem in problems for one in str(problem).replace("\n", "")):
         yield "control characters reach the terminal"
+
+
+def _kept(objects: Sequence[Any], loaded: Loaded) -> Iterator[str]:
+    """Every object is in the snapshot, or named as one that stands twice."""
+    snapshot = loaded.snapshot
+    twice = sum("stands twice" in one.message for one in loaded.warnings)
+    kinds = [one for one in objects if isinstance(one, dict) and isinstance(one.get("kind"), str)]
+    pods = [*snapshot.bound_pods(), *snapshot.pending, *snapshot.of(Pod)]
+    there = len(pods) + len(snapshot.nodes) + sum(1 for one in snapshot.records if not isinstance(one, Pod))
+    if there + twice < len(objects):
+        yield f"{len(objects)} objects, {there} in the snapshot, {twice} stand twice"
+    waiting = sum(one.get("kind") == "Pod" for one in kinds)
+    if len(pods) + len([one for one in loaded.warnings if "not of" in one.message]) + twice < waiting:
+        yield f"{waiting} pods, {len(pods)} in the snapshot"
+
+
+def _alone(objects: Sequence[Any], loaded: Loaded, decided: ScheduleResult, case: Case) -> Iterator[str]:
+    """Everybody else gets the same answer as without what is broken."""
+    if not loaded.problems:
+        return
+    broken = {one.source for one in loaded.problems}
+    for pod in loaded.snapshot.pending:
+        one = decided.decision(pod.key)
+        if pod.unreadable and not (isinstance(one, Unschedulable) and pod.unreadable in one.message):
+            yield f"{pod.key}: cannot be read, and gets {one}"
+    if any(pod.unreadable for pod in loaded.snapshot.bound_pods()):
+        return  # what it holds is not free: see the law "shut"
+    rest = [one for number, one in enumerate(objects, 1) if f"object {number}" not in broken]
+    without = snapshot_from_objects(rest)
+    if without.problems:
+        yield f"what is left cannot be read either: {without.problems[0]}"
+        return
+    now = datetime.fromisoformat(case["now"])
+    other = schedule(without.snapshot, now=now, preempt=_rules(case))
+    for theirs in other.decisions:
+        mine = decided.decision(theirs.pod)
+        if _place_of(mine) != _place_of(theirs):
+            yield f"{theirs.pod}: {mine}, and without what is broken {theirs}"
+
+
+def _place_of(one: PodDecision | None) -> tuple[str, str]:
+    return type(one).__name__, str(getattr(one, "node", ""))
+
+
+def _shut(loaded: Loaded, decided: ScheduleResult) -> Iterator[str]:
+    """Nobody joins a pod that runs and cannot be read, and nobody has it leave."""
+    kept = {pod.key: pod.node_name for pod in loaded.snapshot.bound_pods() if pod.unreadable}
+    for one in decided.decisions:
+        if isinstance(one, Bound | Nominated) and one.node in kept.values():
+            yield f"{one.pod} is put on {one.node}, where something cannot be read"
+    for plan in decided.preemptions:
+        yield from (f"{one.pod} has to leave" for one in plan.victims if one.pod in kept)
+
+
+def _likewise(objects: Sequence[Any], loaded: Loaded) -> Iterator[str]:
+    """The reader of events comes to the same cluster, for objects of different names."""
+    if any("stands twice" in one.message for one in loaded.warnings) or not all(map(_has_name, objects)):
+        return
+    reader, snapshot = EventReader(), ClusterSnapshot()
+    for one in objects:
+        snapshot = snapshot.apply(*reader.event("ADDED", one))
+    mine = {str(pod.key): pod.unreadable for pod in _pods(loaded.snapshot)}
+    theirs = {str(pod.key): pod.unreadable for pod in _pods(snapshot)}
+    if mine != theirs:
+        yield f"pods by events differ: {sorted(mine.items() ^ theirs.items())[:4]}"
+    if [one.name for one in loaded.snapshot.nodes] != [one.name for one in snapshot.nodes]:
+        yield "nodes by events differ"
+    if loaded.snapshot.of(Unreadable) != snapshot.of(Unreadable):
+        yield f"{loaded.snapshot.of(Unreadable)}, by events {snapshot.of(Unreadable)}"
+
+
+def _has_name(one: Any) -> bool:
+    meta = one.get("metadata") if isinstance(one, dict) else None
+    return isinstance(meta, dict) and isinstance(meta.get("name"), str) and bool(meta["name"])
+
+
+def _pods(snapshot: ClusterSnapshot) -> list[Pod]:
+    return [*snapshot.bound_pods(), *snapshot.pending, *snapshot.of(Pod)]
 
 
 def _place(chance: random.Random, inside: Any) -> tuple[Any, Any] | None:
@@ -123,7 +218,7 @@ def _noted(one: Any) -> bool:
         return False
 
 
-def _mutate(chance: random.Random, objects: list[Any]) -> None:
+def mutate(chance: random.Random, objects: list[Any]) -> None:
     """Change one place somewhere: another value, a key less, a key twice, an object twice."""
     if not objects:
         return

@@ -89,7 +89,7 @@ class Plans:
 
     def check(self, case: Case, laws: Iterable[str], figures: Figures) -> list[Failure]:
         """Ask once, judge, and ask in other ways."""
-        loaded = snapshot_from_objects(case["objects"])
+        loaded = snapshot_from_objects(case["objects"], strict=True)
         snapshot = loaded.snapshot
         result = asked(case, snapshot)
         _count(case, result, figures)
@@ -111,7 +111,7 @@ class Plans:
             return
         objects = list(case["objects"])
         random.Random(case["seed"]).shuffle(objects)
-        again = asked(case, snapshot_from_objects(objects).snapshot)
+        again = asked(case, snapshot_from_objects(objects, strict=True).snapshot)
         if again != result:
             yield from _differences(result, again, "in another order of the objects")
 

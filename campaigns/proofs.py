@@ -84,7 +84,7 @@ class Proofs:
 
 
 def _asked(case: Case, budget: float) -> ScheduleResult:
-    snapshot = snapshot_from_objects(case["objects"]).snapshot
+    snapshot = snapshot_from_objects(case["objects"], strict=True).snapshot
     rules = None if case["preempt"] is None else PreemptionRules(**case["preempt"])
     policy = policy_of(case["policy"])
     if case["kind"] == "queue":

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from campaigns.api import Api
 from campaigns.case import Campaign, Case, Failure, Figures, crash
+from campaigns.cli import Commands
 from campaigns.faces import Faces
 from campaigns.groups import Groups
 from campaigns.laws import Laws
@@ -29,7 +30,18 @@ __all__ = ["CAMPAIGNS", "FAILED", "case_of", "check_case", "main", "stored_failu
 
 CAMPAIGNS: Final[dict[str, Campaign]] = {
     one.name: one
-    for one in (Manifests(), Plans(), Crowds(), Api(), Faces(), Laws(), Proofs(), Groups(), Worlds())
+    for one in (
+        Commands(),
+        Manifests(),
+        Plans(),
+        Crowds(),
+        Api(),
+        Faces(),
+        Laws(),
+        Proofs(),
+        Groups(),
+        Worlds(),
+    )
 }
 FAILED: Final = Path(__file__).with_name("failed.jsonl")
 """What once failed: one shrunk case a line, with the seed that it came from."""

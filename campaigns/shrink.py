@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from campaigns.case import Case, Object
 
@@ -66,7 +67,7 @@ def _simpler(case: Case) -> Iterator[Case]:
             yield {**case, "objects": objects}
 
 
-def _less(one: Object) -> Iterator[Object]:
+def _less(one: Any) -> Iterator[Object]:
     """Objects with one field less, where the field may be left out."""
     for path in (
         ("metadata", "annotations"),
@@ -80,8 +81,9 @@ def _less(one: Object) -> Iterator[Object]:
         ("spec", "devices"),
         ("status", "allocatable"),
     ):
-        inner = one.get(path[0], {}).get(path[1])
-        if not inner:
+        outer = one.get(path[0]) if isinstance(one, dict) else None
+        inner = outer.get(path[1]) if isinstance(outer, dict) else None
+        if not isinstance(inner, dict | list) or not inner:
             continue
         without = json.loads(json.dumps(one))
         del without[path[0]][path[1]]

@@ -20,7 +20,7 @@ def begun() -> Mirror:
 
 def version(mirror: Mirror) -> str | None:
     found = mirror.find("Pod", "a", "d")
-    return found and found["metadata"]["resourceVersion"]
+    return None if found is None else str(found["metadata"]["resourceVersion"])
 
 
 def test_an_event_that_a_later_one_of_its_object_has_overtaken_is_passed_over() -> None:

@@ -22,7 +22,7 @@ from tests.manifests.builders import container, node, obj, pod
 
 def problems(*objects: Any) -> list[str]:
     with pytest.raises(ManifestError) as caught:
-        snapshot_from_objects(objects)
+        snapshot_from_objects(objects, strict=True)
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -121,19 +121,48 @@ def test_one_error_lists_every_problem_of_every_object() -> None:
     ]
 
 
-def test_the_same_object_twice_is_refused() -> None:
-    assert problems(pod("a"), pod("a", metadata={"namespace": "default"}), node("a")) == [
-        "object 2: Pod default/a: stands twice; it came before in object 1"
-    ]
+def test_identical_copies_are_one_and_told_of() -> None:
+    twice = [pod("a"), pod("a", metadata={"namespace": "default"}), node("a")]
+    loaded = snapshot_from_objects(twice)
+    told = "object 2: Pod default/a: stands twice; it came before in object 1, and says the same"
+    assert [str(one) for one in loaded.warnings] == [told]
+    assert [str(one.key) for one in loaded.snapshot.pending] == ["default/a"]
+    assert problems(*twice) == [told]
     assert problems(obj("Service", "a"), obj("Service", "a")) == [
-        "object 2: Service a: stands twice; it came before in object 1"
+        "object 2: Service a: stands twice; it came before in object 1, and says the same"
     ]
+
+
+def versioned(version: str, cpu: str) -> dict[str, Any]:
+    return pod("a", metadata={"resourceVersion": version}, containers=[container(requests={"cpu": cpu})])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cpu", "told"),
+    [
+        (("9", "1"), ("10", "2"), 2000, "object 2: Pod a: {}its resourceVersion is higher{} object 1"),
+        (("10", "1"), ("9", "2"), 1000, "object 1: Pod a: {}its resourceVersion is higher{} object 2"),
+        (("", "1"), ("9", "2"), 2000, "object 2: Pod a: {}it came later{} object 1"),
+        (("9", "1"), ("", "2"), 2000, "object 2: Pod a: {}it came later{} object 1"),
+        (("7", "1"), ("7", "2"), 2000, "object 2: Pod a: {}it came later{} object 1"),
+    ],
+)
+def test_of_two_objects_of_one_name_the_newer_one_counts(
+    first: tuple[str, str], second: tuple[str, str], cpu: int, told: str
+) -> None:
+    loaded = snapshot_from_objects([versioned(*first), versioned(*second)])
+    (only,) = loaded.snapshot.pending
+    assert only.requests == {"cpu": cpu}
+    text = told.format("stands twice, and not alike: this one counts, because ", "; the other is in")
+    assert [str(one) for one in loaded.warnings] == [text]
+    assert loaded.problems == ()
 
 
 def test_configurations_without_a_name_are_told_apart_by_content() -> None:
     shelf = {"apiVersion": "shop/v1", "kind": "Shelf", "size": 1}
     assert len(snapshot_from_objects([shelf, {**shelf, "size": 2}]).snapshot.of(RawObject)) == 2
-    assert problems(shelf, dict(shelf)) == ["object 2: Shelf: stands twice; it came before in object 1"]
+    told = "object 2: Shelf: stands twice; it came before in object 1, and says the same"
+    assert problems(shelf, dict(shelf)) == [told]
 
 
 def test_kinds_of_different_groups_may_share_names() -> None:
@@ -148,18 +177,18 @@ def test_kinds_of_different_groups_may_share_names() -> None:
     assert len(snapshot.of(RawObject)) == 3
 
 
-def test_cycles_among_owners_are_refused() -> None:
+def test_cycles_among_owners_are_warned_of() -> None:
     a = owned(obj("ReplicaSet", "a", "apps/v1"), "ReplicaSet", "b")
     b = owned(obj("ReplicaSet", "b", "apps/v1"), "ReplicaSet", "a")
-    found = problems(a, b, owned(pod("p"), "ReplicaSet", "a"))
-    assert found == [
+    found = snapshot_from_objects([a, b, owned(pod("p"), "ReplicaSet", "a")]).warnings
+    assert [str(one) for one in found] == [
         (
             "object 1: ReplicaSet a: metadata.ownerReferences: owners form a cycle: "
             "ReplicaSet a -> ReplicaSet b -> ReplicaSet a"
         )
     ]
     itself = owned(obj("Thing", "t", "x/v1"), "Thing", "t", "x/v1")
-    assert problems(itself) == [
+    assert [str(one) for one in snapshot_from_objects([itself]).warnings] == [
         "object 1: Thing t: metadata.ownerReferences: owners form a cycle: Thing t -> Thing t"
     ]
 
@@ -182,12 +211,12 @@ def test_an_unknown_owner_of_pods_is_a_workload() -> None:
     assert loaded.unread == {"CloneSet.apps.kruise.io": 1}
 
 
-def test_amounts_beyond_counting_are_refused_where_they_count() -> None:
+def test_amounts_beyond_counting_cannot_be_read_where_they_count() -> None:
     huge = [container(requests={"memory": "8Ei"})]
     found = problems(node("n1"), pod("p", nodeName="n1", containers=huge))
     assert found == [
         (
-            "object 2: Pod default/p: spec: requests 9223372036854775807 of memory; "
+            "object 2: Pod p: spec: requests 9223372036854775807 of memory; "
             "at most 9007199254740992 can be counted"
         )
     ]
@@ -220,9 +249,12 @@ def test_files_and_problems_of_many_sources(tmp_path: Path) -> None:
     found = str(caught.value).replace(str(tmp_path), "")
     assert found.splitlines() == [
         "/a.yaml (document 2): not YAML: did not find expected node content: line 7",
-        '/b.json (item 1): Pod p: spec.priority: expected int, got "x"',
         "/none: no such file or folder",
     ]
+    with pytest.raises(ManifestError) as caught:
+        load([tmp_path / "b.json"], strict=True)
+    found = str(caught.value).replace(str(tmp_path), "")
+    assert found == '/b.json (item 1): Pod p: spec.priority: expected int, got "x"'
 
 
 def test_deep_objects_of_unknown_kinds_are_refused() -> None:
@@ -233,9 +265,11 @@ def test_deep_objects_of_unknown_kinds_are_refused() -> None:
 
 
 def test_reading_stops_after_very_many_problems() -> None:
-    found = problems(*([5] * 20_000))
+    with pytest.raises(ManifestError) as caught:
+        snapshot_from_objects([5] * 20_000)  # type: ignore[list-item]  # as any of them might be
+    found = [str(problem) for problem in caught.value.problems]
     assert len(found) == 10_002
-    assert found[-1] == "object 10001: too many problems; from here on the input was not looked at"
+    assert found[0] == "object 10001: too many problems; from here on the input was not looked at"
 
 
 def quota(name: str, parent: str = "", **rest: Any) -> dict[str, Any]:
@@ -243,8 +277,10 @@ def quota(name: str, parent: str = "", **rest: Any) -> dict[str, Any]:
     return obj("ElasticQuota", name, "scheduling.sigs.k8s.io/v1alpha1", metadata={"labels": labels}, **rest)
 
 
-def test_cycles_among_quotas_are_refused() -> None:
-    assert problems(quota("a", "b"), quota("b", "a"), quota("c", "a"), quota("d")) == [
+def test_of_a_cycle_among_quotas_one_is_left_out() -> None:
+    loaded = snapshot_from_objects([quota("a", "b"), quota("b", "a"), quota("c", "a"), quota("d")])
+    assert [one.name for one in loaded.snapshot.of(ElasticQuota)] == ["b", "c", "d"]
+    assert [str(one) for one in loaded.problems] == [
         (
             "object 1: ElasticQuota default/a: metadata.labels[quota.scheduling.koordinator.sh/parent]: "
             "parents form a cycle: a -> b -> a"

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, ManifestError
 from koordcore.manifests import EventReader, snapshot_from_objects
+from koordcore.model.cluster import Unreadable
 
 Object: TypeAlias = dict[str, Any]
 SIGS = "scheduling.sigs.k8s.io/v1alpha1"
@@ -114,11 +115,7 @@ def histories(rng: Random) -> tuple[list[list[tuple[str, Object]]], list[Object]
 
 def named_by(objects: list[Object]) -> set[str]:
     """The objects that loading complains about."""
-    try:
-        snapshot_from_objects(objects)
-    except ManifestError as error:
-        return {problem.object_name for problem in error.problems}
-    return set()
+    return {problem.object_name for problem in snapshot_from_objects(objects).problems}
 
 
 @settings(max_examples=200)
@@ -142,15 +139,8 @@ def test_any_order_leads_to_what_is_loaded_in_the_end(seed: int) -> None:
             if item["kind"] == kind
         ]
         snapshot = snapshot.apply(*reader.relist(version, kind, bare))
-    named = {problem.object_name for problem in reader.problems}
-    assert named <= named_by(final)
-    left = [item for item in final if f"{item['kind']} {shown(item)}" not in named]
-    assert snapshot == snapshot_from_objects(left).snapshot
-
-
-def shown(item: Object) -> str:
-    space = item["metadata"].get("namespace")
-    return f"{space}/{item['metadata']['name']}" if space else str(item["metadata"]["name"])
+    assert {problem.object_name for problem in reader.problems} == named_by(final)
+    assert snapshot == snapshot_from_objects(final).snapshot
 
 
 def test_a_broken_object_hurts_itself_alone_and_is_named() -> None:
@@ -158,12 +148,21 @@ def test_a_broken_object_hurts_itself_alone_and_is_named() -> None:
     good = thing("v1", "Pod", "good", "a", spec={})
     bad = thing("v1", "Pod", "bad", "a", spec={"priority": "high"})
     snapshot = ClusterSnapshot().apply(*reader.event("ADDED", good), *reader.event("ADDED", bad))
-    assert [one.name for one in snapshot.pending] == ["good"]
+    assert [(one.name, one.unreadable) for one in snapshot.pending] == [
+        ("bad", 'spec.priority: expected int, got "high"'),
+        ("good", ""),
+    ]
     (problem,) = reader.problems
     assert (problem.object_name, problem.path) == ("Pod a/bad", "spec.priority")
     snapshot = snapshot.apply(*reader.event("MODIFIED", {**bad, "spec": {}}))
-    assert [one.name for one in snapshot.pending] == ["bad", "good"]
+    assert [(one.name, one.unreadable) for one in snapshot.pending] == [("bad", ""), ("good", "")]
     assert reader.problems == ()
+    lost = thing("v1", "Node", "n", status={"allocatable": {"cpu": "many"}})
+    snapshot = snapshot.apply(*reader.event("ADDED", lost))
+    assert snapshot.nodes == ()
+    assert [(one.kind, one.name) for one in snapshot.of(Unreadable)] == [("Node", "n")]
+    snapshot = snapshot.apply(*reader.event("MODIFIED", {**lost, "status": {"allocatable": {"cpu": "4"}}}))
+    assert ([one.name for one in snapshot.nodes], snapshot.of(Unreadable)) == (["n"], ())
 
 
 def test_a_pod_before_its_node_and_its_class_comes_to_both() -> None:

@@ -28,7 +28,7 @@ def card(minor: Any, **fields: Any) -> dict[str, Any]:
 
 def problems(*objects: Any) -> list[str]:
     with pytest.raises(ManifestError) as caught:
-        snapshot_from_objects(objects)
+        snapshot_from_objects(objects, strict=True)
     return [str(problem) for problem in caught.value.problems]
 
 

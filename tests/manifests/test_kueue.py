@@ -75,5 +75,5 @@ def test_a_workload_of_the_wrong_shape_is_named(place: tuple[Any, ...], value: A
     inner[place[-1]] = value
     objects = [raw, queue("team", {"a100": 8}), local("q", "team")]
     with pytest.raises(ManifestError) as caught:
-        snapshot_from_objects(objects, as_gangs=True)
+        snapshot_from_objects(objects, as_gangs=True, strict=True)
     assert all(one.object_name for one in caught.value.problems)

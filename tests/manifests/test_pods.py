@@ -293,6 +293,8 @@ def test_every_problem_is_told_with_its_path() -> None:
             "spec.nodeName: expected string, got 5",
             'spec.hostNetwork: expected bool, got "yes"',
             'spec.containers[0].resources.requests[cpu]: expected a quantity, got "1x"',
+            'spec.containers[0].resources.requests[memory]: must not be negative, got "-1"',
+            "spec.containers[0].ports[0].hostPort: expected 1..65535, got 70000",
             "spec.containers[1]: expected object",
             "spec.containers[2].resources.requests: expected object, got []",
             'spec.priority: expected int, got "high"',
@@ -314,6 +316,7 @@ def test_negative_amounts_and_wrong_ports() -> None:
     raw = pod(containers=[container(requests={"memory": "-1"}, ports=[{"hostPort": 70000}])])
     assert problems(raw) == [
         'spec.containers[0].resources.requests[memory]: must not be negative, got "-1"',
+        "spec.containers[0].ports[0].hostPort: expected 1..65535, got 70000",
     ]
     assert problems(pod(containers=[container(ports=[{"hostPort": 70000}])])) == [
         "spec.containers[0].ports[0].hostPort: expected 1..65535, got 70000"

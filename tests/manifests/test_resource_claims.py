@@ -203,7 +203,9 @@ def test_constraints_must_name_requests_and_one_attribute() -> None:
 def test_problems_name_the_place() -> None:
     wrong = {"devices": {"requests": [{"name": "gpu", "exactly": {**FORM, "count": "2"}}]}}
     with pytest.raises(ManifestError) as caught:
-        snapshot_from_objects([claim(spec=wrong, status={"reservedFor": [{"resource": "pods"}]})])
+        snapshot_from_objects(
+            [claim(spec=wrong, status={"reservedFor": [{"resource": "pods"}]})], strict=True
+        )
     assert [one.path for one in caught.value.problems] == [
         "spec.devices.requests[0].exactly.count",
         "status.reservedFor[0].name",

@@ -90,14 +90,14 @@ def test_problems_name_the_place() -> None:
         "capacity": {"memory": {"value": "80GiB"}, "none": {}},
     }
     with pytest.raises(ManifestError) as caught:
-        snapshot_from_objects([a_slice(GPU, wrong)])
+        snapshot_from_objects([a_slice(GPU, wrong)], strict=True)
     assert [one.path for one in caught.value.problems] == [
         "spec.devices[1].attributes[index].int",
         "spec.devices[1].attributes[numa].ints[1]",
     ]
     del wrong["attributes"]
     with pytest.raises(ManifestError) as caught:
-        snapshot_from_objects([a_slice(GPU, wrong, driver=None)])
+        snapshot_from_objects([a_slice(GPU, wrong, driver=None)], strict=True)
     assert [one.path for one in caught.value.problems] == [
         "spec.devices[1].capacity[memory].value",
         "spec.devices[1].capacity[none].value",

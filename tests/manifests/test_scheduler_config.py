@@ -171,4 +171,4 @@ def test_the_loader_gives_policies_and_warns_of_what_it_passes_over() -> None:
         ),
     ]
     with pytest.raises(ManifestError, match="2 scheduler profiles are called default-scheduler"):
-        snapshot_from_objects([raw, {**raw, "profiles": [{}]}])
+        snapshot_from_objects([raw, {**raw, "profiles": [{}]}], strict=True)

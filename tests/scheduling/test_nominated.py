@@ -81,3 +81,18 @@ def test_who_is_nominated_in_this_call_helps_nobody_elsewhere() -> None:
     assert isinstance(second, Nominated)
     assert (second.node, second.victims) == ("n2", ())
     assert verify(snapshot, result) == ()
+
+
+def test_who_was_nominated_before_is_no_neighbour_of_a_gang_yet() -> None:
+    """A member that needs him beside it waits for him, as a pod of its own does."""
+    near = PodAffinityTerm(topology_key="zone", selector=LabelSelector({"app": "y"}))
+    gang = {
+        "gang.scheduling.koordinator.sh/name": "g",
+        "gang.scheduling.koordinator.sh/min-available": "1",
+    }
+    member = Pod(name="g-0", annotations=gang, affinity=Affinity(pod=PodAffinity(required=(near,))))
+    promised = Pod(name="p", labels={"app": "y"}, node_selector={"disk": "b"}, nominated_node="n1")
+    snapshot = ClusterSnapshot(nodes=[zone("n1", "a")], pending=[member, promised])
+    result = schedule(snapshot)
+    assert result.bound == ()
+    assert verify(snapshot, result) == ()

@@ -111,7 +111,7 @@ def test_books_that_miss_news_are_found() -> None:
 
 
 def test_changes_that_overtake_each_other_are_put_right() -> None:
-    """Half of all changes arrive up to a second late, some of them after the object has gone."""
+    """Half of all changes of a kind come up to a second after later ones; some after the object has gone."""
     run = run_world(3, short("nodes", overtaken=500, delete=1500, kill=5000), own_scheduler)
     assert run.breaches == ()
     assert run.counts["begin"] > 10

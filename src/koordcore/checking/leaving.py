@@ -22,6 +22,6 @@ def leaving_anyhow(snapshot: ClusterSnapshot, coming: Iterable[Pod]) -> frozense
         for pod in snapshot.bound_pods()
         if pod.leaving
         and pod.priority < least
-        and not pod.static
+        and not (pod.static or pod.unreadable)
         and not any(pod.labels.get(key) == value for key, value in PROTECTING)
     )

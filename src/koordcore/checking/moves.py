@@ -110,6 +110,8 @@ def _check_form(
 
 def _stays(pod: Pod) -> str | None:
     """Say why a pod can never be moved, whatever the descheduler is told."""
+    if pod.unreadable:
+        return f"cannot be read: {pod.unreadable}"
     if ANNOTATION_EVICT in pod.annotations:
         return None
     if any(owner.kind == "DaemonSet" for owner in pod.owners):

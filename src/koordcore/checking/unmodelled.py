@@ -12,7 +12,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 
 def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Every pod that gets a node asks for nothing but what is checked here."""
+    """Every pod that gets a node can be read, as can all pods there, and asks for what is checked here."""
     placed = {one.pod for one in result.decisions if _gets_a_node(one)}
     claims = result.policy.filters("DynamicResources")
     known = [*snapshot.pending, *result.snapshot.pending]
@@ -21,6 +21,20 @@ def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
         wish = _wish(pod, claims) if pod.key in placed else ""
         if wish:
             yield Violation(ViolationKind.UNMODELLED, str(pod.key), f"is placed, and {wish} is not modelled")
+        if pod.unreadable and pod.key in placed:
+            yield Violation(ViolationKind.UNREADABLE, str(pod.key), f"is placed, and says {pod.unreadable}")
+    yield from _beside_unreadable(snapshot, result)
+
+
+def _beside_unreadable(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    closed = {state.name: pod.key for state in snapshot.nodes for pod in state.pods if pod.unreadable}
+    for one in result.decisions:
+        if _gets_a_node(one):
+            held = one.held if isinstance(one, Waiting) else one
+            node = getattr(held, "node", "")
+            if node in closed:
+                told = f"is put on {node} beside {closed[node]}, which cannot be read"
+                yield Violation(ViolationKind.UNREADABLE, str(one.pod), told)
 
 
 def _gets_a_node(decision: object) -> bool:

@@ -18,6 +18,7 @@ class ViolationKind(StrEnum):
     GATED = "gated"
     SNAPSHOT = "snapshot"
     UNMODELLED = "not modelled"
+    UNREADABLE = "unreadable"
     GROUP = "group"
     RESOURCE = "resource"
     POD_COUNT = "pod count"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -42,6 +42,7 @@ def load_admitted(
     *,
     as_gangs: bool = False,
     feature_gates: Mapping[str, bool] = EMPTY,
+    strict: bool = False,
 ) -> tuple[Loaded, list[str]]:
     """Load a dump after its ClusterColocationProfiles and ElasticQuotaProfiles were applied.
 
@@ -49,7 +50,7 @@ def load_admitted(
     ----------
     found
         What the dump holds.
-    network, as_gangs, feature_gates
+    network, as_gangs, feature_gates, strict
         As for :func:`koordcore.manifests.load`.
 
     Returns
@@ -60,7 +61,7 @@ def load_admitted(
     Raises
     ------
     ManifestError
-        With every problem of the input.
+        As :func:`koordcore.manifests.load` does.
 
     Notes
     -----
@@ -72,9 +73,11 @@ def load_admitted(
     if problems:
         raise ManifestError(problems)
     sources = [one for one in read if isinstance(one, SourceObject)]
-    plain = assemble(sources, network).snapshot
+    loaded = assemble(sources, network)
+    plain = loaded.snapshot
+    broken = {one.source for one in loaded.problems}
     changed: Counter[str] = Counter()
-    admitted = [_admitted(one, plain, changed) for one in sources]
+    admitted = [one if one.source in broken else _admitted(one, plain, changed) for one in sources]
     told = [
         f"ClusterColocationProfile {name} applied to {count} pod{'s' * (count > 1)}"
         for name, count in sorted(changed.items())
@@ -85,12 +88,12 @@ def load_admitted(
             root = reconcile_profile(profile, [state.node for state in plain.nodes])
             admitted.append(SourceObject(f"ElasticQuotaProfile {profile.name}", _quota_manifest(root)))
             told.append(f"ElasticQuotaProfile {profile.name} made ElasticQuota {root.name}")
-    admitted, kept = _on_their_nodes(admitted, plain.of(QuotaProfile))
+    admitted, kept = _on_their_nodes(admitted, plain.of(QuotaProfile), broken)
     told += (
         f"ElasticQuotaProfile {name} keeps {count} pod{'s' * (count > 1)} of its tree on its nodes"
         for name, count in sorted(kept.items())
     )
-    return assemble(admitted, network, as_gangs, feature_gates), told
+    return assemble(admitted, network, as_gangs, feature_gates, strict), told
 
 
 def unapplied(snapshot: ClusterSnapshot) -> list[str]:
@@ -137,7 +140,7 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
 
 
 def _on_their_nodes(
-    sources: Sequence[SourceObject], profiles: Iterable[QuotaProfile]
+    sources: Sequence[SourceObject], profiles: Iterable[QuotaProfile], broken: Collection[str]
 ) -> tuple[list[SourceObject], Counter[str]]:
     """Require of waiting pods of a profile's tree the nodes of the profile, and count them by profile.
 
@@ -147,7 +150,7 @@ def _on_their_nodes(
     quotas = [
         quota_object(one.raw)
         for one in sources
-        if isinstance(one.raw, Mapping) and _is(one.raw, _SIGS, "ElasticQuota")
+        if isinstance(one.raw, Mapping) and _is(one.raw, _SIGS, "ElasticQuota") and one.source not in broken
     ]
     topology = filled_topology({one.name: one for one in reversed(quotas)})
     found: list[SourceObject] = []
@@ -155,7 +158,7 @@ def _on_their_nodes(
     for source in sources if known else ():
         raw: Any = source.raw
         changed = source
-        if _waits(raw):
+        if source.source not in broken and _waits(raw):
             meta = raw.get("metadata") or {}
             label, namespace = quota_label(labels_of(raw)), str(meta.get("namespace") or "default")
             profile = tree_profile(topology, known, quota=label, namespace=namespace)

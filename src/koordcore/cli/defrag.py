@@ -12,6 +12,8 @@ from koordcore.cli.finding import find_subject
 from koordcore.cli.inputs import add_paths, load_paths, need_folder
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.moves import (
+    CARD_AIMS,
+    EMPTY_AIMS,
     add_plan_options,
     add_rules,
     certificate_text,
@@ -35,8 +37,10 @@ from koordcore.errors import ModelError
 from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.moves import Move
+from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.resources import PODS, Resources, make_resources, parse_resources
+from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.plugins.gpu_share import mix_of
 from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
@@ -65,7 +69,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_rules(parser)
     aim = parser.add_mutually_exclusive_group(required=True)
     aim.add_argument("--want", metavar="SLOTS", help="how many of which size: [Nx:]NAME=AMOUNT,…")
-    aim.add_argument("--for", dest="pod", metavar="POD", help="room for a pod that waits, with its claims")
+    aim.add_argument("--for", dest="pod", metavar="POD", help="room for a pod that waits")
     aim.add_argument(
         "--empty", type=int, nargs="?", const=0, metavar="N", help="empty N nodes, or as many as possible"
     )
@@ -136,9 +140,13 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
     if pod.node_name is not None:
         raise ModelError(f"{pod.key} runs on {pod.node_name} already")
     with working(f"making room for {pod.key}"):
-        moving = plan_room_for(snapshot, pod, rules=rules)
+        moving = plan_room_for(snapshot, pod, rules=rules, budget=Limits(arguments.effort))
     done = moving.plan
     devices = [] if done.place is None else claims_of(done.place)
+    kept: tuple[str, ...] = ()
+    if done.place is None:
+        kept = who_stays(moving.problem, snapshot.bound_pods(), (), rules.evictor)
+    gang = _gang_of(pod)
 
     def tables() -> None:
         if done.moves:
@@ -146,13 +154,27 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
         if done.place is None:
             proven = done.certificate.proven
             print(f"{pod.key} fits nowhere, whoever moves" if proven else f"no moves found for {pod.key}")
+            if kept:
+                say(f"who stays: {'; '.join(kept)}")
         else:
             gets = devices or done.place.notes
             print(": ".join((f"{pod.key} fits on {done.place.node}", *filter(None, [", ".join(gets)]))))
+        if gang:
+            say(f"by itself: `koordcore explain {gang}` is about all of its gang")
 
-    won = {"place": None if done.place is None else done.place.node, "devices": devices}
+    won = {
+        **({"staying": list(kept)} if kept else {}),
+        "place": None if done.place is None else done.place.node,
+        "devices": devices,
+    }
     print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
     return 0 if done.place is not None else 1
+
+
+def _gang_of(pod: Pod) -> str:
+    """Name the gang of a pod with its namespace; empty where it has none."""
+    name = gang_name(pod.labels, pod.annotations)
+    return f"{pod.namespace}/{name}" if name else ""
 
 
 def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
@@ -163,7 +185,7 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
 
     def tables() -> None:
         if done.moves:
-            text = certificate_text(done.certificate, "empties more with fewer moves")
+            text = certificate_text(done.certificate, "empties more with fewer moves", EMPTY_AIMS)
             won = [str(one) for one in done.gains]
             show(
                 moves_table(chosen(arguments, snapshot, done.moves), text),
@@ -178,7 +200,7 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
 
 def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
     """Plan to lower fragmentation; 1 only when the plan could not be confirmed."""
-    expected = load([arguments.mix], sys.stdin).snapshot if arguments.mix else snapshot
+    expected = load([arguments.mix], sys.stdin, strict=True).snapshot if arguments.mix else snapshot
     aim = fragments_of(snapshot, mix=mix_of(expected), worth=int(arguments.worth * CARD), most=arguments.most)
     if not aim.nodes:
         raise ModelError("no node of the dump has cards")
@@ -189,7 +211,7 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
 
     def tables() -> None:
         if done.moves:
-            text = certificate_text(done.certificate, "is worth more for its price")
+            text = certificate_text(done.certificate, "is worth more for its price", CARD_AIMS)
             won = [f"{one / CARD:.2f}" for one in done.gains]
             show(
                 moves_table(chosen(arguments, snapshot, done.moves), text),

@@ -80,7 +80,10 @@ def _compare_dumps(arguments: argparse.Namespace) -> int:
 
 
 def _load(arguments: argparse.Namespace, path: str) -> ClusterSnapshot:
-    return load_paths(argparse.Namespace(**{**vars(arguments), "paths": [path]})).snapshot
+    own = argparse.Namespace(**{**vars(arguments), "paths": [path]})
+    snapshot = load_paths(own).snapshot
+    arguments.unreadable = [*getattr(arguments, "unreadable", ()), *own.unreadable]
+    return snapshot
 
 
 def _plan(path: str) -> Any:

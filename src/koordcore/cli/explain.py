@@ -90,7 +90,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10); 0: none"
     )
-    parser.add_argument("--limit", type=int, default=40, metavar="N", help="with --diff: rows per table (40)")
+    parser.add_argument(
+        "--limit", type=int, default=40, metavar="N", help="rows of members, and of tables with --diff (40)"
+    )
     add_selection(parser)
     add_output(parser, "object")
     parser.set_defaults(run=run)
@@ -147,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
     tables = explanation_tables(explanation, arguments.nodes)
     if len(together) > 1:
-        tables.insert(0, members_table(result, together, arguments.nodes))
+        tables.insert(0, members_table(result, together, arguments.limit))
     show(*tables)
     _say_details(explanation)
     if event:

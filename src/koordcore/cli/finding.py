@@ -14,6 +14,7 @@ from koordcore.explaining.groups import waiting_jobs
 from koordcore.explaining.workloads import workload_of
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
 from koordcore.snapshot import ClusterSnapshot
 
@@ -51,6 +52,8 @@ def find_subject(snapshot: ClusterSnapshot, text: str, namespace: str = "") -> S
     if job is not None:
         return job
     space, _, name = text.rpartition("/")
+    if space == "reservation" and any(one.name == name for one in snapshot.of(Reservation)):
+        raise ModelError(f"{text} is no pod: `schedule` and `when --all` tell where it goes")
     space = space or namespace
     everybody = [pod for pod in _everybody(snapshot) if space in ("", pod.namespace)]
     found = [pod for pod in everybody if pod.name == name]

@@ -30,8 +30,11 @@ from koordcore.protocol.fields import at
 from koordcore.protocol.times import moment_of
 from koordcore.reservations.lifecycle import controlled
 from koordcore.result import ScheduleResult
+from koordcore.result.left_out import CANNOT_BE_READ
 from koordcore.snapshot import ClusterSnapshot
 
+_SHOWN: Final = 50
+"""Lines about what cannot be read; thousands of them say no more."""
 _LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
 
 
@@ -66,6 +69,12 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="first apply the dump's ClusterColocationProfiles and ElasticQuotaProfiles, as webhooks would",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse the whole input where one object cannot be read or stands twice; otherwise that object "
+        "alone is left out (a Pod is unschedulable), named, and the exit code is 1",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no warnings on standard error")
 
 
@@ -92,7 +101,8 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
         raise ModelError("--context: a context of the kubeconfig is read with --live")
     with working("reading") as step:
         loaded, done = _read(arguments, _sources(arguments, step))
-    if not loaded.counts:
+    arguments.unreadable = _say_unreadable(loaded)
+    if not loaded.counts and not loaded.problems:
         raise ModelError(f"no input: {', '.join(arguments.paths) or '--live'}: there is no object in it")
     for line in () if arguments.quiet else done:
         print(f"admitted: {line}", file=sys.stderr)
@@ -107,6 +117,20 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
             for line in unapplied(loaded.snapshot):
                 print(f"warning: {line}", file=sys.stderr)
     return loaded
+
+
+def _say_unreadable(loaded: Loaded) -> list[str]:
+    """Name on standard error what cannot be read, also for who wants no warnings; gives a line for each."""
+    told = [str(problem) for problem in loaded.problems]
+    if told:
+        number = len({(one.source, one.object_name) for one in loaded.problems})
+        objects = f"{number} object{'s' * (number != 1)} cannot be read"
+        print(f"koordcore: {objects}; all others count:", file=sys.stderr)
+        for line in told[:_SHOWN]:
+            print(f"  {line}", file=sys.stderr)
+        if len(told) > _SHOWN:
+            print(f"  … and {len(told) - _SHOWN} more", file=sys.stderr)
+    return told
 
 
 def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iterator[Source]:
@@ -130,11 +154,18 @@ def _read(arguments: argparse.Namespace, sources: Iterator[Source]) -> tuple[Loa
     text = getattr(arguments, "feature_gates", None)  # of verbs that take a policy
     gates = at("--feature-gates", parse_feature_gates, text) if text is not None else EMPTY
     if not arguments.admit:
-        return assemble(sources, arguments.layers, arguments.as_gangs, gates), []
+        strict: bool = arguments.strict
+        return assemble(sources, arguments.layers, arguments.as_gangs, gates, strict), []
     # Only who wants the webhooks' work done pays for what that brings.
     from koordcore.cli.admission import load_admitted
 
-    return load_admitted(sources, arguments.layers, as_gangs=arguments.as_gangs, feature_gates=gates)
+    return load_admitted(
+        sources,
+        arguments.layers,
+        as_gangs=arguments.as_gangs,
+        feature_gates=gates,
+        strict=arguments.strict,
+    )
 
 
 def need_folder(path: Path | None, option: str) -> None:
@@ -261,6 +292,8 @@ def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSna
 def say_left_out(result: ScheduleResult, *, quiet: bool = False) -> None:
     """Name on standard error what no decision of a plan looked at."""
     for one in () if quiet else result.not_looked_at:
+        if one.why.startswith(CANNOT_BE_READ):
+            continue  # named when it was loaded
         print(f"not looked at: {one}", file=sys.stderr)
 
 

@@ -47,7 +47,7 @@ _SHOWN_PROBLEMS: Final = 50
 EPILOG: Final = """\
 exit codes:
   0   done
-  1   done, and the answer is no: a pod found no node, a plan is not legal
+  1   done, and the answer is no: a pod found no node, a plan is not legal, an object cannot be read
   2   the command or its input cannot be read, or is empty
   70  no answer: a defect of koordcore, with what to report
   130 interrupted
@@ -152,7 +152,8 @@ def _run(arguments: argparse.Namespace) -> int:
     def once(asked: argparse.Namespace) -> int:
         with presented(presentation_of(asked)):
             code: int = asked.run(asked)
-        return code
+        # What could not be read is no reason to refuse all else, and none to call it done.
+        return EXIT_NO if code == EXIT_OK and getattr(asked, "unreadable", False) else code
 
     return once(arguments) if getattr(arguments, "watch", None) is None else watched(arguments, once)
 

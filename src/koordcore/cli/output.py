@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from koordcore.cli.tables import Presentation, need_yaml
@@ -85,6 +85,9 @@ def print_record(arguments: argparse.Namespace, record: Any) -> None:
     MissingExtraError
         When PyYAML is not installed.
     """
+    told = getattr(arguments, "unreadable", ())
+    if told and isinstance(record, Mapping):
+        record = {**record, "unreadable": told}
     text = json.dumps(record, indent=2, default=_plain)
     if arguments.output != YAML:
         print(text)

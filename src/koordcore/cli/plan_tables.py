@@ -13,6 +13,7 @@ from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.selection import ALL, Selection
 from koordcore.cli.tables import amount, say, show
+from koordcore.explaining.incomplete_gangs import lacking
 from koordcore.explaining.network import used_domains
 from koordcore.explaining.workloads import by_workload
 from koordcore.manifests.records import network_used
@@ -216,6 +217,11 @@ def _jobs_table(result: ScheduleResult) -> Table:
     rows: list[tuple[str, ...]] = []
     preempting = {one.job for one in result.preemptions}
     names = used_domains(result)
+    short = (
+        {}
+        if all(one.placed or one.detail for one in result.jobs)
+        else lacking(result.snapshot, result.policy)
+    )
     for plan in result.jobs:
         domains = ", ".join(
             _domains_text(layer, count, names.get(plan.job, {}).get(layer, ()))
@@ -225,7 +231,7 @@ def _jobs_table(result: ScheduleResult) -> Table:
         outcome = "placed" if plan.placed else "waits" if plan.held else nowhere
         known = plan.certificate.status.text if plan.certificate else ""
         members = f"{plan.placed or plan.held}/{plan.members}"
-        why = plan.detail or plan.message
+        why = plan.detail or short.get(plan.job) or plan.message
         rows.append((plan.job, members, str(plan.least), outcome, domains, known, why))
     columns = (
         Column("GANG"),

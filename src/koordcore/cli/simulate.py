@@ -135,7 +135,7 @@ def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
 
 def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     """Let the pending pods of a dump arrive when they were created."""
-    snapshot = load([arguments.folder]).snapshot
+    snapshot = load([arguments.folder], strict=True).snapshot
     nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending, snapshot.of(SchedulingPodGroup))
     mix = workload_mix([demand_of(pod) for pod in (*snapshot.bound_pods(), *snapshot.pending)])
     results = []

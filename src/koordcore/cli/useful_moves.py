@@ -6,12 +6,13 @@ from typing import Final
 
 import attrs
 
+from koordcore.descheduling.claim_moves import nodes_without_others
 from koordcore.descheduling.defrag import Wanted
 from koordcore.descheduling.plans import MoveRules, plan_room
 from koordcore.errors import KoordcoreError
 from koordcore.explaining.advice import Advice
 from koordcore.explaining.attempts import Attempts
-from koordcore.explaining.remedies import Remedy, RemedyKind
+from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.policy import Policy
 from koordcore.model.resources import PODS, make_resources
@@ -37,13 +38,13 @@ def with_moves(advice: Advice, policy: Policy) -> Advice:
         return advice
     requests = make_resources({PODS: 1, **members[0].requests})
     cleared = snapshot.forget(*(pod.key for pod in members))
+    rules = MoveRules(policy=_without_quotas(policy))
     try:
-        moving = plan_room(
-            cleared,
-            Wanted(requests=requests, count=len(members)),
-            rules=MoveRules(policy=_without_quotas(policy)),
-            budget=Limits(_EFFORT),
-        )
+        nodes = nodes_without_others(cleared, members, rules)
+        if not nodes:
+            return advice
+        wanted = Wanted(requests=requests, count=len(members), nodes=nodes)
+        moving = plan_room(cleared, wanted, rules=rules, budget=Limits(_EFFORT))
     except KoordcoreError:
         return advice  # what cannot be asked of the planner has no answer here
     moves = moving.plan.moves

@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 
+import attrs
+
 from koordcore.cli.finding import find_subject, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
@@ -42,7 +44,8 @@ EPILOG = f"""\
 Running pods say when they will be gone with the annotation
 {EXPECTED_END} (an RFC 3339 time) or, counted from their start,
 {EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter
-how long they will run. A pod that says neither stays for ever.
+how long they will run. Nobody runs beyond the activeDeadlineSeconds of a
+pod or its Job. A pod that has none of these stays for ever.
 
 examples:
   koordcore when default/urgent-1 cluster.yaml
@@ -71,7 +74,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="everybody who waits instead of one POD|GANG: the queue served whenever a running pod leaves",
     )
     add_policy(parser)
-    add_now(parser, "the newest start of a running pod")
+    add_now(parser, "the newest start of a running pod, else the newest pod's creation,")
     add_output(parser, "reservations", watch=True)
     add_selection(parser)
     parser.set_defaults(run=run)
@@ -91,10 +94,12 @@ def run(arguments: argparse.Namespace) -> int:
         with working("serving the queue"):
             units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
         selection = selection_of(arguments)
+        held = {str(one.pod_key): f"reservation/{one.name}" for one in snapshot.of(Reservation)}
         shown = [
-            (turn, unit)
+            (turn, attrs.evolve(unit, name=held.get(unit.name, unit.name)))
             for turn, unit in enumerate(units, 1)
-            if any((pod := snapshot.pod(key)) is not None and selection.pod(pod) for key in unit.pods)
+            if selection.all
+            or any((pod := snapshot.pod(key)) is not None and selection.pod(pod) for key in unit.pods)
         ]
         if arguments.output == "reservations":
             raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
@@ -130,6 +135,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_record(arguments, {**_record(plan, between), "queue": queue})
     else:
         earliest = plan.start if isinstance(plan, EarliestStart) else None
+        if isinstance(plan, NoStart) and message == plan.message:
+            message = ""  # said already
         _print(name, plan, between, now, place_lines(place, start, message, now=now, earliest=earliest))
     return 0 if isinstance(plan, EarliestStart) else 1
 
@@ -149,7 +156,7 @@ def _first_of(arguments: argparse.Namespace) -> str:
 def _moment(snapshot: ClusterSnapshot) -> datetime:
     found = newest_start(snapshot)
     if found is None:
-        raise ModelError("--now: no running pod says when it started; give the time of the dump")
+        raise ModelError("--now: no pod says when it started or was made; give the time of the dump")
     return found
 
 

@@ -54,11 +54,14 @@ def folded(text: str | None) -> str:
     >>> folded("examples:\n  koordcore inspect cluster.yaml")
     'examples:\n  koordcore inspect cluster.yaml'
     """
-    lines = (
-        wrap(line, _FOLDED) if len(line) > _FOLDED and not line.startswith(" ") else [line]
-        for line in (text or "").splitlines()
-    )
-    return "\n".join(part for parts in lines for part in parts)
+    parts = [_folded(part.splitlines()) for part in (text or "").rstrip("\n").split("\n\n")]
+    return "\n\n".join("\n".join(lines) for lines in parts)
+
+
+def _folded(lines: list[str]) -> list[str]:
+    if any(line.startswith(" ") for line in lines) or all(len(line) <= _FOLDED for line in lines):
+        return lines
+    return wrap(" ".join(lines), _FOLDED)
 
 
 class Parser(argparse.ArgumentParser):

@@ -20,7 +20,7 @@ class Mirror:
     """
 
     def __init__(self, resources: Mapping[str, str] = RESOURCES) -> None:
-        self._resources = resources
+        self._resources = dict(resources)
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         self._followed: dict[str, int] = {}
         self._newest: dict[str, int] = {}
@@ -32,6 +32,22 @@ class Mirror:
         """Counts every change."""
 
     # -- telling -----------------------------------------------------------------------------------------
+
+    def follow(self, kind: str, path: str) -> str:
+        """Take in one more kind; gives what it is called here: with its group where another has its name.
+
+        Parameters
+        ----------
+        kind
+            Kind of the objects, as they say it.
+        path
+            Where they are listed.
+        """
+        group = _group(path)
+        taken = self._resources.get(kind, RESOURCES.get(kind, path))
+        name = kind if _group(taken) == group else f"{kind}.{group}"
+        self._resources[name] = path
+        return name
 
     def listed(self, kind: str, items: Iterable[Object], version: str) -> tuple[Object, ...]:
         """Take all objects of a kind at one version; gives them as they are kept.
@@ -99,7 +115,7 @@ class Mirror:
     @property
     def whole(self) -> bool:
         """Every kind has been listed."""
-        return len(self._objects) == len(self._resources)
+        return self._resources.keys() <= self._objects.keys()
 
     def objects(self) -> list[Object]:
         """Give all objects; they are replaced when they change, and never edited."""
@@ -115,7 +131,20 @@ class Mirror:
         name, namespace
             Its key; ``""`` for what is in no namespace.
         """
-        return self._objects[kind].get((namespace, name))
+        return self._objects.get(kind, {}).get((namespace, name))
+
+    def at(self, path: str) -> Object | None:
+        """Give the object with a path; ``None`` for one that is not there, or whose kind is not followed."""
+        head, _, name = path.rpartition("/")
+        before, between, after = head.partition("/namespaces/")
+        namespace, _, plural = after.partition("/")
+        where = f"{before}/{plural}" if between else head
+        found = (kind for kind, listed in self._resources.items() if listed == where)
+        return self.find(next(found, ""), name, namespace)
+
+    def version_of(self, kind: str) -> str:
+        """Give the API version in which a kind is listed."""
+        return version_of(kind, self._resources)
 
     def followed(self, kind: str) -> int:
         """Version up to which all changes of a kind are here; they can be compared since Kubernetes 1.35."""
@@ -139,4 +168,9 @@ def complete(kind: str, item: Object, resources: Mapping[str, str] = RESOURCES) 
         Path of each kind, which tells its group and version.
     """
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
-    return {**item, "apiVersion": version_of(kind, resources), "kind": kind, "metadata": metadata}
+    version, said = version_of(kind, resources), kind.partition(".")[0]
+    return {**item, "apiVersion": version, "kind": said, "metadata": metadata}
+
+
+def _group(path: str) -> str:
+    return path.split("/")[2]

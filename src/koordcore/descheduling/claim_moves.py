@@ -3,7 +3,8 @@
 On every node the sets of pods are known of which one has to leave
 (:meth:`koordcore.framework.plugin.Plugin.ways`). The smallest come first; one whose pods all find another
 place, together, beside the pod that waits, is the answer. They may stay on their node with other devices: a
-partition that stands in the way of a larger one is made anew on the next card.
+partition that stands in the way of a larger one is made anew on the next card. Where amounts are what a pod
+lacks, no such sets are known, and the planner of room for shapes is asked for one slot of its size.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ import attrs
 
 from koordcore.checking.moves import verify_moves
 from koordcore.descheduling.checked_moves import CheckedMoves
+from koordcore.descheduling.defrag import Wanted
 from koordcore.descheduling.evict import CycleEvictor
-from koordcore.descheduling.plans import DEFAULT_RULES, MoveRules, Moving, problem_of_rooms
+from koordcore.descheduling.plans import DEFAULT_RULES, MoveRules, Moving, plan_room, problem_of_rooms
 from koordcore.errors import ModelError
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
-from koordcore.model.certificates import Certificate, CertificateStatus
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Bound
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod
+from koordcore.model.resources import PODS, make_resources
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.one_pod import place_pod, place_there
@@ -65,12 +68,17 @@ class _Way:
 
 
 def plan_room_for(
-    snapshot: ClusterSnapshot, pod: Pod, *, rules: MoveRules = DEFAULT_RULES
+    snapshot: ClusterSnapshot,
+    pod: Pod,
+    *,
+    rules: MoveRules = DEFAULT_RULES,
+    budget: Limits = DEFAULT_LIMITS,
 ) -> Moving[RoomForPod]:
-    """Plan the fewest moves after which a pod fits with its claims.
+    """Plan the fewest moves after which a pod fits, with its claims and wherever it may run.
 
-    Only pods that stand in its way move; that a third pod would have to make way for them is not looked at,
-    and then the plan says what is proven without it.
+    For a pod with claims only pods that stand in its way move; that a third pod would have to make way for
+    them is not looked at, and then the plan says what is proven without it. A member of a gang is taken for
+    a pod by itself.
 
     Parameters
     ----------
@@ -80,6 +88,8 @@ def plan_room_for(
         Who waits.
     rules
         Which pods may be moved, where to, and limits.
+    budget
+        Of the solver, where amounts are what the pod lacks.
 
     Raises
     ------
@@ -111,6 +121,10 @@ def plan_room_for(
                 moves=moves, place=place, certificate=Certificate.make_bounded(objective, bound)
             )
             return moving(plan, checked)
+    if None in every:
+        amounts = _by_amounts(snapshot, pod, rules, budget)
+        if amounts is not None:
+            return amounts
     nothing = Certificate(CertificateStatus.HEURISTIC if every else CertificateStatus.INFEASIBLE)
     return moving(RoomForPod(moves=(), place=None, certificate=nothing), CheckedMoves((), snapshot))
 
@@ -129,6 +143,52 @@ def _ways(workspace: Workspace, plugins: PluginSet, pod: Pod, rules: MoveRules) 
         for keys in ways:
             pods = tuple(there[key] for key in sorted(keys))
             yield _Way(sum(rules.costs.get(key, 1) for key in keys), row, pods)
+
+
+def _by_amounts(
+    snapshot: ClusterSnapshot, pod: Pod, rules: MoveRules, budget: Limits
+) -> Moving[RoomForPod] | None:
+    """Make room for as much as the pod asks for on nodes that would take it; ``None`` where that fails."""
+    nodes = nodes_without_others(snapshot, [pod], rules)
+    if not nodes:
+        return None
+    shape = make_resources({PODS: 1, **pod.requests})
+    moving = plan_room(snapshot, Wanted(requests=shape, nodes=nodes), rules=rules, budget=budget)
+    if not moving.plan.moves or moving.plan.missing or not moving.legal:
+        return None
+    workspace = open_workspace(moving.checked.snapshot, rules.policy)
+    place = place_pod(workspace, PluginSet(workspace, rules.policy), pod)
+    if not isinstance(place, Bound):
+        return None
+    plan = RoomForPod(moves=moving.plan.moves, place=place, certificate=moving.plan.certificate)
+    checked = attrs.evolve(moving.checked, snapshot=workspace.freeze())
+    return Moving(snapshot, moving.problem, plan, checked)
+
+
+def nodes_without_others(snapshot: ClusterSnapshot, pods: Sequence[Pod], rules: MoveRules) -> tuple[str, ...]:
+    """Name the nodes that would take each of these pods if everybody who may move had left.
+
+    Returns
+    -------
+    tuple of str
+        In the order of the snapshot: on no other node can moves make room for them. All nodes where a pod
+        looks at who else runs, as it may lack what has left.
+    """
+    if any(one.spread_constraints or (one.affinity is not None and one.affinity.pod) for one in pods):
+        return tuple(snapshot.layout.names)
+    evictor = CycleEvictor(rules.evictor)
+    gone = [one.key for one in snapshot.bound_pods() if evictor.admits(one)]
+    workspace = open_workspace(snapshot.forget(*gone), rules.policy)
+    plugins = PluginSet(workspace, rules.policy)
+    fitting: set[str] | None = None
+    for pod in pods:
+        found = plugins.class_of(pod)
+        if isinstance(found, Refusal):
+            return ()
+        fits = zip(workspace.layout.names, found.feasible().tolist(), strict=True)
+        names = {name for name, taken in fits if taken}
+        fitting = names if fitting is None else fitting & names
+    return tuple(name for name in workspace.layout.names if name in (fitting or ()))
 
 
 def _carried_out(

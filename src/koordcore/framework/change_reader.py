@@ -25,15 +25,15 @@ class ChangeReader(Generic[E]):
     ----------
     entries
         The list; it only ever grows.
-    behind
-        Begin with its first entry. Otherwise what is there already counts as read.
+    start
+        Place of the first entry to be read; when left out, what is there already counts as read.
     """
 
     __slots__ = ("_entries", "_read")
 
-    def __init__(self, entries: Sequence[E], *, behind: bool = False) -> None:
+    def __init__(self, entries: Sequence[E], start: int | None = None) -> None:
         self._entries = entries
-        self._read = 0 if behind else len(entries)
+        self._read = len(entries) if start is None else start
 
     def unread(self) -> Sequence[E]:
         """Give the entries that came since the last call; empty for none."""
@@ -65,15 +65,18 @@ class ClusterChanges(NamedTuple):
     said: frozenset[str] = frozenset()
 
 
-def changes_between(deltas: Iterable[Delta]) -> ClusterChanges | None:
-    """Add steps up; ``None`` where nodes joined or left."""
+def changes_between(path: Sequence[Delta]) -> ClusterChanges:
+    """Add steps up in which no nodes joined or left."""
     states: dict[int, tuple[NodeState, NodeState]] = {}
-    path = list(deltas)
     for delta in path:
         for row, before, after in delta.nodes:
-            if before is None or after is None:
-                return None
+            assert before is not None and after is not None  # noqa: PT018  # they would have joined or left
             states[row] = (states[row][0] if row in states else before, after)
+    return changes_of(states, path)
+
+
+def changes_of(states: Mapping[int, tuple[NodeState, NodeState]], path: Sequence[Delta]) -> ClusterChanges:
+    """Tell what changed by the nodes that are not the same, by row, and the steps that led there."""
     pods: list[tuple[Pod, int, int]] = []
     for row in sorted(states):
         pods += _moved(row, *states[row])

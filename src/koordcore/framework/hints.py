@@ -45,6 +45,8 @@ class ChangeKind(StrEnum):
     NODE_REMOVED = "node removed"
 
 
+CANNOT_BE_READ: Final = "the pod cannot be read"
+"""How the refusal of a pod begins whose object cannot be read."""
 NODES: Final = frozenset({ChangeKind.NODE_ADDED, ChangeKind.NODE_CHANGED})
 """A node may serve that did not before."""
 ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
@@ -74,6 +76,8 @@ def could_help(decision: Unschedulable, policy: Policy) -> frozenset[str] | None
     Each node was refused by one of the plugins that the refusal names, so nothing changes before one of these
     is helped.
     """
+    if decision.refusal.startswith(CANNOT_BE_READ):
+        return frozenset()  # but for what the pod itself says
     if not decision.rejections or decision.refusal:
         return None
     kinds: set[str] = set()

@@ -51,8 +51,9 @@ class AmountStates:
 
     def __init__(self, workspace: Workspace, kinds: bytes) -> None:
         self._workspace = workspace
-        self._kind = [kinds[start : start + 8] for start in range(0, len(kinds), 8)]
-        most = int(len(self._kind) * LARGEST_PART)
+        self._kinds = kinds
+        self._kind: list[bytes] = []
+        most = int(len(kinds) // 8 * LARGEST_PART)
         # Numbers are read and written one by one in plain arrays, a third of what it takes in numpy's; both
         # are the same memory.
         self._first, self._count = array("q", [FAR]) * (most + 1), array("q", [0]) * (most + 1)
@@ -77,11 +78,13 @@ class AmountStates:
         """Bring the states up to date; tell whether they can be used, or nodes are too different."""
         table, touched, amounts = self._table, self._workspace.touched, self._workspace.amounts
         end = len(touched)
-        if table is None or end < WARM_UP:
+        if table is None or end < self._workspace.moved_at + WARM_UP:
             return False
         rows: Iterable[int] = touched[self._read : end]
         self._read = end
         if not self._state:
+            kinds = self._kinds
+            self._kind = [kinds[start : start + 8] for start in range(0, len(kinds), 8)]
             self._state, rows = array("q", [-1]) * len(self._kind), range(len(self._kind))
             self._at = np.frombuffer(self._state, np.int64)
         states, kind = self._state, self._kind

@@ -14,7 +14,8 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
 from koordcore._record import record
-from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
+from koordcore.framework.amounts import FREE, REQUESTED, SCORED, SPARE
+from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import HostPort, Pod, PodKey
 from koordcore.protocol.reservation import is_operating_pod
 

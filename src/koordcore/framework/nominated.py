@@ -112,17 +112,18 @@ class NominatedPods:
         return narrowed
 
     def may_mislead(self, scheduling_class: SchedulingClass) -> bool:
-        """Tell whether who was nominated in this call may help a pod elsewhere, by affinity or spreading."""
-        return bool(self.claimed) and scheduling_class.looks_elsewhere
+        """Tell whether who only counts as if he ran may help a pod elsewhere, by affinity or spreading."""
+        return bool(self.claimed or self._held) and scheduling_class.looks_elsewhere
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Do not count those who were nominated in this call."""
+        """Do not count those who were nominated, neither in this call nor, within :meth:`assumed`, before."""
         held, self.claimed = self.claimed, []
         for pod in reversed(held):
             forget_nominated(self._workspace, self._plugins, pod)
         try:
-            yield
+            with self.set_aside():
+                yield
         finally:
             for pod in held:
                 assume_nominated(self._workspace, self._plugins, pod.at(None), str(pod.node_name))

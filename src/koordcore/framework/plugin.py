@@ -16,6 +16,7 @@ from koordcore._record import record
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import PodDecision
@@ -108,6 +109,9 @@ class Plugin:
     looks_at: ClassVar[frozenset[str] | None] = None
     """Fields of :class:`Node` that its evaluators read, while it keeps nothing of nodes itself, or follows by
     its own; ``None`` where either may read any."""
+    keeps_rows: ClassVar[bool] = True
+    """It may keep something by the rows of nodes, beside what its evaluators keep; one that does not goes on
+    where nodes join and leave."""
     refuses_at: ClassVar[int] = 0
     """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
     helped_by: ClassVar[frozenset[str] | None] = None
@@ -273,6 +277,16 @@ class Plugin:
         if changes.nodes and self.looks_at is None:
             return False
         return not changes.records or not self.concerned(changes)
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Go on where nodes joined and left, so that rows are others now; ``False`` to be made anew.
+
+        Asked between two calls, before :meth:`follow`. Pods of nodes that left were told by :meth:`removed`;
+        of nodes that joined nothing is known yet, and :meth:`follow` is told of them as of nodes that say
+        something else. Evaluators are made anew in any case, where they are asked again; what those of scope
+        ``NODE`` said of other nodes holds.
+        """
+        return not self.keeps_rows
 
     def rereads(self, changes: ClusterChanges) -> bool:
         """Tell whether evaluators have to be made anew, because nodes say something else that they read.

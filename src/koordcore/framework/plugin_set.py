@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 import numpy as np
@@ -17,10 +17,12 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_states import StateTables
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import JointPlugin, Plugin
+from koordcore.framework.readable import Readable
 from koordcore.framework.registry import PLUGINS, kinds_of
 from koordcore.framework.requests import RequestKey, RequestReader
 from koordcore.framework.sampling import NodeSample
@@ -54,6 +56,7 @@ def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
     return args
 
 
+_READABLE: Final = PluginSetting(name=Readable.name, scores=False)
 _Made: TypeAlias = dict[Hashable, Plugin]
 """The plugins of all profiles by kind and arguments: who is told of pods is told once."""
 
@@ -64,6 +67,9 @@ def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[
     Those of ``known`` are there already.
     """
     kinds = kinds_of(policy)
+    if Readable not in known:
+        known[Readable] = Readable(workspace)
+    yield known[Readable], _READABLE
     joint: dict[type[Plugin], JointPlugin] = {}
     for setting in policy.plugins:
         kind = kinds[setting.name]
@@ -148,6 +154,8 @@ class PluginSet:
         self._known: _Made = {} if known is None else known
         # Classes of earlier calls hold this list, and plugins may be made anew between calls.
         self._remarking: list[Plugin] = []
+        # Who could not go on where nodes joined or left.
+        self._left: list[Hashable] = []
         made = self._make_own()
         self._others = {profile: PluginSet(workspace, profile, self._known) for profile in policy.others}
         self._assemble(made)
@@ -193,22 +201,40 @@ class PluginSet:
         self.sample = NodeSample(len(workspace.layout.names), self._policy.percentage_of_nodes)
         self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
 
-    def follow(self, changes: ClusterChanges) -> None:
+    def move(self, moves: NodeMoves) -> None:
+        """Let nodes join and leave, before :meth:`follow`; who cannot go on is told no more."""
+        self._left = [key for key, plugin in self._known.items() if not plugin.moved(moves)]
+        gone = [self._known[key] for key in self._left]
+        for one in (*self._others.values(), self):
+            one._forget_rows(gone)  # noqa: SLF001  # a set of the same policy
+
+    def _forget_rows(self, gone: Sequence[Plugin]) -> None:
+        """Forget what is kept by row, and the classes in which some plugins have a part."""
+        self._forget_parts(gone)
+        self._static.clear()
+        self._grounds.clear()
+        self._groups = StateGroups(self.workspace)
+        self._placing = [one for one in self._placing if one not in gone]
+        self._removing = [one for one in self._removing if one not in gone]
+
+    def follow(self, changes: ClusterChanges, *, moved: bool = False) -> None:
         """Go on in another call, on the workspace as it is now; who cannot follow is made anew.
 
         The plugins have been told who came and who left. Classes go on as well, but for those in which a
         plugin has a part that was made anew, or whose evaluators read what nodes say otherwise now.
         """
-        changed = bool(changes.nodes or changes.records)
+        left, self._left = self._left, []
+        changed = bool(changes.nodes or changes.records or moved)
         asked = (
             (key, plugin)
             for key, plugin in self._known.items()
-            if changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow)
+            if (changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow))
+            and key not in left
         )
         stale = [key for key, plugin in asked if not plugin.follow(changes)]
-        gone = [self._known.pop(key) for key in stale]
+        gone = [self._known.pop(key) for key in (*left, *stale)]
         void = gone
-        if changes.nodes:
+        if changes.nodes and not moved:  # else evaluators are made anew in any case
             void = [*gone, *(plugin for plugin in self._known.values() if plugin.rereads(changes))]
         # What nodes are alike in hangs on what static plugins say of them.
         whole = DeviceClass in changes.records
@@ -314,6 +340,10 @@ class PluginSet:
         if last is not None and key is last[0]:  # to hash what equal pods want costs more than a refusal
             return last[1]
         found = self._classes.get(key)
+        if found is not None and found.era != self.workspace.era:
+            older, found = found, self._make(pod, key)
+            found.take_over(older)
+            self._classes[key] = found
         if found is None:
             if len(self._classes) >= self._most:
                 self._classes.pop(next(iter(self._classes))).retire()

@@ -79,6 +79,30 @@ class SchedulingClass:
         self._feasible = _NOWHERE
         self._score = _NOTHING
         self._read = -1
+        self.era = workspace.era
+        """How many times nodes had joined or left when it was made: rows are those of then."""
+
+    def take_over(self, old: SchedulingClass) -> None:
+        """Take over what a class that wants the same knew of nodes before some joined or left."""
+        self._asked = old._asked
+        past = self._workspace.moved_since(old.era)
+        if past is None or old._read < 0 or self.source is not None or old.source is not None:
+            return
+        feasible, score, read = old._feasible, old._score, old._read
+        mask, ground = old._ground.mask, old._ground.score
+        stale = np.zeros(len(score), np.bool_)
+        for end, moves in past:
+            stale[self._workspace.touched[read:end]] = True
+            read = end
+            stale, feasible, score = moves.by_row(stale), moves.by_row(feasible), moves.by_row(score)
+            mask, ground = moves.by_row(mask), moves.by_row(ground)
+            stale[list(moves.came)] = True
+        stale[self._workspace.touched[read:]] = True
+        stale |= (mask != self._ground.mask) | (ground != self._ground.score)
+        rows = np.flatnonzero(stale)
+        if len(rows) * _REFRESH_SHARE <= len(stale):
+            self._feasible, self._score, self._read = feasible, score, len(self._workspace.touched)
+            self._refresh(rows)
 
     def view(self, rows: Rows = ALL_ROWS) -> NodeView:
         """Give some nodes as the pods of the class see them."""

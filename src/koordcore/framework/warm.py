@@ -7,11 +7,13 @@ A plugin that cannot follow is made anew. A warm state may be dropped at any tim
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from koordcore._line import Place
-from koordcore.framework.change_reader import changes_between
+from koordcore._line import Delta, Place
+from koordcore.framework.change_reader import ClusterChanges, changes_between
+from koordcore.framework.node_moves import departures_between
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import Policy
@@ -42,12 +44,29 @@ def take_warm(
         return None
     if sum(len(delta.nodes) for delta in deltas) * _SHARE > len(workspace.layout.names) + _SHARE:
         return None
-    changes = changes_between(deltas)
-    if changes is None or not workspace.advance(snapshot, changes, plugins.removed, plugins.placed):
+    moved = any(delta.moves for delta in deltas)
+    if moved and snapshot.layout.resources != workspace.layout.resources:
+        return None
+    changes = _with_rows(found, snapshot, deltas) if moved else changes_between(deltas)
+    if not workspace.advance(snapshot, changes, plugins.removed, plugins.placed):
         return None
     workspace.now = now
-    plugins.follow(changes)
+    plugins.follow(changes, moved=moved)
     return workspace, plugins
+
+
+def _with_rows(found: _Warm, snapshot: ClusterSnapshot, deltas: Sequence[Delta]) -> ClusterChanges:
+    """Give a state the rows of a snapshot, where nodes joined or left; gives what else changed."""
+    workspace, plugins = found.workspace, found.plugins
+    rows, noted = (workspace.layout.row_of, snapshot.layout.row_of), len(workspace.journal)
+    between = departures_between(deltas, *rows, noted)
+    for row, state in between.left.items():
+        for pod in state.pods:
+            workspace.evict(pod.key, row)
+            plugins.removed(pod, row)
+    workspace.move(snapshot.layout, between)
+    plugins.move(between.moves)
+    return between.changes
 
 
 def hand_back(workspace: Workspace, plugins: PluginSet, policy: Policy) -> None:

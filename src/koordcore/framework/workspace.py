@@ -6,16 +6,17 @@ checkpoint; ``freeze`` turns the end state into a snapshot.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
+from koordcore._arrays import ClusterLayout, IntMatrix
 from koordcore._vector import Vector
+from koordcore.framework.amounts import Amounts, Shape
 from koordcore.framework.change_reader import ClusterChanges
+from koordcore.framework.node_moves import Departures, NodeMoves
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
@@ -23,48 +24,25 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import concerned, node_values, state_at
 from koordcore.snapshot.forking import hand_columns, with_states
 
-REQUESTED: Final = 0
-SCORED: Final = 1
-FREE: Final = 2
-SPARE: Final = 3
-_DIVIDED: Final = slice(REQUESTED, SPARE + 1, SPARE - REQUESTED)
-"""What is requested and what is spare: what kernels divide."""
-_FACTORS: Final[FloatCube] = np.array([1.0, 100.0])[:, None, None]
-
 _SHAPES_KEPT: Final = 1024
 """Shapes of pods whose amounts are remembered; where all pods differ they would be kept for nothing."""
-
-Shape: TypeAlias = tuple[tuple[str, int], ...]
-"""Items of some amounts by resource."""
 
 T = TypeVar("T")
 
 
-class Workspace:
+class Workspace(Amounts):
     """Mutable working state over a snapshot.
 
     Attributes
     ----------
     snapshot
         What the present call started from; its records and pending pods are those of the call.
-    start
-        What the journal started from.
+    start, origin
+        What the ledgers of plugins that read the journal start from, and how much of it was before that.
     began
         Length of the journal when the present call began.
     stands
         How much of the journal the snapshot contains.
-    layout
-        The static columns, shared with the snapshot.
-    amounts
-        ``(4, R, N)``: the four matrices below in one block, because whoever looks at some nodes gathers all.
-    requested, scored
-        ``(R, N)`` working copies of the dynamic columns, views of ``amounts``.
-    free
-        ``(R, N)``: allocatable less requested; negative where a node is overcommitted.
-    spare
-        ``(R, N)``: allocatable less scored.
-    touched
-        Row of each change, appended only: a reader remembers how far it has read and refreshes those rows.
     journal
         ``(pod, row, +1 or -1)`` for every pod that came to or left a node, undone changes included; appended
         only. A ledger that reads it needs no undo of its own.
@@ -75,18 +53,14 @@ class Workspace:
     """
 
     def __init__(self, snapshot: ClusterSnapshot, now: datetime | None = None) -> None:
+        super().__init__(snapshot)
         self.snapshot = snapshot
         self.now = now
-        self.layout: ClusterLayout = snapshot.layout
-        taken, scored = snapshot.columns.requested, snapshot.columns.scored
-        whole = snapshot.layout.allocatable
-        self.amounts: IntCube = np.stack([taken, scored, whole - taken, whole - scored])
-        self.requested, self.scored, self.free, self.spare = self.amounts
-        self.touched: array[int] = array("q")
         self.journal: list[tuple[Pod, int, int]] = []
         self.corrected: set[int] = set()
-        self.start = snapshot
+        self.start, self.origin = snapshot, 0
         self.began = self.stands = 0
+        self._started = 0  # the era in which `start` stands
         self._made: dict[Callable[[Workspace], Any], Any] = {}
         self._pods: dict[int, dict[PodKey, Pod]] = {}
         self._values: dict[Callable[..., Any], list[Any]] = {}
@@ -101,39 +75,6 @@ class Workspace:
         # Values that were worked out when somebody had come or left: how long the log was, and where.
         self._late: list[tuple[int, Callable[[ClusterSnapshot, NodeState], Any], list[int]]] = []
         self._changes: dict[tuple[Shape, Shape], IntMatrix] = {}
-        self._real: FloatCube | None = None
-        self._real_at = 0
-        self._gathered_for: Rows | None = None
-        self._gathered_at = 0
-        self._gathered: IntCube = self.amounts
-
-    def at(self, rows: Rows) -> IntCube:
-        """Give the amounts of some nodes, ``(4, R, n)``, to be read only.
-
-        ``REQUESTED``, ``SCORED``, ``FREE`` and ``SPARE`` tell them apart. Several evaluators look at the same
-        few nodes one after another: what was gathered for the last selection is kept until anything changes.
-        """
-        if isinstance(rows, slice):
-            return self.amounts[:, :, rows]
-        if self._gathered_for is not rows or self._gathered_at != len(self.touched):
-            self._gathered_for, self._gathered_at = rows, len(self.touched)
-            self._gathered = self.amounts.take(rows, axis=2)
-        return self._gathered
-
-    @property
-    def real(self) -> FloatCube:
-        """What is requested, and a hundred times what is spare, as float64: ``(2, R, N)``, to be read only.
-
-        For kernels that divide on all nodes, where converting would take as long as dividing.
-        """
-        touched = self.touched
-        if self._real is None:
-            self._real = self.amounts[_DIVIDED] * _FACTORS
-        else:
-            for row in touched[self._real_at :]:
-                np.multiply(self.amounts[_DIVIDED, :, row], _FACTORS[:, :, 0], out=self._real[:, :, row])
-        self._real_at = len(touched)
-        return self._real
 
     def pods_on(self, row: int) -> dict[PodKey, Pod]:
         """Give the pods that hold room on a node now."""
@@ -193,16 +134,6 @@ class Workspace:
         """Log how to undo a change made elsewhere, in a plugin's own ledger."""
         self._log.append((undo,))
 
-    def change_of(self, requested: Shape, scored: Shape) -> IntMatrix:
-        """Give what a pod adds to a node's amounts, ``(4, R)``; a pod is one pod, whatever it asks for.
-
-        Parameters
-        ----------
-        requested, scored
-            The items of its requests, and of those that scores read.
-        """
-        return self._change(requested, scored, pods=1)
-
     def _add(self, pod: Pod, row: int, sign: int, change: IntMatrix | None = None) -> None:
         """Count a pod's amounts on a node, or take them off again."""
         if change is None:
@@ -219,34 +150,6 @@ class Workspace:
             column -= change
         self.touched.append(row)
         self.journal.append((pod, row, sign))
-
-    def _change(
-        self, requested: Iterable[tuple[str, int]], scored: Iterable[tuple[str, int]], pods: int = 0
-    ) -> IntMatrix:
-        """What requests, and those that scores read, add to a node's amounts: ``(4, R)``."""
-        index, number = self.layout.index, len(self.layout.resources)
-        flat = [0] * (4 * number)
-        for start, asked in ((0, requested), (number, scored)):
-            for name, amount in asked:
-                if name in index:
-                    # More is on no node, so such a pod is never bound where amounts are looked at.
-                    flat[start + index[name]] = min(amount, AMOUNT_LIMIT)
-            flat[start + PODS_ROW] = pods
-        flat[2 * number :] = [-amount for amount in flat[: 2 * number]]
-        return np.array(flat, np.int64).reshape(4, number)
-
-    def shift(self, row: int, requested: Mapping[str, int], scored: Mapping[str, int], sign: int) -> None:
-        """Count amounts on a node that no pod stands for, or take them off; undoing it is the caller's.
-
-        Parameters
-        ----------
-        row, sign
-            The node; 1 to count them, -1 to take them off.
-        requested, scored
-            Amounts by resource, as filters and as scores count them.
-        """
-        self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
-        self.touched.append(row)
 
     def bind(self, pod: Pod, row: int, change: IntMatrix | None = None) -> None:
         """Put a pod, with its node and annotations set, on its node; room is not checked.
@@ -403,15 +306,43 @@ class Workspace:
             else:
                 self.bind(pod, row)
                 placed(pod, row)
-        for row in changes.nodes:
-            self.amounts[FREE, :, row] = layout.allocatable[:, row] - self.requested[:, row]
-            self.amounts[SPARE, :, row] = layout.allocatable[:, row] - self.scored[:, row]
-            self.touched.append(row)
-        self.layout = layout
+        self.offer(changes.nodes, layout)
         self._values_of(snapshot, changes)
         self.snapshot = snapshot
         self.settle()
+        if self.era != self._started:
+            self.start, self.origin, self._started = snapshot, len(self.journal), self.era
         return True
+
+    def move(self, layout: ClusterLayout, between: Departures) -> None:
+        """Let nodes join and leave, before :meth:`advance` leads to the snapshot of that layout.
+
+        Who was on nodes that left is gone already. What :meth:`once` gave is forgotten, but for what has a
+        method ``moved`` of its own that says it has followed. Who reads ``touched`` or ``journal`` on has to
+        have read it to the end, and to take rows for what they are now.
+
+        Parameters
+        ----------
+        layout
+            That of the snapshot, with the same resources.
+        between
+            What lies between.
+        """
+        moves = between.moves
+        self.settle()
+        self._memo()  # what changed so far is told by the rows that nodes had
+        self._move_amounts(moves, layout)
+        # Who was on other nodes that are the same nobody asks for before there is a snapshot again.
+        changed = between.changes.states
+        self._pods = {row: {pod.key: pod for pod in old.pods} for row, (old, _) in changed.items()}
+        nobody = dict.fromkeys(moves.came)
+        self._kept = {build: kept.spliced(moves.edits, nobody) for build, kept in self._kept.items()}
+        for values in self._values.values():
+            for at, gone, come in moves.edits:
+                values[at : at + gone] = [None] * come
+        corrected = moves.rows(np.array(sorted(self.corrected), np.int64))
+        self.corrected = {row for row in corrected.tolist() if row >= 0}
+        self._made = {make: made for make, made in self._made.items() if _moved(made, moves)}
 
     def _values_of(self, snapshot: ClusterSnapshot, changes: ClusterChanges) -> None:
         """Bring the values of nodes to another snapshot."""
@@ -442,3 +373,9 @@ class Workspace:
         self._bound.clear()
         self._gone.clear()
         self.began = self.stands = len(self.journal)
+
+
+def _moved(made: Any, moves: NodeMoves) -> bool:
+    """Tell whether what a workspace keeps for plugins has followed nodes that joined and left."""
+    follow = getattr(made, "moved", None)
+    return follow is not None and follow(moves) is True

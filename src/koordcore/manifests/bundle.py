@@ -2,63 +2,51 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
 
-from koordcore._arrays import AMOUNT_LIMIT
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import SourceObject
-from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
+from koordcore.manifests._reading import Memory, Reading
 from koordcore.manifests.claim_conflicts import claim_conflicts
 from koordcore.manifests.cpu_sync import sync_reservations
 from koordcore.manifests.cross_checks import (
     Key,
     Remark,
+    gang_remarks,
+    not_together,
     owner_cycles,
     profile_remarks,
-    quota_cycles,
     quota_remarks,
     shown,
-    stand_ins,
     topology_remarks,
 )
 from koordcore.manifests.device_sync import sync_devices, untold_holders
-from koordcore.manifests.ignored import check_node, check_pod
-from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
-from koordcore.manifests.kubernetes import KUBERNETES, Decoder
-from koordcore.manifests.kueue import KUEUE
-from koordcore.manifests.nameless import named
+from koordcore.manifests.koordinator import Policies, QuotaReading
+from koordcore.manifests.objects import ReadObject, kind_of, left_out, read_object, unique_key
 from koordcore.manifests.pod_admission import pod_problems
-from koordcore.manifests.podless import wants_pods, without_pods
+from koordcore.manifests.podless import without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.checks import names_its_fields
-from koordcore.model.cluster import PriorityClass, RawObject
+from koordcore.model.cluster import PriorityClass
 from koordcore.model.mappings import EMPTY
+from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.volumes import PersistentVolumeClaim
-from koordcore.protocol.fields import Json, show
 from koordcore.protocol.quota import QuotaObject
 from koordcore.snapshot import ClusterSnapshot
 
-DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
-"""API group and kind to decoder; objects of other kinds are kept as they are, and counted."""
-
 READ_AS_TEXT: Final = frozenset({("", "Service"), ("slo.koordinator.sh", "NodeSLO")})
 """Kinds without a record of their own that are read out of the kept text."""
-_NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "PersistentVolumeClaim")})
-"""Kinds without a decoder that live in ``default`` when they name no namespace."""
-_GROUP_OF: Final = {kind: group for group, kind in DECODERS}
 
 
 @names_its_fields
@@ -71,10 +59,14 @@ class Loaded:
     snapshot
         The cluster. Pods that hold no room in it (finished ones, and those bound to a node that the dump does
         not have) stand among its records: ``snapshot.of(Pod)``.
+    problems
+        What cannot be read, in the order of the input. A Pod with a problem is in the cluster all the same:
+        one that waits is not placed, and where one runs nobody joins it (:attr:`Pod.unreadable`). Any other
+        object is left out, and stands among the records as :class:`~koordcore.model.cluster.Unreadable`.
     warnings
         What was read in a way that its author may not expect, in the order of the input.
     counts
-        Objects by kind.
+        Objects by kind, whether they can be read or not.
     policies
         One for each profile of the scheduler configurations, in the order of their names.
     unread
@@ -85,168 +77,79 @@ class Loaded:
 
     snapshot: ClusterSnapshot
     policies: tuple[Policy, ...] = ()
+    problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     counts: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
     unread: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
     podless: immutabledict[str, int] = attrs.field(default=immutabledict(), converter=immutabledict)
 
 
-@attrs.frozen
-class _Place:
-    """Where an object came from, for messages."""
-
-    source: str
-    key: Key
-
-    def put(self, problem: Problem) -> Problem:
-        return Problem(problem.path, problem.message, object_name=shown(self.key), source=self.source)
-
-
 class Bundle:
     """Collects objects until all are known, then resolves what they say about each other."""
 
-    def __init__(self, memory: Memory | None = None, gates: Mapping[str, bool] = EMPTY) -> None:
-        self.memory = memory or Memory()
+    def __init__(self, gates: Mapping[str, bool] = EMPTY) -> None:
+        self.memory = Memory()
         self.gates = gates
+        self.network: ClusterNetworkTopology | None = None
+        """The network's layers, whatever the objects say."""
+        self.objects: dict[Key, ReadObject] = {}
         self.problems: list[Problem] = []
+        self.doubled: list[Problem] = []
         self.warnings: list[Problem] = []
-        self.counts: Counter[str] = Counter()
+        self.unfit: list[Problem] = []
+        """What spoils all of the input: files that cannot be read, and the rules by which to decide."""
         self.nodes: list[Node] = []
-        self.pods: list[tuple[PodReading, str]] = []
+        self.pods: list[tuple[PodReading, ReadObject]] = []
         self.records: list[ClusterRecord] = []
         self.policies: list[Policy] = []
-        self.quotas: list[QuotaObject] = []
-        self.unread: list[tuple[Key, Mapping[str, Json], str]] = []
-        self.seen: dict[Key, str] = {}
-        self.owners: dict[Key, tuple[Key, ...]] = {}
-        self.wanting: list[Key] = []
+        self._quotas: list[QuotaObject] = []
 
-    def add(self, source: SourceObject) -> None:
-        """Take one object."""
-        raw = source.raw
-        key = identity_of(raw)
-        place = _Place(source.source, key)
-        if not is_object(raw):
-            self.problems.append(place.put(Problem("", f"expected object, got {show(raw)}")))
-            return
-        if not self._header(raw, key, place):
-            return
-        reading = Reading(self.memory)
-        decoder = DECODERS.get(key[:2])
-        if decoder is not None and not key[3]:
-            raw = named(reading, raw, source.source)
-            key = identity_of(raw)
-            place = _Place(source.source, key)
-        if not self._first(key, place):
-            return
-        self.counts[_kind(key)] += 1
-        try:
-            decoded = None if decoder is None else decoder(reading, raw)
-            if decoded is None:
-                self._keep(reading, raw, key, place)
-            else:
-                self._take(decoded, place)
-                if isinstance(decoded, PodReading):
-                    check_pod(reading, decoded.pod)
-                elif isinstance(decoded, Node):
-                    check_node(reading, decoded)
-        except (ManifestError, ModelError) as error:
-            reading.note(error, "")
-        self._note_owners(reading, raw, key)
-        if (decoder is None or decoder is read_workload) and wants_pods(key, raw):
-            self.wanting.append(key)
-        if reading.problems:
-            self.problems += map(place.put, dict.fromkeys(reading.problems))
-        if reading.warnings:
-            self.warnings += map(place.put, reading.warnings)
+    def add(self, source: SourceObject) -> ReadObject:
+        """Take one object; gives what it comes to."""
+        new = read_object(self.memory, source)
+        before = self.objects.setdefault(new.key, new)
+        if before is not new:
+            self._settle(before, new)
+        return new
 
-    def _header(self, raw: Mapping[str, Json], key: Key, place: _Place) -> bool:
-        for name in ("apiVersion", "kind"):
-            value = raw.get(name)
-            if not isinstance(value, str) or not value:
-                group = _GROUP_OF.get(key[1]) if name == "apiVersion" else None
-                hint = "" if group is None else f' (such as "{group + "/" if group else ""}v1")'
-                wrong = "required" if value is None else f"expected string, got {show(value)}"
-                self.problems.append(place.put(Problem(name, wrong + hint)))
-                return False
-        return True
-
-    def _first(self, key: Key, place: _Place) -> bool:
-        """Refuse a second object of the same name; nameless ones are told apart by content."""
-        if not key[3]:
-            return True
-        unique = (*key[:2], key[2] or "default", key[3])
-        before = self.seen.setdefault(unique, place.source)
-        if before is not place.source:
-            self.problems.append(place.put(Problem("", f"stands twice; it came before in {before}")))
-        return before is place.source
-
-    def _keep(self, reading: Reading, raw: Mapping[str, Json], key: Key, place: _Place) -> None:
-        known = _GROUP_OF.get(key[1])
-        if (known or "").endswith(("koordinator.sh", "sigs.k8s.io")):
-            reading.warn("apiVersion", f"not read: {key[1]} is a kind of {known}, not of {key[0] or 'v1'}")
-        text = canonical_text(raw)
-        name = key[3] or "sha256:" + hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
-        namespace = key[2] or ("default" if key[:2] in _NAMESPACED else "")
-        unique = (*key[:3], name)
-        if not key[3] and self.seen.setdefault(unique, place.source) is not place.source:
-            reading.problem("", f"stands twice; it came before in {self.seen[unique]}")
+    def _settle(self, before: ReadObject, new: ReadObject) -> None:
+        """Let one of two objects of the same name count: the newer one, as for who applies them in turn."""
+        if before.content == new.content:
+            told = f"stands twice; it came before in {before.source}, and says the same"
+            self.doubled.append(new.put(Problem("", told)))
             return
-        self.records.append(
-            RawObject(
-                kind=key[1], name=name, namespace=namespace, api_version=str(raw["apiVersion"]), text=text
-            )
-        )
-        slim = {
-            "apiVersion": raw["apiVersion"],
-            "kind": key[1],
-            "metadata": raw.get("metadata"),
-            "spec": raw.get("spec"),
-        }
-        self.unread.append((key, slim, place.source))
-
-    def _take(self, decoded: Any, place: _Place) -> None:
-        match decoded:
-            case PodReading():
-                self.pods.append((decoded, place.source))
-            case Node():
-                self.nodes.append(decoded)
-            case Policies():
-                self.policies += decoded.policies
-            case QuotaReading():
-                self.records.append(decoded.quota)
-                self.quotas.append(decoded.written)
-            case _:
-                self.records.append(decoded)
-
-    def _note_owners(self, reading: Reading, raw: Mapping[str, Json], key: Key) -> None:
-        meta = raw.get("metadata")
-        listed = meta.get("ownerReferences") if is_object(meta) else None
-        if not listed:
-            return
-        try:
-            owners = self.memory.once(as_owners, listed)
-        except ManifestError as error:
-            if key[:2] not in DECODERS:
-                reading.note(error, "metadata.ownerReferences")
-            return
-        self.owners[key] = tuple(
-            (owner.api_version.rpartition("/")[0], owner.kind, key[2], owner.name) for owner in owners
-        )
+        dated = bool(before.version and new.version and before.version != new.version)
+        newer = new.version > before.version if dated else True
+        if before.named != new.named:
+            newer = new.named  # what has a name of its own is not ousted by what was called like it
+        counts, other = (new, before) if newer else (before, new)
+        why = "its resourceVersion is higher" if dated else "it came later" if newer else "it has the name"
+        told = f"stands twice, and not alike: this one counts, because {why}; the other is in {other.source}"
+        self.doubled.append(counts.put(Problem("", told)))
+        self.objects[new.key] = counts
 
     # -- when all is known -----------------------------------------------------------------------------
 
-    def finish(self) -> Loaded:
+    def finish(self, *, strict: bool = False) -> Loaded:
         """Resolve priorities, bindings and owners.
+
+        Parameters
+        ----------
+        strict
+            Refuse all of the input for whatever is wrong with one object.
 
         Raises
         ------
         ManifestError
             With everything that was wrong.
         """
-        self.problems += self._placed(owner_cycles(self.owners))
-        self.problems += self._placed(quota_cycles(self.records))
+        held = self._take_all()
         self._profiles()
+        self.problems += held
+        if strict:
+            self.unfit += (*self.problems, *self.doubled)
+        self.warnings += self.doubled
+        self.warnings += self._placed(owner_cycles(self._owners()))
         unread = self._generic_workloads()
         synced = sync_devices(self.nodes, self.records, [read.pod for read, _ in self.pods])
         reserved = sync_reservations(synced.nodes, synced.records)
@@ -256,45 +159,91 @@ class Bundle:
         self.warnings += self._placed(untold_holders(states, self.records))
         self._cross_checks()
         self._claim_conflicts(states, pending)
-        if self.problems:
-            raise ManifestError(dict.fromkeys(self.problems))
+        if self.unfit:
+            raise ManifestError(dict.fromkeys(self.unfit))
         try:
             snapshot = ClusterSnapshot(nodes=states, pending=pending, records=tuple(self.records))
         except ModelError as error:
             raise ManifestError.at("", str(error)) from None
+        counts = Counter(one.kind for one in self.objects.values() if one.name[1])
         return Loaded(
             snapshot=snapshot,
             policies=tuple(sorted(self.policies, key=lambda policy: policy.name)),
+            problems=tuple(dict.fromkeys(self.problems)),
             warnings=tuple(self.warnings),
-            counts=dict(sorted(self.counts.items())),
+            counts=dict(sorted(counts.items())),
             unread=dict(sorted(unread.items())),
             podless=dict(sorted(self._podless().items())),
         )
 
+    def _take_all(self) -> list[Problem]:
+        """Sort what was read; gives the problems of what can be read, but not beside the others."""
+        for one in self.objects.values():
+            if isinstance(one.content, Policies) or one.name[1] == "KubeSchedulerConfiguration":
+                # Whoever decides by other rules than those that were written decides wrongly about everybody.
+                self.unfit += one.problems
+            else:
+                self.problems += one.problems
+            self.warnings += one.warnings
+            match one.content:
+                case PodReading():
+                    self.pods.append((one.content, one))
+                case Node():
+                    self.nodes.append(one.content)
+                case Policies():
+                    self.policies += one.content.policies
+                case _:
+                    pass  # a record
+        found = [one for one in self.objects.values() if one.record is not None]
+        records = [one.record for one in found if one.record is not None]
+        remarks = list(not_together(records, [read.pod for read, _ in self.pods]))
+        told: dict[Key, list[Problem]] = {}
+        for key, problem in remarks:
+            told.setdefault(unique_key(key), []).append(problem)
+        self.records = [
+            left_out(one.key, one.name, told[one.key]) if one.key in told else record
+            for one, record in zip(found, records, strict=True)
+        ]
+        self._quotas = [
+            one.content.written
+            for one in found
+            if isinstance(one.content, QuotaReading) and one.key not in told
+        ]
+        if self.network is not None:
+            others = [one for one in self.records if not isinstance(one, ClusterNetworkTopology)]
+            self.records = [*others, self.network]
+        return list(self._placed(remarks))
+
+    def _owners(self) -> dict[Key, tuple[Key, ...]]:
+        return {one.name: one.owners for one in self.objects.values() if one.owners}
+
     def _podless(self) -> Counter[str]:
-        owning = {owner for owners in self.owners.values() for owner in owners}
+        owning = {owner for owners in self._owners().values() for owner in owners}
         pods = ((read.pod.namespace, read.pod.name) for read, _ in self.pods)
-        return Counter(map(_kind, without_pods(self.wanting, owning, pods)))
+        wanting = [one.name for one in self.objects.values() if one.wants_pods]
+        return Counter(map(kind_of, without_pods(wanting, owning, pods)))
 
     def _cross_checks(self) -> None:
         pods = [read.pod for read, _ in self.pods]
-        self.problems += self._placed(stand_ins(self.records, pods))
         self.warnings += self._placed(topology_remarks(self.records, pods, self.nodes))
-        self.warnings += self._placed(quota_remarks(self.quotas, pods, self.gates))
+        self.warnings += self._placed(gang_remarks(self.records, pods))
+        self.warnings += self._placed(quota_remarks(self._quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))
 
     def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:
-        return (_Place(self.seen.get(unique_key(key), ""), key).put(problem) for key, problem in remarks)
+        for key, problem in remarks:
+            known = self.objects.get(unique_key(key))
+            source = known.source if known is not None else ""
+            yield Problem(problem.path, problem.message, object_name=shown(key), source=source)
 
     def _bind(self) -> tuple[tuple[NodeState, ...], tuple[Pod, ...]]:
         classes = {one.name: one for one in self.records if isinstance(one, PriorityClass)}
         on_node: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
         pending: list[Pod] = []
-        checked: set[int] = set()
         claims = {
             (one.namespace, one.name): one for one in self.records if isinstance(one, PersistentVolumeClaim)
         }
-        for read, source in self.pods:
+        for read, found in self.pods:
             reading = Reading(self.memory)
             pod = resolve_priority(reading, read, classes)
             if pod.finished:
@@ -305,16 +254,12 @@ class Bundle:
                 reading.warnings += pod_problems(pod)
             elif pod.node_name in on_node:
                 on_node[pod.node_name].append(pod)
-                if id(pod.requests) not in checked:
-                    checked.add(id(pod.requests))
-                    check_countable(reading, pod)
             else:
                 self.records.append(pod)
                 reading.warn("spec.nodeName", f"no node {pod.node_name} in the dump; the pod holds nothing")
-            if reading.problems or reading.warnings:
-                place = _Place(source, ("", "Pod", pod.namespace, pod.name))
-                self.problems += map(place.put, reading.problems)
-                self.warnings += map(place.put, reading.warnings)
+            if reading.warnings and not pod.unreadable:
+                told = attrs.evolve(found, name=("", "Pod", pod.namespace, pod.name))
+                self.warnings += map(told.put, reading.warnings)
         states = tuple(NodeState(node, tuple(on_node[node.name])) for node in self.nodes)
         return states, tuple(pending)
 
@@ -324,60 +269,28 @@ class Bundle:
                 ("", "Pod") if isinstance(found.about, Pod) else ("resource.k8s.io", "ResourceClaim")
             )
             key = (group, kind, found.about.namespace, found.about.name)
-            self.warnings.append(_Place(self.seen.get(key, ""), key).put(found.problem))
+            self.warnings += self._placed([(key, found.problem)])
 
     def _generic_workloads(self) -> Counter[str]:
         """Read objects of unknown kinds as workloads where another object names them as its owner."""
-        owning = {owner for owners in self.owners.values() for owner in owners}
+        owning = {owner for owners in self._owners().values() for owner in owners}
         unread: Counter[str] = Counter()
-        for key, raw, source in self.unread:
-            if key[:2] in READ_AS_TEXT:
+        for one in self.objects.values():
+            if one.slim is None or one.name[:2] in READ_AS_TEXT:
                 continue
-            if key in owning:
+            if one.name in owning:
                 reading = Reading(self.memory)
-                workload = read_workload(reading, raw)
+                workload = read_workload(reading, one.slim)
                 if not reading.problems:
                     self.records.append(workload)
                     continue
                 # Its selector or replicas mean something else: it stays what it is, an unread object.
-                place = _Place(source, key)
-                self.warnings += map(place.put, reading.problems)
-            unread[_kind(key)] += 1
+                self.warnings += map(one.put, reading.problems)
+            unread[one.kind] += 1
         return unread
 
     def _profiles(self) -> None:
         names = Counter(policy.name for policy in self.policies)
         for name, count in sorted(names.items()):
             if count > 1:
-                self.problems.append(Problem("", f"{count} scheduler profiles are called {name}"))
-
-
-def unique_key(key: Key) -> Key:
-    """Give the key under which an object stands: one without a namespace is in ``default``."""
-    return (*key[:2], key[2] or "default", key[3])
-
-
-def _kind(key: Key) -> str:
-    return f"{key[1]}.{key[0]}" if key[0] and key[:2] not in DECODERS else key[1]
-
-
-def check_countable(reading: Reading, pod: Pod) -> None:
-    """Refuse amounts that no sum could hold."""
-    for name, amount in pod.requests.items():
-        if amount > AMOUNT_LIMIT:
-            reading.problem("spec", f"requests {amount} of {name}; at most {AMOUNT_LIMIT} can be counted")
-
-
-def canonical_text(raw: Mapping[str, Json]) -> str:
-    """Write an object as JSON with sorted keys and no spaces: equal objects give equal texts.
-
-    Raises
-    ------
-    ManifestError
-        When it nests too deeply, or holds what JSON cannot.
-    """
-    try:
-        return json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except (RecursionError, TypeError, ValueError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ManifestError.at("", f"not JSON: {reason}") from None
+                self.unfit.append(Problem("", f"{count} scheduler profiles are called {name}"))

@@ -39,6 +39,13 @@ _SPEC_PATH: Final = f"metadata.annotations[{ANNOTATION_TOPOLOGY_SPEC}]"
 _RULE_FIELDS: Final = ("layer", "strategy", "podcountmultiple")
 
 
+def not_together(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
+    """Name objects that can be read, but cannot stand beside the others: these are held back."""
+    known = list(records)
+    yield from _cycle_free([one for one in known if isinstance(one, ElasticQuota)])
+    yield from stand_ins(known, pods)
+
+
 def stand_ins(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
     """While a reservation is scheduled its uid is the name of a pod, so nothing else may be called so."""
     taken = {pod.key: f"is the name of Pod {pod.key}" for pod in pods}
@@ -90,6 +97,21 @@ def topology_remarks(
         for problem in seen[text]:
             yield key, problem.within(_SPEC_PATH)
     yield from _part_remarks(records, pods, layers)
+
+
+def gang_remarks(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
+    """Name the PodGroups that pods wait for and the dump lacks: it may have been written without them."""
+    known = {one.id for one in records if isinstance(one, PodGroup)}
+    waiting: dict[str, list[Pod]] = {}
+    for pod in pods:
+        name = pod.labels.get(LABEL_POD_GROUP) if pod.node_name is None else None
+        if name and f"{pod.namespace}/{name}" not in known:
+            waiting.setdefault(f"{pod.namespace}/{name}", []).append(pod)
+    for group, members in waiting.items():
+        first = members[0]
+        many = f"{len(members)} pods wait" if len(members) > 1 else "the pod waits"
+        told = f"the dump has no PodGroup {group}, so {many} for it"
+        yield ("", "Pod", first.namespace, first.name), Problem(f"metadata.labels[{LABEL_POD_GROUP}]", told)
 
 
 def _part_remarks(
@@ -258,6 +280,14 @@ def quota_cycles(records: Iterable[ClusterRecord]) -> Iterator[Remark]:
     for cycle in _cycles(parents):
         names = " -> ".join(key[3] for key in (*cycle, cycle[0]))
         yield cycle[0], Problem(f"metadata.labels[{PARENT}]", f"parents form a cycle: {names}")
+
+
+def _cycle_free(quotas: list[ElasticQuota]) -> Iterator[Remark]:
+    """Name quotas until those that are left have no parents in a circle."""
+    while found := list(quota_cycles(quotas)):
+        yield from found
+        named = {key[2:] for key, _ in found}
+        quotas = [one for one in quotas if (one.namespace, one.name) not in named]
 
 
 def _cycles(edges: Mapping[Key, tuple[Key, ...]]) -> Iterator[tuple[Key, ...]]:

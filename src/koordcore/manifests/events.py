@@ -7,7 +7,7 @@ may come in any order: a pod before its node or its priority class, an object be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 import attrs
@@ -15,11 +15,12 @@ import attrs
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, identity_of, is_object
-from koordcore.manifests.bundle import READ_AS_TEXT, Bundle, check_countable, unique_key
-from koordcore.manifests.cross_checks import Key, quota_cycles, shown, stand_ins
+from koordcore.manifests.bundle import READ_AS_TEXT
+from koordcore.manifests.cross_checks import Key, not_together, shown
+from koordcore.manifests.objects import ReadObject, left_out, read_object, unique_key, version_of
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.workloads import read_workload
-from koordcore.model.cluster import PriorityClass
+from koordcore.model.cluster import PriorityClass, Unreadable
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota
@@ -80,9 +81,10 @@ class _Known:
 class EventReader:
     """Reads watch events of Kubernetes and Koordinator objects as changes of a snapshot.
 
-    What cannot be read counts as not there, alone, and is named in :attr:`problems` until it is replaced or
-    gone. The changes of all events lead an empty snapshot to what :func:`koordcore.manifests.load` makes of
-    the objects that are there; owners that own each other are not looked for, and what the manager of a live
+    What cannot be read is hurt alone, as by :func:`koordcore.manifests.load`, and is named in
+    :attr:`problems` until it is replaced or gone: a Pod stands there and says so, anything else is left out.
+    The changes of all events lead an empty snapshot to what :func:`koordcore.manifests.load` makes of the
+    objects that are there; owners that own each other are not looked for, and what the manager of a live
     cluster writes on nodes out of their Device objects is not completed in its place, as in a dump.
 
     Examples
@@ -115,7 +117,7 @@ class EventReader:
         self._shown: dict[Slot, ClusterRecord] = {}
         """Those of the records that are in the snapshot."""
         self._owned: Counter[Key] = Counter()
-        self._held_back: set[Key] = set()
+        self._held_back: dict[Key, Unreadable] = {}
         self._changes: list[Change] = []
 
     # -- telling -----------------------------------------------------------------------------------------
@@ -175,8 +177,8 @@ class EventReader:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What keeps objects out of the snapshot, in the order of their keys."""
-        return self._listed("problem", "placed problem", "held back")
+        """What cannot be read, in the order of the objects' keys."""
+        return self._listed("problem", "held back")
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -207,16 +209,13 @@ class EventReader:
             return
         if known is not None and known.uid != uid:
             self._forget(key)  # another one of the name: the end of the first was missed
-        bundle = Bundle(self._memory)
-        bundle.add(SourceObject("", item))
+        read = read_object(self._memory, SourceObject("", item))
         owners = known.owners if known is not None and key in self._known else ()
         self._known[key] = _Known(identity_of(item), uid, version, owners)
         self._kinds.setdefault(key[:2], {})[key] = None
-        self._say(key, "problem", bundle.problems)
-        self._say(key, "warning", bundle.warnings)
-        if bundle.problems:
-            bundle = Bundle(self._memory)
-        self._take(key, bundle)
+        self._say(key, "problem", read.problems)
+        self._say(key, "warning", read.warnings)
+        self._take(key, read)
 
     def _delete(self, item: Mapping[str, Json]) -> None:
         key = unique_key(identity_of(item))
@@ -227,21 +226,22 @@ class EventReader:
 
     def _forget(self, key: Key) -> None:
         """An object is gone."""
-        self._take(key, Bundle(self._memory))
+        self._take(key, None)
         for kind in ("problem", "warning"):
             self._say(key, kind, ())
         del self._kinds[key[:2]][key]
         del self._known[key]
 
-    def _take(self, key: Key, bundle: Bundle) -> None:
-        """Let what was read of an object stand for what it was before."""
-        self._own(key, tuple(owner for owners in bundle.owners.values() for owner in owners))
+    def _take(self, key: Key, read: ReadObject | None) -> None:
+        """Let what was read of an object stand for what it was before; ``None`` for one that is gone."""
+        self._own(key, () if read is None else read.owners)
+        content = None if read is None else read.content
         if key[:2] == _NODE:
-            self._take_node(key[3], bundle.nodes[0] if bundle.nodes else None)
-        elif key[:2] == _POD:
-            self._take_pod(key, bundle.pods[0][0] if bundle.pods else None)
+            self._take_node(key[3], content if isinstance(content, Node) else None)
+        if key[:2] == _POD:
+            self._take_pod(key, content if isinstance(content, PodReading) else None)
         else:
-            self._take_records(key, bundle)
+            self._take_records(key, read)
 
     def _done(self) -> tuple[Change, ...]:
         changes, self._changes = tuple(self._changes), []
@@ -285,10 +285,10 @@ class EventReader:
         """Let a pod stand where it belongs now."""
         reading = Reading(self._memory)
         place, pod = self._placed(reading, key)
-        self._say(key, "placed problem", reading.problems)
-        self._say(key, "placed warning", reading.warnings)
+        told = reading.warnings if pod is None or not pod.unreadable else ()
+        self._say(key, "placed warning", told)
         before = self._standing.pop(key, None)
-        if pod is not None and not reading.problems:
+        if pod is not None:
             self._standing[key] = place, pod
         after = self._standing.get(key)
         if before == after:
@@ -313,25 +313,24 @@ class EventReader:
         if pod.node_name is None:
             return "waits", pod
         if pod.node_name in self._nodes:
-            check_countable(reading, pod)
             return "bound", pod
         reading.warn("spec.nodeName", f"no node {pod.node_name} is known; the pod holds nothing")
         return "record", pod
 
     # -- records -----------------------------------------------------------------------------------------
 
-    def _take_records(self, key: Key, bundle: Bundle) -> None:
+    def _take_records(self, key: Key, read: ReadObject | None) -> None:
         known = self._known[key]
-        known.unread = bundle.unread[0][1] if bundle.unread else None
+        known.unread = None if read is None else read.slim
         before = self._records.get((key, ""))
-        record = bundle.records[0] if bundle.records else None
+        record = None if read is None else read.record
         self._keep((key, ""), record)
         self._read_workload(key)
         if isinstance(before, PriorityClass) or isinstance(record, PriorityClass):
             self._settle_priorities(before, record)
         if isinstance(before, ElasticQuota) or isinstance(record, ElasticQuota):
             quotas = [one for one in self._records.values() if isinstance(one, ElasticQuota)]
-            self._hold_back("ElasticQuota", _cycle_free(quotas))
+            self._hold_back("ElasticQuota", not_together(quotas, ()))
         if isinstance(before, Reservation) or isinstance(record, Reservation):
             self._settle_reservations(None)
 
@@ -346,7 +345,8 @@ class EventReader:
     def _show(self, slot: Slot) -> None:
         """Bring the snapshot up to what is known of a record."""
         before = self._shown.pop(slot, None)
-        after = None if slot[0] in self._held_back else self._records.get(slot)
+        held = None if slot[1] else self._held_back.get(slot[0])
+        after = held or self._records.get(slot)
         if after is not None:
             self._shown[slot] = after
         if before == after:
@@ -401,26 +401,21 @@ class EventReader:
         if pod is None or pod[2:] in names:
             keys = [("", "Pod", *name) for name in names]
             pods = [self._pods[key].pod for key in keys if key in self._pods]
-            self._hold_back("Reservation", list(stand_ins(held, pods)))
+            self._hold_back("Reservation", list(not_together(held, pods)))
 
     def _hold_back(self, kind: str, remarks: Iterable[tuple[Key, Problem]]) -> None:
-        """Keep the records of some objects out of the snapshot, and let all others of the kind in."""
+        """Let it be known of some objects that they are left out, and let all others of the kind in."""
         told: dict[Key, list[Problem]] = {}
         for key, problem in remarks:
             told.setdefault(unique_key(key), []).append(problem)
         before = {key for key in self._held_back if key[1] == kind}
-        self._held_back = (self._held_back - before) | told.keys()
+        for key in before:
+            del self._held_back[key]
+        for key, problems in told.items():
+            self._held_back[key] = left_out(key, self._known[key].name, problems)
         for key in sorted(before | told.keys()):
             self._say(key, "held back", told.get(key, ()))
             self._show((key, ""))
-
-
-def _cycle_free(quotas: list[ElasticQuota]) -> Iterator[tuple[Key, Problem]]:
-    """Name quotas until those that are left have no parents in a circle."""
-    while found := list(quota_cycles(quotas)):
-        yield from found
-        named = {key[2:] for key, _ in found}
-        quotas = [one for one in quotas if (one.namespace, one.name) not in named]
 
 
 def _same_place(before: tuple[str, Pod], after: tuple[str, Pod]) -> bool:
@@ -432,8 +427,5 @@ def _stamp(item: Mapping[str, Json]) -> tuple[str, int]:
     meta = item.get("metadata") if is_object(item) else None
     if not is_object(meta):
         return "", 0
-    uid, version = meta.get("uid"), meta.get("resourceVersion")
-    number = 0
-    if isinstance(version, str) and version.isascii() and version.isdecimal() and len(version) < 20:
-        number = int(version)
-    return uid if isinstance(uid, str) else "", number
+    uid = meta.get("uid")
+    return uid if isinstance(uid, str) else "", version_of(item)

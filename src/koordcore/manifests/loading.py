@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from koordcore.errors import ManifestError, Problem
+from koordcore.errors import Problem
 from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests.bundle import Bundle, Loaded
 from koordcore.manifests.front_doors import with_gangs
@@ -15,8 +15,8 @@ from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.protocol.fields import Json
 
-_MAX_PROBLEMS: Final = 10_000
-"""After this many problems the rest of the input is not looked at."""
+_MAX_BROKEN: Final = 10_000
+"""After this many objects that cannot be read the rest is not looked at, and all of the input refused."""
 
 
 def load(
@@ -27,6 +27,7 @@ def load(
     network: ClusterNetworkTopology | None = None,
     as_gangs: bool = False,
     feature_gates: Mapping[str, bool] = EMPTY,
+    strict: bool = False,
 ) -> Loaded:
     """Read files, folders and standard input into a snapshot.
 
@@ -45,34 +46,40 @@ def load(
         their controllers would make; the warnings say so.
     feature_gates
         Those of the quota webhook (``SupportParentQuotaSubmitPod``, ...), whose checks are warnings here.
+    strict
+        Refuse everything where any object cannot be read or stands twice, as a pipeline may want it. Else
+        that object alone is hurt, and :attr:`Loaded.problems` names it.
 
     Raises
     ------
     ManifestError
-        With every problem of every file and object; nothing is half loaded.
+        With every problem of the files, such as one that is no JSON, and of scheduler configurations; with
+        ``strict`` of every object as well.
     MissingExtraError
         When YAML is to be read and PyYAML is not installed.
     """
     if isinstance(paths, str | Path):
         paths = [paths]
     sources = read_sources(paths, stdin=stdin, limits=limits or SourceLimits())
-    return assemble(sources, network, as_gangs, feature_gates)
+    return assemble(sources, network, as_gangs, feature_gates, strict)
 
 
-def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False) -> Loaded:
+def snapshot_from_objects(
+    objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False, strict: bool = False
+) -> Loaded:
     """Make a snapshot of objects that are parsed already.
 
     Parameters
     ----------
     objects
         Kubernetes and Koordinator objects in any order; equal sets of objects give equal snapshots.
-    as_gangs
+    as_gangs, strict
         As for :func:`load`.
 
     Raises
     ------
     ManifestError
-        With every problem of every object.
+        With every problem of scheduler configurations, and with ``strict`` of every object.
 
     Examples
     --------
@@ -85,7 +92,7 @@ def snapshot_from_objects(objects: Iterable[Mapping[str, Json]], *, as_gangs: bo
     ['default/web']
     """
     numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
-    return assemble(numbered, as_gangs=as_gangs)
+    return assemble(numbered, as_gangs=as_gangs, strict=strict)
 
 
 def assemble(
@@ -93,24 +100,23 @@ def assemble(
     network: ClusterNetworkTopology | None = None,
     as_gangs: bool = False,
     feature_gates: Mapping[str, bool] = EMPTY,
+    strict: bool = False,
 ) -> Loaded:
     """Make a snapshot of objects that say where they come from; see :func:`load`."""
-    bundle = Bundle(gates=feature_gates)
+    bundle = Bundle(feature_gates)
+    bundle.network = network
     if as_gangs:
         sources = with_gangs(sources, bundle.problems, bundle.warnings)
+    broken = 0
     for source in sources:
         if isinstance(source, Problem):
-            bundle.problems.append(source)
+            bundle.unfit.append(source)
+            broken += 1
         else:
-            bundle.add(source)
-        if len(bundle.problems) > _MAX_PROBLEMS:
+            broken += bool(bundle.add(source).problems)
+        if broken > _MAX_BROKEN:
             where = source.source
             told = "too many problems; from here on the input was not looked at"
-            bundle.problems.append(Problem("", told, source=where))
+            bundle.unfit.append(Problem("", told, source=where))
             break
-    else:
-        if network is not None:
-            others = [one for one in bundle.records if not isinstance(one, ClusterNetworkTopology)]
-            bundle.records = [*others, network]
-        return bundle.finish()
-    raise ManifestError(bundle.problems)
+    return bundle.finish(strict=strict or broken > _MAX_BROKEN)

@@ -1,4 +1,4 @@
-"""Objects without a name, as release notes print them: they are called after file and document."""
+"""Objects without a name, as release notes print them, and with one that is none: how they are called."""
 
 from __future__ import annotations
 
@@ -6,33 +6,56 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from koordcore.manifests._reading import Reading, is_object
-from koordcore.protocol.fields import Json
+from immutabledict import immutabledict
+
+from koordcore.errors import printable
+from koordcore.manifests._reading import Reading, as_name
+from koordcore.protocol.fields import Json, as_mapping, show
 
 _PLACE: Final = re.compile(r"(?P<file>.*?)(?P<places>(?: \((?:document|item) [0-9]+\))*)\Z", re.DOTALL)
 _SUFFIX: Final = re.compile(r"(?:\.(?:ya?ml|json))?(?:\.gz)?\Z")
 _NUMBER: Final = re.compile(r"[0-9]+")
 _ODD: Final = re.compile(r"[^a-z0-9]+")
+_LONGEST: Final = 200
+_NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
 _NO_NAME_NEEDED: Final = frozenset({"KubeSchedulerConfiguration"})
 
 
 def named(reading: Reading, raw: Mapping[str, Json], source: str) -> Mapping[str, Json]:
-    """Give an object that has no name one, with a warning; one with a wrong name is given as it is.
+    """Give an object a name by which it can be told of: one without any with a warning.
+
+    One whose name or namespace cannot be read is called after what stands there, and that is a problem.
 
     Parameters
     ----------
     source
         Where it came from, such as ``notes.yaml (document 3)``, which gives ``notes-3``.
     """
+    if raw.get("kind") in _NO_NAME_NEEDED:
+        return raw
     meta = raw.get("metadata")
-    if raw.get("kind") in _NO_NAME_NEEDED or not (meta is None or is_object(meta)):
-        return raw
-    known = {} if meta is None else meta
-    if known.get("name") not in (None, ""):
-        return raw
-    name = _name_after(source)
-    reading.warn("metadata.name", f"none is there; the object is called {name} after its place")
-    return {**raw, "metadata": {**known, "name": name}}
+    known = _NO_FIELDS if meta is None else reading.take(raw, "metadata", "", as_mapping, None)
+    if known is None:
+        return {**raw, "metadata": {"name": _name_after(source)}}
+    name, space = known.get("name"), known.get("namespace")
+    found = dict[str, Json]()
+    if name is None or name == "":
+        found["name"] = _name_after(source)
+        told = f"none is there; the object is called {found['name']} after its place"
+        reading.warn("metadata.name", told)
+    elif reading.take(known, "name", "metadata", as_name, None) is None:
+        found["name"] = _called(name)
+    # Of kinds without a namespace nobody reads it.
+    unsaid = space is None or space == "" or raw.get("kind") != "Pod"
+    if not unsaid and reading.take(known, "namespace", "metadata", as_name, None) is None:
+        found["namespace"] = _called(space)
+    return {**raw, "metadata": {**known, **found}} if found else raw
+
+
+def _called(value: Json) -> str:
+    """Write what stands for a name that cannot be read."""
+    text = value if isinstance(value, str) else show(value)
+    return "".join(one if one.isprintable() else "?" for one in printable(text))[:_LONGEST]
 
 
 def _name_after(source: str) -> str:
@@ -40,4 +63,4 @@ def _name_after(source: str) -> str:
     assert match is not None  # the pattern matches every text
     stem = _SUFFIX.sub("", match["file"].rpartition("/")[2]).lower()
     parts = [_ODD.sub("-", stem).strip("-") or "object", *_NUMBER.findall(match["places"])]
-    return "-".join(parts)[-200:].strip("-")
+    return "-".join(parts)[-_LONGEST:].strip("-")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -49,6 +50,7 @@ _PORTS: Final = range(1, 65536)
 class _ContainerReading:
     container: Container
     notes: tuple[Problem, ...]
+    problems: tuple[Problem, ...] = ()
 
 
 def read_containers(
@@ -68,11 +70,8 @@ def read_containers(
             reading.problem(path, "expected object")
             continue
         part = {field: element[field] for field in _CONTAINER_FIELDS if field in element}
-        try:
-            read = reading.memory.once(convert, part)
-        except ManifestError as error:
-            reading.note(error, path)
-            continue
+        read = reading.memory.once(convert, part)
+        reading.problems += (problem.within(path) for problem in read.problems)
         reading.warnings += (note.within(path) for note in read.notes)
         containers.append(read.container)
         if "ports" in element and (name == "containers" or read.container.restarts_always):
@@ -92,7 +91,7 @@ def written_container(value: Json) -> _ContainerReading:
     read = stored_container(value)
     container = read.container
     requests = make_resources({**container.limits, **container.requests})
-    return _ContainerReading(attrs.evolve(container, requests=requests), read.notes)
+    return attrs.evolve(read, container=attrs.evolve(container, requests=requests))
 
 
 def stored_container(value: Json) -> _ContainerReading:
@@ -110,12 +109,11 @@ def stored_container(value: Json) -> _ContainerReading:
         image=reading.take(raw, "image", "", as_str, ""),
         restarts_always=policy == "Always",
     )
-    reading.finish()
-    return _ContainerReading(container, tuple(reading.warnings))
+    return _ContainerReading(container, tuple(reading.warnings), tuple(reading.problems))
 
 
 def _amounts(reading: Reading, raw: Mapping[str, Json], name: str, path: str) -> Resources:
-    """Read amounts under their right names; a negative one is wrong."""
+    """Read amounts under their right names; a negative one is wrong, and those beside it count."""
     listed = reading.take(raw, name, path, as_mapping, NO_RESOURCES)
     if not listed:
         return NO_RESOURCES
@@ -126,11 +124,22 @@ def _amounts(reading: Reading, raw: Mapping[str, Json], name: str, path: str) ->
         amounts = as_resources(renamed)
     except ManifestError as error:
         reading.note(error, place)
-        return NO_RESOURCES
-    for resource, amount in amounts.items():
-        if amount < 0:
-            reading.problem(f"{place}[{resource}]", f"must not be negative, got {show(renamed[resource])}")
-    return NO_RESOURCES if reading.problems else amounts
+        amounts = _those_that_are_some(renamed)
+    negative = {resource for resource, amount in amounts.items() if amount < 0}
+    if not negative:
+        return amounts
+    for resource in sorted(negative):
+        reading.problem(f"{place}[{resource}]", f"must not be negative, got {show(renamed[resource])}")
+    return make_resources({name: amount for name, amount in amounts.items() if name not in negative})
+
+
+def _those_that_are_some(listed: Mapping[str, Json]) -> Resources:
+    """Read the amounts of a list one by one, and leave out what is none."""
+    known: dict[str, int] = {}
+    for name, value in listed.items():
+        with suppress(ManifestError):
+            known.update(as_resources({name: value}))
+    return make_resources(known)
 
 
 def _port(value: Json) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import attrs
 from immutabledict import immutabledict
 
@@ -86,6 +88,8 @@ class Workload:
         Tells kinds of the same name apart, such as the Jobs of ``batch/v1`` and of other groups.
     replicas
         Pods wanted; ``None`` where the kind has no such number.
+    active_deadline, started
+        Seconds after which a Job is ended with all its pods, counted from its start; ``None`` for never.
     """
 
     kind: str
@@ -98,6 +102,8 @@ class Workload:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     owners: tuple[OwnerReference, ...] = ()
+    active_deadline: int | None = None
+    started: datetime | None = None
 
     __attrs_post_init__ = check_fields
 
@@ -111,5 +117,26 @@ class RawObject:
     namespace: str = ""
     api_version: str = ""
     text: str = ""
+
+    __attrs_post_init__ = check_fields
+
+
+@record(kw_only=True)
+class Unreadable:
+    """An object that cannot be read: nothing of it counts, and whoever looks at a plan is told of it.
+
+    Parameters
+    ----------
+    kind, group
+        What it says it is; empty where it does not.
+    why
+        What cannot be read, with the path inside the object.
+    """
+
+    kind: str
+    name: str
+    namespace: str = ""
+    group: str = ""
+    why: str
 
     __attrs_post_init__ = check_fields

@@ -253,8 +253,14 @@ class Pod:
         Kubernetes' own group that it belongs to; ``None`` for a pod on its own, or in a gang by labels.
     gates
         Scheduling gates that are still closed.
+    active_deadline
+        Seconds from its start after which its node ends it; ``None`` for never.
     local_storage
         A volume lies on the node itself (``emptyDir`` or ``hostPath``) and is lost when the pod moves.
+    unreadable
+        What of its object cannot be read, with the path; empty for nothing. Such a pod is placed nowhere and
+        never evicted; where it runs, the node takes nobody else, because what it holds is not all known. One
+        that waits says nothing else here than who it is.
     key
         Namespace and name, made from the two.
     """
@@ -303,7 +309,9 @@ class Pod:
     held_claims: tuple[HeldClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     gates: tuple[str, ...] = ()
+    active_deadline: int | None = None
     local_storage: bool = False
+    unreadable: str = ""
     key: PodKey = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -384,6 +392,11 @@ class Pod:
         return MIRROR_ANNOTATION in self.annotations or self.annotations.get(
             CONFIG_SOURCE_ANNOTATION, "api"
         ) not in ("api", "")
+
+    @property
+    def fixed(self) -> bool:
+        """Nobody can have the pod leave: it is the kubelet's own, or its object cannot be read."""
+        return self.static or bool(self.unreadable)
 
     @property
     def controller(self) -> OwnerReference | None:

@@ -27,11 +27,20 @@ class Floor:
     open: BoolVector
 
 
+def needs_of(problem: PreemptionProblem, members: Members) -> list[int]:
+    """Count the members of each role that have to be placed; where shares are chosen, one that does."""
+    spares = problem.shares is not None
+    return [
+        len(role.members)
+        if members is Members.ALL and not (spares and role.min_available <= 0)
+        else max(0, role.min_available)
+        for role in problem.roles
+    ]
+
+
 def needed_members(problem: PreemptionProblem, members: Members) -> int:
     """Count the members that have to be placed."""
-    return sum(
-        len(role.members) if members is Members.ALL else max(0, role.min_available) for role in problem.roles
-    )
+    return sum(needs_of(problem, members))
 
 
 def eviction_problem(
@@ -117,10 +126,11 @@ def holding(problem: PreemptionProblem, slots: IntMatrix, domains: Domains, memb
     sums = np.zeros((len(problem.classes), domains.count), dtype=np.int64)
     for number, row in enumerate(slots):
         np.add.at(sums[number], domains.home[inside], row[inside])
+    if problem.shares is not None:
+        return _most_of(problem, sums) >= problem.shares.members
     fits = np.ones(domains.count, dtype=bool)
     shared: dict[int, tuple[int, IntVector]] = {}
-    for index, role in enumerate(problem.roles):
-        need = len(role.members) if members is Members.ALL else max(0, role.min_available)
+    for index, need in enumerate(needs_of(problem, members)):
         room = np.zeros(domains.count, dtype=np.int64)
         shapes = []
         for number, (of_role, shape) in enumerate(problem.classes):
@@ -135,6 +145,18 @@ def holding(problem: PreemptionProblem, slots: IntMatrix, domains: Domains, memb
     for need, total in shared.values():
         fits &= total >= need
     return fits
+
+
+def _most_of(problem: PreemptionProblem, sums: IntMatrix) -> IntVector:
+    """Bound the members that each domain takes, whichever roles they are of, shape (domains,)."""
+    most = np.zeros(sums.shape[1], dtype=np.int64)
+    shapes = np.array([shape for _, shape in problem.classes], dtype=np.int64)
+    sizes = np.array(problem.sizes, dtype=np.int64)
+    for shape in np.unique(shapes):
+        # Roles of one shape share its slots.
+        alike = np.flatnonzero(shapes == shape)
+        most += np.minimum(sizes[alike].sum(), sums[alike[0]])
+    return most
 
 
 def floor_of(problem: PreemptionProblem, domains: Domains, members: Members) -> Floor:

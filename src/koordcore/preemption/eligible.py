@@ -48,9 +48,9 @@ class Eligibility:
 def may_evict(preemptor: Pod, pod: Pod) -> bool:
     """Tell whether a running pod may leave for another: strictly less important, and not protected.
 
-    A static pod is the kubelet's own; nobody else can evict it.
+    A static pod is the kubelet's own; nobody else can evict it. What an unreadable one is worth nobody knows.
     """
-    return pod.priority < preemptor.priority and not is_protected(pod.labels) and not pod.static
+    return pod.priority < preemptor.priority and not is_protected(pod.labels) and not pod.fixed
 
 
 def terminating_victims(pending: Iterable[Pod], on_node: Mapping[str, Iterable[Pod]]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.model.preemption import NO_DAMAGE, Damage, Members
-from koordcore.preemption.bounds import Floor, usable_up_to, widest_slots
+from koordcore.preemption.bounds import Floor, needs_of, usable_up_to, widest_slots
 from koordcore.preemption.cost import close, damage_of
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
@@ -98,10 +98,7 @@ class _Greedy:
         problem = self.problem
         order = sorted(range(len(problem.classes)), key=lambda one: (int(self.slots[one].sum()), one))
         left = list(problem.sizes)
-        need = {
-            index: len(role.members) if members is Members.ALL else max(0, role.min_available)
-            for index, role in enumerate(problem.roles)
-        }
+        need = dict(enumerate(needs_of(problem, members)))
         for number in order:
             role = problem.classes[number][0]
             wanted = min(left[number], need[role])
@@ -113,7 +110,7 @@ class _Greedy:
             return None
         self.chosen = spare(problem, self.counts, self.chosen)
         self.room = self._room_left()
-        for number in order:
+        for number in order if problem.shares is None else ():
             left[number] -= self._place(number, left[number], free_only=True)
         closed = close(problem, self.chosen)
         if closed is None or (closed != self.chosen).any() or not _in_multiples(problem, self.counts):

@@ -13,6 +13,7 @@ from koordcore.allocators.gang.demand import Member, Role
 from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, MemberShape, few_distinct, no_counts
+from koordcore.preemption.shares import Shares
 from koordcore.topology.network import NetworkTopology
 
 ANYWHERE: Final = NetworkTopologySpec()
@@ -142,6 +143,8 @@ class PreemptionProblem:
         What members use up together beside the nodes.
     refuges
         Where candidates may move; None where whoever leaves is evicted.
+    shares
+        Which roles may start instead of those whose minimum is asked for; None where it is these.
 
     Raises
     ------
@@ -163,6 +166,7 @@ class PreemptionProblem:
     gathers: tuple[tuple[frozenset[int], Domains], ...] = ()
     pools: tuple[Pool, ...] = ()
     refuges: Refuges | None = None
+    shares: Shares | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.free.shape[1] != len(self.nodes):
@@ -172,11 +176,6 @@ class PreemptionProblem:
             raise ModelError("a member occurs twice in one job")
         if any(not 0 <= member.shape < len(self.shapes) for role in self.roles for member in role.members):
             raise ModelError("a member refers to a shape that does not exist")
-
-    def takes_all_of(self, asked: PreemptionProblem) -> bool:
-        """Tell that no share of the roles was chosen: there is one only, or everybody is to be placed."""
-        pairs = zip(self.roles, asked.roles, strict=True)
-        return len(self.roles) == 1 or all(one.min_available == len(whole.members) for one, whole in pairs)
 
     @cached_property
     def classes(self) -> tuple[tuple[int, int], ...]:

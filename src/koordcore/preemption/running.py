@@ -186,7 +186,7 @@ def _columns(
         node=np.array(rows, dtype=np.int64),
         amounts=nothing if table is None else table[:, shapes],
         priority=np.array(priorities, dtype=np.int64),
-        evictable=np.array([not is_protected(pod.labels) and not pod.static for pod in pods], dtype=np.bool_),
+        evictable=np.array([not is_protected(pod.labels) and not pod.fixed for pod in pods], dtype=np.bool_),
         leaving=np.array([pod.leaving for pod in pods], dtype=np.bool_),
         gang=np.array([index[name] for name in names], dtype=np.int64),
         gangs=gangs,

@@ -15,8 +15,10 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore._cpsat import Program
 from koordcore.model.preemption import Members
+from koordcore.preemption.bounds import needs_of
 from koordcore.preemption.moves import Arrivals, Unit, with_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
+from koordcore.preemption.shares import ShareRows
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -85,16 +87,17 @@ class VictimProgram:
         self._at: dict[int, list[tuple[int, int]]] = {}
         for (number, row), variable in self.place.items():
             self._at.setdefault(row, []).append((problem.classes[number][1], variable))
-        for index, role in enumerate(problem.roles):
-            total = []
-            for number, (of_role, _) in enumerate(problem.classes):
-                if of_role != index:
-                    continue
-                terms = [(variable, 1) for (one, _), variable in self.place.items() if one == number]
-                program.require(terms, at_most=problem.sizes[number])
-                total += terms
-            least = len(role.members) if self.scope.members is Members.ALL else role.min_available
-            program.require(total, at_least=max(0, least))
+        placed: list[list[tuple[int, int]]] = [[] for _ in problem.roles]
+        for number, (role, _) in enumerate(problem.classes):
+            terms = [(variable, 1) for (one, _), variable in self.place.items() if one == number]
+            program.require(terms, at_most=problem.sizes[number])
+            placed[role] += terms
+        if problem.shares is not None:
+            whole = self.scope.members is Members.ALL
+            self._follow += ShareRows(program, problem.shares, placed, whole=whole).follow
+            return
+        for terms, least in zip(placed, needs_of(problem, self.scope.members), strict=True):
+            program.require(terms, at_least=least)
 
     @cached_property
     def _widest(self) -> IntMatrix:

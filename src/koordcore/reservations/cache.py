@@ -14,9 +14,11 @@ from operator import attrgetter
 from typing import Final
 
 import attrs
+import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.change_reader import ClusterChanges
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
@@ -155,6 +157,8 @@ class ReservationLedger:
         ``(R, M)``: what its users may still draw.
     account
         ``(R, M)``: what a Restricted one allows yet; without limit for what it keeps no account of.
+    unsettled
+        Numbers of those whose node has left, until :meth:`follow` has looked at them.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -178,6 +182,8 @@ class ReservationLedger:
         self._matches: dict[Hashable, tuple[int, ...]] = {}
         self._screens: dict[Hashable, BoolVector | None] = {}
         self._back = list(before.back)
+        self.unsettled: set[int] = set()
+        self._came: tuple[int, ...] = ()
         for number, back in enumerate(before.back):
             if back is not NOTHING:
                 self._correct(number, back)
@@ -188,6 +194,21 @@ class ReservationLedger:
             if back is not NOTHING and self.row[number] >= 0:
                 self._give_back(int(self.row[number]), back, -1)
 
+    def moved(self, moves: NodeMoves) -> bool:
+        """Go on where nodes joined and left; who stood on one that left stands nowhere."""
+        there = moves.rows(self.row) if len(self.row) else self.row
+        for number in np.flatnonzero((self.row >= 0) & (there < 0)).tolist():
+            self._back[number] = NOTHING  # what was corrected is gone with the node
+            self.unsettled.add(number)
+        self.row[:] = there
+        self.open &= there >= 0
+        rows = moves.rows(np.array([*self.by_row], np.int64)).tolist()
+        self.by_row = {row: here for row, here in zip(rows, self.by_row.values(), strict=True) if row >= 0}
+        self._came = moves.came
+        self._matches.clear()
+        self._screens.clear()
+        return True
+
     def follow(self, changes: ClusterChanges) -> bool:
         """Go on where the workspace went on to another snapshot, which pods came and left being told already.
 
@@ -196,7 +217,13 @@ class ReservationLedger:
         bool
             Whether that was possible; if not, the ledger is to be dropped.
         """
-        snapshot, anew = self.workspace.snapshot, set[int]()
+        snapshot, anew, self.unsettled = self.workspace.snapshot, self.unsettled, set()
+        came, self._came = self._came, ()
+        on = known_reservations(snapshot).on if came else {}
+        for one in (one for row in came for one in on.get(snapshot.layout.names[row], ())):
+            if one.name not in self._by_name:
+                return False
+            anew.add(self._by_name[one.name])
         for old, new in changes.records.get(Reservation, ()):
             if not isinstance(old, Reservation) or not isinstance(new, Reservation):
                 return False  # it came, or is gone

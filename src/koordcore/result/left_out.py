@@ -10,6 +10,7 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.model.affinity import TaintEffect
 from koordcore.model.claims import ResourceClaim
+from koordcore.model.cluster import Unreadable
 from koordcore.model.devices import (
     FPGA,
     GPU,
@@ -41,6 +42,8 @@ from koordcore.protocol.numa import ANNOTATION_NUMA_TOPOLOGY_SPEC, ANNOTATION_RE
 from koordcore.protocol.numa_nodes import LABEL_NODE_NUMA_TOPOLOGY_POLICY
 from koordcore.protocol.reservation import RESERVATION_AFFINITY
 from koordcore.snapshot import ClusterSnapshot
+
+CANNOT_BE_READ: Final = "cannot be read"
 
 
 @record
@@ -151,12 +154,24 @@ def left_out(
     here = {one.name for one in policy.plugins}
     asked = tuple(pods)
     return (
+        *_unreadable(snapshot),
         *_records(snapshot, policy, here),
         *_counted(_PODS, asked, here, policy, "pod"),
         *_counted(_NODES, [state.node for state in snapshot.nodes], here, policy, "node"),
         *_quota_trees(snapshot, policy),
         *(() if preempting else _preempting(policy)),
     )
+
+
+def _unreadable(snapshot: ClusterSnapshot) -> Iterator[LeftOut]:
+    """Name the objects that cannot be read, whatever the policy."""
+    for one in snapshot.of(Unreadable):
+        name = f"{one.namespace}/{one.name}" if one.namespace else one.name
+        yield LeftOut(f"{one.kind} {name}".strip(), 0, f"{CANNOT_BE_READ}: {one.why}")
+    for pod in snapshot.bound_pods():
+        if pod.unreadable:
+            why = f"{CANNOT_BE_READ}: {pod.unreadable}; {pod.node_name} takes no other pod"
+            yield LeftOut(f"Pod {pod.key}", 0, why)
 
 
 def _records(snapshot: ClusterSnapshot, policy: Policy, here: set[str]) -> Iterator[LeftOut]:

@@ -16,11 +16,12 @@ import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
+from koordcore.framework.amounts import FREE
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
-from koordcore.framework.workspace import FREE, Workspace
+from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import PodDecision, Unschedulable
 from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
-from koordcore.allocators.gang.demand import GangDemand, Unit
+from koordcore.allocators.gang.demand import GangDemand
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
@@ -27,7 +27,7 @@ from koordcore.preemption.problem import Domains
 from koordcore.scheduling.domain_choice import DomainChoice
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_input import Barred, Outline, demand_of, offers_of, outline_of
-from koordcore.scheduling.group_tree import GroupTree
+from koordcore.scheduling.group_tree import GroupTree, units_of
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, unplaced, weakened
@@ -344,31 +344,22 @@ class Groups:
 
     def _in_units(self, demand: GangDemand, place: IntVector) -> GangDemand:
         """Say how the roles hang together, and in which domains each part may lie."""
-        units: list[Unit] = []
-        above: dict[str, int] = {}
-        homes: dict[str, tuple[IntVector, int]] = {}
 
-        def add(group: GroupTree, parent: int) -> None:
-            if group.key and group is not self.tree:
-                homes[group.id] = (self._domains(group.key).home[place], self._fixed(group))
-            home, fixed = homes.get(group.id, (np.zeros(0, dtype=np.int64), -1))
-            if not group.children:
-                above[group.id] = parent
-                return
-            number = len(units)
-            units.append(Unit(name=group.name, least=group.least, parent=parent, home=home, fixed=fixed))
-            for child in group.children:
-                add(child, number)
+        def home_of(group: GroupTree) -> tuple[IntVector, int] | None:
+            if not group.key or group is self.tree:
+                return None
+            return self._domains(group.key).home[place], self._fixed(group)
 
-        add(self.tree, -1)
+        units, above = units_of(self.tree, home_of)
+        homes = {leaf.id: home_of(leaf) for leaf in self.tree.leaves}
         least = {leaf.id: leaf.least for leaf in self.tree.leaves}
         roles = []
         for role in demand.roles:
-            home, fixed = homes.get(role.name, (role.home, -1))
+            home, fixed = homes[role.name] or (role.home, -1)
             started = len(self.job.bound[role.name]) >= least[role.name]
             own = above[role.name]
             roles.append(attrs.evolve(role, unit=own, home=home, fixed=fixed, started=started))
-        return attrs.evolve(demand, roles=tuple(roles), units=tuple(units))
+        return attrs.evolve(demand, roles=tuple(roles), units=units)
 
     # -- outcomes --------------------------------------------------------------------------------------
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from koordcore.allocators.gang.demand import Role
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound
 from koordcore.preemption.problem import Domains, PreemptionProblem
+from koordcore.preemption.shares import Shares
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_roles import parts_of
 from koordcore.scheduling.group_plans import Groups
-from koordcore.scheduling.group_tree import GroupTree
+from koordcore.scheduling.group_tree import GroupTree, units_of
 
 
 def aim(
@@ -37,19 +39,38 @@ def aim(
     if not placed:
         return None
     wanted = {name: sum(pod.key in placed for pod in pods) for name, pods in job.members.items()}
-    # Nobody of a group that cannot start gets a place, not even a free one.
-    roles = tuple(
-        attrs.evolve(role, min_available=least, members=role.members if least else ())
-        for role in problem.roles
-        for least in (wanted[role.name],)
-    )
+    roles = tuple(attrs.evolve(role, min_available=wanted[role.name]) for role in problem.roles)
     position = {role.name: number for number, role in enumerate(roles)}
     gathers = tuple(
         (frozenset(position[leaf.id] for leaf in group.leaves), groups.domains_of(group))
         for group in _below(job.tree)
         if group.key
     )
-    return attrs.evolve(problem, roles=roles, homes=homes, gathers=gathers)
+    shares = _shares(job, job.tree, roles)
+    return attrs.evolve(problem, roles=roles, homes=homes, gathers=gathers, shares=shares)
+
+
+def _shares(job: Job, tree: GroupTree, roles: tuple[Role, ...]) -> Shares | None:
+    """Say who else could start, where not everybody does; ``None`` where there is no choice."""
+    if (
+        all(role.min_available == len(role.members) for role in roles)
+        or sum(bool(role.members) for role in roles) < 2
+    ):
+        return None
+    units, above = units_of(tree)
+    least = {leaf.id: leaf.least - len(job.bound[leaf.id]) for leaf in tree.leaves}
+    own = tuple(
+        attrs.evolve(
+            role,
+            min_available=max(0, least[role.name]),
+            unit=above[role.name],
+            started=least[role.name] <= 0,
+        )
+        for role in roles
+    )
+    starting = sum(role.min_available > 0 and least[role.name] > 0 for role in roles)
+    members = sum(role.min_available for role in roles)
+    return Shares(roles=own, units=units, starting=starting, members=members)
 
 
 def with_own_layers(job: Job, problem: PreemptionProblem) -> PreemptionProblem:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 
+import attrs
+
+from koordcore._arrays import IntVector
 from koordcore._record import record
+from koordcore.allocators.gang.demand import Unit
 from koordcore.allocators.gang.group_table import GroupTable
 
 
@@ -40,6 +45,43 @@ class GroupTree:
         """The labels of itself and everybody below, each once."""
         below = chain.from_iterable(one.keys for one in self.children)
         return tuple(dict.fromkeys(key for key in (self.key, *below) if key))
+
+
+def units_of(
+    tree: GroupTree, home_of: Callable[[GroupTree], tuple[IntVector, int] | None] = lambda _: None
+) -> tuple[tuple[Unit, ...], dict[str, int]]:
+    """Write the groups of a tree as units, parents first.
+
+    Parameters
+    ----------
+    tree
+        With children.
+    home_of
+        Domain of every node by the label of a group, and that of its running members; ``None`` for anywhere.
+
+    Returns
+    -------
+    units
+        The groups that have children.
+    above
+        Position of the unit that each leaf is part of, by its id.
+    """
+    units: list[Unit] = []
+    above: dict[str, int] = {}
+
+    def add(group: GroupTree, parent: int) -> None:
+        if not group.children:
+            above[group.id] = parent
+            return
+        number = len(units)
+        unit = Unit(name=group.name, least=group.least, parent=parent)
+        where = home_of(group)
+        units.append(unit if where is None else attrs.evolve(unit, home=where[0], fixed=where[1]))
+        for child in group.children:
+            add(child, number)
+
+    add(tree, -1)
+    return tuple(units), above
 
 
 def tree_of(groups: GroupTable, group: str) -> GroupTree:

@@ -10,6 +10,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector
 from koordcore.framework.evaluator import Refusal
+from koordcore.framework.hints import CANNOT_BE_READ
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import Choice
@@ -30,15 +31,17 @@ from koordcore.snapshot.cluster import bind
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
-def refuse_pod(pod: Pod) -> PodDecision | None:
-    """Give the decision about a pod that may not be tried at all, or ``None``."""
+def refuse_pod(pod: Pod, nodes: int = 0) -> PodDecision | None:
+    """Give the decision about a pod that may not be tried at all, on so many nodes; ``None`` for others."""
+    if pod.unreadable:
+        return Unschedulable(pod=pod.key, nodes=nodes, refusal=f"{CANNOT_BE_READ}: {pod.unreadable}")
     return Waiting(pod=pod.key, reason=GATED) if pod.gated else None
 
 
 def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision:
     """Place a pod on the best node, or say why no node takes it."""
     number = len(workspace.layout.names)
-    early = refuse_pod(pod)
+    early = refuse_pod(pod, number)
     if early is not None:
         return early
     if not number:

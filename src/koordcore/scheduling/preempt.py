@@ -216,9 +216,6 @@ class Preemptor:
             return None
         plan = self._completed(problem, plan, runs, pods)
         plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
-        if aimed is not None and not problem.takes_all_of(asked):
-            # Cheapest for these shares of the groups; what others would cost, nobody has asked.
-            plan = attrs.evolve(plan, certificate=_unproven(plan.certificate))
         if reclaiming:
             gone = {victim.pod: self._running(victim) for victim in plan.victims}
             plan = attrs.evolve(plan, borrowers=runs.borrowers(gone))

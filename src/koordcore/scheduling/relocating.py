@@ -75,7 +75,7 @@ class Relocator:
         kind = np.full(len(problem.candidates), -1, dtype=np.int64)
         for one, key in enumerate(problem.candidates.keys):
             pod = self.workspace.pods_on(int(problem.candidates.node[one]))[key_of(key)]
-            if pod.static or pod.daemon:
+            if pod.fixed or pod.daemon:
                 continue
             free = unbound(pod)
             if not isinstance(self.plugins.class_of(free), SchedulingClass):
@@ -128,7 +128,7 @@ class Relocator:
         What is lent is not taken: it may be the very one for which the victim leaves.
         """
         pod = self.workspace.snapshot.pod(victim.pod)
-        if pod is None or pod.static or pod.daemon:
+        if pod is None or pod.fixed or pod.daemon:
             return None
         mark = self.workspace.checkpoint()
         decision = place_pod(self.workspace, self.plugins, unbound(pod))

@@ -15,7 +15,7 @@ class SelectorCounts:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._counts: dict[str, dict[str, int]] | None = None
-        self._read = 0
+        self._read = workspace.origin
 
     def of(self, selector: str) -> Mapping[str, int]:
         """Count the pods of a selector by node."""

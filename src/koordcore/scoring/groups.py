@@ -106,7 +106,7 @@ class PodGroups:
         Labels that the terms of any group look at.
     """
 
-    def __init__(self, layout: ClusterLayout, pods: Iterable[tuple[Pod, int]] = ()) -> None:
+    def __init__(self, layout: ClusterLayout, pods: Iterable[tuple[Pod, int]] = (), *, read: int = 0) -> None:
         self.layout = layout
         self.groups: list[PodGroup] = []
         self.rows: list[dict[int, int]] = []
@@ -118,7 +118,7 @@ class PodGroups:
         self._any_term: list[int] = []
         self.term_keys: set[str] = set()
         self._domains: dict[str, Domains] = {}
-        self._read = 0
+        self._read = read
         for pod, row in pods:
             self.place(pod, row)
 

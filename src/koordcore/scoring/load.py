@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntCube, IntMatrix, IntVector, Rows
-from koordcore._moved_rows import moved_rows
 from koordcore._vector import Splice
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric
@@ -26,9 +25,11 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.times import moment_of
-from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of, expected
+from koordcore.scoring.load_bulk import add_all
+from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of
 from koordcore.scoring.load_nodes import NO_LIMIT, NodeLoads
 from koordcore.scoring.load_score import LoadScore
+from koordcore.scoring.load_slots import Slots, grown
 from koordcore.snapshot import ClusterSnapshot
 
 REASON_EXPIRED: Final = "node(s) nodeMetric expired"
@@ -37,6 +38,7 @@ EXPIRED: Final = 1
 
 SCORABLE: Final = 2
 _PARTS: Final = 8
+_VECTORS: Final = ("prodUsage", "nodeDelta", "prodDelta", "nodeEstimated")
 _CHANGES_KEPT: Final = 2**12
 """Kinds of pods of which it is remembered what one changes."""
 
@@ -53,8 +55,9 @@ class LoadState:
     now
         The clock of the decision, in nanoseconds since 1970.
     prod_usage, node_delta, prod_delta, node_estimated
-        ``(C, N)``: what prod pods use by measurement; what pods are expected to use beyond the
-        measurement, for all pods and for prod pods; what all pods are expected to use in total.
+        ``(C, N)`` until nodes join or leave: what prod pods use by measurement; what pods are
+        expected to use beyond the measurement, for all pods and for prod pods; what all pods are expected to
+        use in total.
     reasons
         Text of each code that :meth:`fit` gives.
 
@@ -78,6 +81,9 @@ class LoadState:
         self._estimator = Estimator(args) if estimator is None else estimator
         self._read = 0
         self._shared = False
+        self._slots: Slots | None = None
+        self._fresh_until = NO_LIMIT
+        self._filtering: tuple[bool, ...] = ()
         self._clock: NDArray[np.bool_]
         self._limits: IntCube
         self._changes: dict[tuple[Estimate, bool, bool, bool, bool], IntMatrix] = {}
@@ -94,15 +100,12 @@ class LoadState:
             *(f"node(s) {name} aggregated usage exceed threshold" for name in self.names),
         )
 
-    @property
-    def capacity(self) -> IntMatrix:
-        """``(C, N)``: allocatable before amplification."""
-        return self._nodes.capacity
+    def _slot(self, row: int) -> int:
+        return row if self._slots is None else int(self._slots.at[row])
 
-    @property
-    def reported(self) -> BoolVector:
-        """``(N,)``: the node has a metric."""
-        return self._nodes.reported
+    def _at(self, rows: Rows) -> Rows:
+        """Give where nodes stand in the columns: their rows, until some join or leave."""
+        return rows if self._slots is None else self._slots.at[rows]
 
     @classmethod
     def of_snapshot(cls, snapshot: ClusterSnapshot, args: LoadAwareArgs, now: datetime | int) -> LoadState:
@@ -115,14 +118,10 @@ class LoadState:
     def fork(self) -> LoadState:
         """Give a state that goes its own way from here; what pods cannot change is shared."""
         other = copy(self)
-        other.own(self._parts.copy())
+        other._shared = True  # noqa: SLF001  # a copy of its own
+        other._changes = dict(self._changes)  # noqa: SLF001
+        other._name_parts(self._parts.copy())  # noqa: SLF001
         return other
-
-    def own(self, parts: IntMatrix) -> None:
-        """Go one's own way with what pods change; the rest is shared until something changes it."""
-        self._shared = True
-        self._changes = dict(self._changes)
-        self._name_parts(parts)
 
     def at(self, now: int) -> LoadState | None:
         """Give a state for another moment that goes its own way.
@@ -148,7 +147,9 @@ class LoadState:
             return None
         turned = np.empty(0, np.int64)
         if not self.now < now < self._fresh_until:
-            turned = np.flatnonzero(self._nodes.too_old(now) != self._nodes.too_old(self.now))
+            differs = self._nodes.too_old(now) != self._nodes.too_old(self.now)
+            turned = np.flatnonzero(differs[self._at(slice(None))])
+            self._fresh_until = self._nodes.fresh_until(now)
         self.now = now
         if len(turned):
             self._unshare()
@@ -177,32 +178,32 @@ class LoadState:
         self._unshare()
         fresh = LoadState(nodes, metrics, self.args, self.now, self._estimator)
         fresh.place_all((pod, place) for place, there in enumerate(pods) for pod in there)
-        self._parts[:, :, rows] = fresh._parts
-        self._nodes.put(rows, fresh._nodes)
-        self._clock[..., rows] = fresh._clock
-        self._limits[..., rows] = fresh._limits
-        self._note_limits()
+        slots = rows if self._slots is None else self._slots.at[list(rows)].tolist()
+        self._parts[:, :, slots] = fresh._parts
+        self._nodes.put(slots, fresh._nodes)
+        self._clock[..., slots] = fresh._clock
+        self._limits[..., slots] = fresh._limits
+        self._fresh_until = min(self._fresh_until, fresh._fresh_until)
+        # Where no node could refuse a pod, only those that are others now can.
+        self._filtering = self._any_filters() if any(self._filtering) else fresh._filtering
 
-    def moved(self, edits: Sequence[Splice], came: Sequence[int]) -> LoadState:
-        """Give a state that goes its own way, where nodes joined and left; see :meth:`move`."""
-        other = copy(self)
-        other.move(edits, came)
-        return other
+    def move(self, edits: Sequence[Splice]) -> None:
+        """Let nodes join and leave, as :meth:`Slots.moved`; those that joined are to be made anew then."""
+        slots = self._slots
+        if slots is None:
+            slots = Slots(np.arange(self._parts.shape[-1]), ())
+        self._unshare()
+        self._slots = slots.moved(edits, self._nodes.forget, self._grow)
 
-    def move(self, edits: Sequence[Splice], came: Sequence[int]) -> None:
-        """Let nodes join and leave.
-
-        Parameters
-        ----------
-        edits
-            Rows that were taken out and put in, one after another.
-        came
-            The rows of those that joined: :meth:`renew` them.
-        """
-        self.own(moved_rows(self._parts, edits))
-        self._nodes = self._nodes.moved(edits, came)
-        self._clock, self._limits = moved_rows(self._clock, edits), moved_rows(self._limits, edits)
-        self._shared = False
+    def _grow(self, number: int) -> range:
+        """Add slots for nodes of which nothing is known; gives them."""
+        blank = LoadState([Node(name="-")], {}, self.args, self.now, self._estimator)
+        end = self._parts.shape[-1]
+        self._nodes.grow(blank._nodes, number)
+        self._name_parts(grown(self._parts, blank._parts, number))
+        self._clock = grown(self._clock, blank._clock, number)
+        self._limits = grown(self._limits, blank._limits, number)
+        return range(end, end + number)
 
     def _unshare(self) -> None:
         """Stop sharing with other states what only metrics and nodes change."""
@@ -217,8 +218,6 @@ class LoadState:
         self._parts = parts
         self.prod_usage, self.node_delta, self.prod_delta, self.node_estimated = parts[:4]
         self._headroom, self._left = (parts[4], parts[5]), (parts[6], parts[7])
-
-    # -- compiling -------------------------------------------------------------------------------------
 
     def _set_clock(self) -> None:
         """Find the metrics that are too old now; they refuse, or let everything pass."""
@@ -237,12 +236,12 @@ class LoadState:
         plain_limits, prod_limits = (np.where(passing, NO_LIMIT, limits) for limits in amounts)
         # (2, C, N)
         self._limits = np.stack([plain_limits, np.where(nodes.prod_filters, prod_limits, plain_limits)])
-        self._note_limits()
-
-    def _note_limits(self) -> None:
-        """Find out whether any node could refuse a pod, and when the next measurement expires."""
         self._fresh_until = self._nodes.fresh_until(self.now)
-        self._filtering = tuple(
+        self._filtering = self._any_filters()
+
+    def _any_filters(self) -> tuple[bool, ...]:
+        """Tell whether any node could refuse a pod, other pods and prod pods."""
+        return tuple(
             bool(expired.any() or (limits != NO_LIMIT).any())
             for limits, expired in zip(self._limits, self._clock[:SCORABLE], strict=True)
         )
@@ -256,11 +255,9 @@ class LoadState:
         for kind, limits in enumerate(self._limits):
             others = np.where(nodes.prod_filters, prod, filtered) if kind else filtered
             np.subtract(limits, others, out=self._headroom[kind])
-        np.subtract(self.capacity, scored, out=self._left[0])
+        np.subtract(nodes.capacity, scored, out=self._left[0])
         by_prod = prod if self.args.score_according_prod_usage else scored
-        np.subtract(self.capacity, by_prod, out=self._left[1])
-
-    # -- pods ------------------------------------------------------------------------------------------
+        np.subtract(nodes.capacity, by_prod, out=self._left[1])
 
     def request_key(self, pod: Pod) -> tuple[tuple[int, ...], bool, bool]:
         """Give what tells pods apart here: the estimate, whether it is a prod pod, and of a DaemonSet."""
@@ -277,6 +274,7 @@ class LoadState:
         estimate, nodes = self._estimator.seen(pod), self._nodes
         if estimate is None:
             return
+        row = self._slot(row)
         report, moment = nodes.reports[row], self.now if assigned is None else assigned
         alone = (
             bool(nodes.alone_filter[row]),
@@ -284,7 +282,7 @@ class LoadState:
             bool(nodes.prod_filters[row]),
             self.args.score_according_prod_usage,
         )
-        if pod.key in report.pods:
+        if report.find(pod.key) is not None:
             change = change_of(self._estimator.contribution(pod, estimate, report, moment), *alone)
         else:
             # Where no measurement shows the pod, all pods of the same estimate change a node alike.
@@ -321,12 +319,14 @@ class LoadState:
         """Undo :meth:`place` with the same arguments."""
         self._count(pod, row, assigned, -1)
 
-    def read(self, journal: Sequence[tuple[Pod, int, int]], besides: Collection[int] = ()) -> None:
+    def read(
+        self, journal: Sequence[tuple[Pod, int, int]], besides: Collection[int] = (), end: int | None = None
+    ) -> None:
         """Count what was added to an append-only list of ``(pod, row, +1 or -1)`` since the last call.
 
-        ``besides`` are the places of entries that do not count.
+        ``besides`` are the places of entries that do not count, ``end`` is where to stop.
         """
-        end = len(journal)
+        end = len(journal) if end is None else end
         for place in range(self._read, end):
             if place not in besides:
                 pod, row, sign = journal[place]
@@ -339,40 +339,8 @@ class LoadState:
 
     def place_all(self, pods: Iterable[tuple[Pod, int]]) -> None:
         """Count many pods, each with its row."""
-        rows: list[int] = []
-        numbers: list[int] = []
-        kinds: dict[Estimate, int] = {}
-        measured: list[int] = []
-        measured_rows: list[int] = []
-        estimator, reports, now = self._estimator, self._nodes.reports, self.now
-        for pod, row in pods:
-            estimate = estimator.seen(pod)
-            if estimate is None:
-                continue
-            report = reports[row]
-            if pod.key in report.pods:
-                for amounts in estimator.contribution(pod, estimate, report, now):
-                    measured += amounts
-                measured_rows.append(row)
-            elif estimate.any:
-                rows.append(row)
-                numbers.append(kinds.setdefault(estimate, len(kinds)))
-        if rows:
-            self._add_estimates([*kinds], np.array(rows, np.int64), np.array(numbers, np.int64))
-        if measured_rows:
-            changes = np.array(measured, np.int64).reshape(len(measured_rows), 4, len(self.names))
-            for part in range(4):
-                for column in range(len(self.names)):
-                    np.add.at(self._parts[part, column], measured_rows, changes[:, part, column])
+        add_all(self._parts, pods, self._nodes.reports, self._estimator, self.now)
         self._update_all()
-
-    def _add_estimates(self, kinds: Sequence[Estimate], rows: IntVector, numbers: IntVector) -> None:
-        """Count pods that no report shows: all of their estimates is expected beyond the measurement."""
-        for part, each in enumerate(expected(kinds), start=1):
-            for column, counted in enumerate(self._parts[part]):
-                np.add.at(counted, rows, each[numbers, column])
-
-    # -- kernels ---------------------------------------------------------------------------------------
 
     def filters(self, request: LoadRequest) -> bool:
         """Tell whether there is any node that could refuse such a pod."""
@@ -380,9 +348,9 @@ class LoadState:
 
     def allows(self, request: LoadRequest, rows: Rows = slice(None)) -> BoolVector:
         """Tell for each node whether its load leaves room for the pod."""
-        kind = int(request.prod)
+        kind, rows = int(request.prod), self._at(rows)
         if not self.filters(request):
-            return np.ones(self.reported[rows].shape, np.bool_)
+            return np.ones(self._nodes.reported[rows].shape, np.bool_)
         fitting = np.logical_and.reduce(self._headroom[kind][:, rows] >= request.estimate)
         allowed: BoolVector = fitting & ~self._clock[kind][rows]
         return allowed
@@ -396,7 +364,8 @@ class LoadState:
             A code per row asked for: 0 fits, any other refuses with ``reasons[code]``. Of several
             resources the first by name speaks. Evicting pods may help in every case.
         """
-        codes = np.zeros(self.reported[rows].shape, np.int64)
+        rows = self._at(rows)
+        codes = np.zeros(self._nodes.reported[rows].shape, np.int64)
         if not self.filters(request):
             return codes
         kind = int(request.prod)
@@ -414,6 +383,7 @@ class LoadState:
 
         A node without a fresh metric scores 0.
         """
+        rows = self._at(rows)
         scorable = self._clock[SCORABLE, rows]
         left, divisor = self._left[int(request.prod)][:, rows], self._nodes.divisor[:, rows]
         score: IntVector = self._score.of(left - request.estimate, divisor) * scorable
@@ -433,18 +403,13 @@ class LoadState:
             The resource, how much of it is asked for, and how much each node has left, ``(n,)``.
         """
         column = (code - 2) % len(self.names)
-        left = np.maximum(self._headroom[int(request.prod)][column, rows], 0)
+        left = np.maximum(self._headroom[int(request.prod)][column, self._at(rows)], 0)
         return self.names[column], int(request.estimate[column, 0]), left
 
     def describe(self, row: int) -> dict[str, Resources]:
         """Give one node's vectors by upstream's names, as its debug endpoint does."""
-        vectors = {
-            "prodUsage": self.prod_usage,
-            "nodeDelta": self.node_delta,
-            "prodDelta": self.prod_delta,
-            "nodeEstimated": self.node_estimated,
-        }
+        slot = self._slot(row)
         return {
-            key: make_resources({name: int(matrix[at, row]) for at, name in enumerate(self.names)})
-            for key, matrix in vectors.items()
+            key: make_resources({name: int(matrix[at, slot]) for at, name in enumerate(self.names)})
+            for key, matrix in zip(_VECTORS, self._parts, strict=False)
         }

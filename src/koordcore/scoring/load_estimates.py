@@ -16,7 +16,7 @@ from koordcore._arrays import IntMatrix
 from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.mappings import found_in
-from koordcore.model.metrics import NodeMetric, rounded_to
+from koordcore.model.metrics import NodeMetric, PodMetric, rounded_to
 from koordcore.model.pods import Pod
 from koordcore.model.resources import (
     BATCH_CPU,
@@ -37,6 +37,8 @@ from koordcore.protocol.times import moment_of
 ANNOTATION_RESERVE_POD: Final = "scheduling.koordinator.sh/reserve-pod"
 DEFAULT_REPORT_INTERVAL: Final = 60 * SECOND
 
+REPORTED_AS_PROD: Final = PriorityClass.PROD.value
+"""What the metric of a prod pod says."""
 NEVER: Final = -(2**63)
 _MOST_SEEN: Final = 2**17
 """Pods whose estimates are looked up by identity; then all of them are forgotten."""
@@ -109,41 +111,47 @@ class Estimate:
     prod: bool
 
 
-@attrs.frozen(eq=False)
 class Report:
     """A node's metric as the accounting of pods reads it.
 
-    Parameters
+    Attributes
     ----------
     update_time
         Moment of the report; before all times where there is none.
     horizon
         Pods that came later may not (wholly) be in the report.
-    pods
-        Namespace and name to what the pod uses, by column, and whether it was reported as prod.
     """
 
-    update_time: int
-    horizon: int
-    pods: Mapping[tuple[str, str], tuple[tuple[int, ...], bool]]
+    __slots__ = ("_found", "_pods", "horizon", "update_time")
+
+    def __init__(self, metric: NodeMetric | None) -> None:
+        self._pods = () if metric is None else metric.pods
+        self._found: dict[tuple[str, str], PodMetric] | None = None
+        self.update_time = self.horizon = NEVER
+        if metric is not None and metric.update_time is not None:
+            interval = DEFAULT_REPORT_INTERVAL if metric.report_interval is None else metric.report_interval
+            self.update_time = metric.update_time
+            self.horizon = metric.update_time - interval
+
+    def __bool__(self) -> bool:
+        """Tell whether any pod is shown."""
+        return any(pod.usage for pod in self._pods)
+
+    def by_key(self) -> dict[tuple[str, str], PodMetric]:
+        """Give what is shown of each pod, by its namespace and name; the last of equal names stays."""
+        return {(pod.namespace, pod.name): pod for pod in self._pods if pod.usage}
+
+    def find(self, key: tuple[str, str]) -> PodMetric | None:
+        """Give what is shown of a pod.
+
+        Most nodes are never asked about one pod, so the first question sorts their pods.
+        """
+        if self._found is None:
+            self._found = self.by_key()
+        return self._found.get(key)
 
 
-NO_REPORT: Final = Report(NEVER, NEVER, {})
-
-
-def report_of(metric: NodeMetric | None, names: Sequence[str]) -> Report:
-    """Read a metric for some columns."""
-    if metric is None:
-        return NO_REPORT
-    interval = DEFAULT_REPORT_INTERVAL if metric.report_interval is None else metric.report_interval
-    pods = {
-        (pod.namespace, pod.name): (rounded_to(pod.usage, names), pod.priority == PriorityClass.PROD)
-        for pod in metric.pods
-        if pod.usage
-    }
-    if metric.update_time is None:
-        return Report(NEVER, NEVER, pods)
-    return Report(metric.update_time, metric.update_time - interval, pods)
+NO_REPORT: Final = Report(None)
 
 
 @attrs.frozen(eq=False)
@@ -203,18 +211,12 @@ def change_of(
     score_prod
         Prod pods are scored by what prod pods use.
     """
-    usage, delta, prod_delta, estimated = np.array(added, np.int64)
-    prod = usage + prod_delta
+    usage, delta, prod_delta, estimated = added
+    prod = [used + more for used, more in zip(usage, prod_delta, strict=True)]
     filtered, scored = estimated if alone_filter else delta, estimated if alone_score else delta
-    left = (-filtered, -(prod if prod_filters else filtered), -scored, -(prod if score_prod else scored))
-    return np.stack([usage, delta, prod_delta, estimated, *left])
-
-
-def expected(kinds: Sequence[Estimate]) -> tuple[IntMatrix, IntMatrix, IntMatrix]:
-    """Give deltas, deltas of prod pods and totals of pods that no report shows, ``(K, C)`` by kind."""
-    amounts = np.array([one.amounts for one in kinds], np.int64)
-    positive = np.maximum(amounts, 0)
-    return positive, np.where(np.array([one.prod for one in kinds])[:, None], positive, 0), amounts
+    taken = (filtered, prod if prod_filters else filtered, scored, prod if score_prod else scored)
+    # A handful of numbers: one array of them costs less than any kernel on it.
+    return np.array((*added, *([-one for one in amounts] for amounts in taken)), np.int64)
 
 
 def ignored(pod: Pod) -> bool:
@@ -231,8 +233,11 @@ class Estimator:
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self._args = args
-        self._names = args.columns
-        self._zero = (0,) * len(self._names)
+        self.names = args.columns
+        self._zero = (0,) * len(self.names)
+        later = (args.estimated_seconds_after_pod_scheduled, args.estimated_seconds_after_initialized)
+        # Without any of these no pod has a deadline.
+        self.lingers = args.allow_customize_estimation or any(later)
         self._kinds: dict[_Kind, Estimate] = {}
         self._classes: dict[tuple[Any, ...], PriorityClass] = {}
         self._seen: dict[int, tuple[Pod, Estimate | None]] = {}
@@ -276,7 +281,7 @@ class Estimator:
     def _learn(self, key: _Kind, pod: Pod) -> Estimate:
         kind = self._class_of(key, pod)
         amounts = _estimate(pod, kind, self._args)
-        by_column = tuple([amounts.get(name, 0) for name in self._names])
+        by_column = tuple([amounts.get(name, 0) for name in self.names])
         made = Estimate(
             amounts=by_column,
             positive=by_column if min(by_column) >= 0 else tuple([max(0, one) for one in by_column]),
@@ -288,7 +293,7 @@ class Estimator:
         self._kinds[key] = made
         return made
 
-    def _deadline(self, pod: Pod, timestamp: int) -> int:
+    def deadline(self, pod: Pod, timestamp: int) -> int:
         """Until when a pod's estimate counts beside its measurement; before all times by default."""
         args = self._args
         after_scheduled = args.estimated_seconds_after_pod_scheduled or 0
@@ -314,19 +319,20 @@ class Estimator:
         assigned
             Moment of its assignment, where it does not say when it was scheduled.
         """
-        measured = report.pods.get(pod.key)
+        measured = report.find(pod.key)
         zero = self._zero
         if measured is None:
             whole = estimate.positive
             return Contribution(zero, whole, whole if estimate.prod else zero, estimate.amounts)
-        used, reported_as_prod = measured
-        active = estimate.prod and reported_as_prod
+        used = rounded_to(measured.usage, self.names)
+        active = estimate.prod and measured.priority == REPORTED_AS_PROD
         usage = used if active else zero
         if not estimate.any:
             return Contribution(usage, zero, zero, zero)
         timestamp = assigned if pod.scheduled is None else moment_of(pod.scheduled)
         delta = zero
-        if report.horizon < timestamp or self._deadline(pod, timestamp) > report.update_time:
+        lingers = self.lingers and self.deadline(pod, timestamp) > report.update_time
+        if lingers or report.horizon < timestamp:
             pairs = zip(estimate.amounts, used, strict=True)
             delta = tuple([mine - seen if mine > seen else 0 for mine, seen in pairs])
         # What a pod uses under another class than its own is not in the prod usage: all of it is missing.

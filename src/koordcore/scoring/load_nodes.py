@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
-from koordcore._moved_rows import moved_rows
-from koordcore._vector import Splice, Vector
+from koordcore._vector import Vector
 from koordcore.model.durations import SECOND
 from koordcore.model.load import AggregatedArgs, LoadAwareArgs, LoadThresholds, Percents
 from koordcore.model.metrics import NodeMetric, rounded_to
 from koordcore.model.nodes import Node
 from koordcore.protocol.load import node_thresholds, raw_capacity
-from koordcore.scoring.load_estimates import NEVER, NO_REPORT, report_of
+from koordcore.scoring.load_estimates import NEVER, NO_REPORT, Report
+from koordcore.scoring.load_slots import grown
 
 FloatVector: TypeAlias = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ class NodeLoads:
     ) -> None:
         self._names = args.columns
         self._expiration = args.node_metric_expiration_seconds * SECOND
-        self.reports = Vector(report_of(metric, self._names) for metric in metrics)
+        self.reports = Vector([NO_REPORT if metric is None else Report(metric) for metric in metrics])
         capacity = self._matrix([raw_capacity(node) for node in nodes])
         self.capacity: IntMatrix = capacity
         self.divisor: IntMatrix = np.maximum(capacity, 1)
@@ -108,7 +108,7 @@ class NodeLoads:
         if args.prod_usage_include_sys:
             self.system = self._rounded([one.system_usage if one else None for one in metrics])
         self.reported: BoolVector = np.array([metric is not None for metric in metrics], np.bool_)
-        horizons = [one.horizon if one.pods else NEVER for one in self.reports]
+        horizons = [one.horizon if one else NEVER for one in self.reports]
         self.horizons: IntVector = np.array(horizons, np.int64)
         times = [None if one is None else one.update_time for one in metrics]
         self.dated: BoolVector = np.array([time is not None for time in times], np.bool_)
@@ -200,26 +200,25 @@ class NodeLoads:
 
     def put(self, rows: Sequence[int], fresh: NodeLoads) -> None:
         """Take in what is said of some nodes now."""
+        last = self.latest in self.horizons[rows]
         for name in _BY_NODE:
             getattr(self, name)[..., rows] = getattr(fresh, name)
         self.reports = self.reports.changed(dict(zip(rows, fresh.reports, strict=True)))
+        if last:
+            self._note()
+        else:
+            self.latest = max(self.latest, fresh.latest)
+
+    def forget(self, rows: Sequence[int]) -> None:
+        """Take note that some nodes have left: no moment is measured from theirs any more."""
+        self.dated[rows], self.horizons[rows] = False, NEVER
         self._note()
 
-    def moved(self, edits: Sequence[Splice], came: Sequence[int]) -> NodeLoads:
-        """Give the same after nodes joined and left, of which nothing is known yet.
-
-        Parameters
-        ----------
-        edits
-            Rows that were taken out and put in, one after another.
-        came
-            The rows of those that joined.
-        """
-        other = copy(self)
+    def grow(self, blank: NodeLoads, number: int) -> None:
+        """Make room for more nodes, of which nothing is known; ``blank`` is one of these."""
         for name in _BY_NODE:
-            setattr(other, name, moved_rows(getattr(self, name), edits))
-        other.reports = self.reports.spliced(edits, dict.fromkeys(came, NO_REPORT))
-        return other
+            setattr(self, name, grown(getattr(self, name), getattr(blank, name), number))
+        self.reports = Vector((*self.reports, *(NO_REPORT,) * number))
 
 
 _BY_NODE: Final = (

@@ -6,6 +6,7 @@ kept, compared and sent about.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 import attrs
@@ -21,6 +22,12 @@ RecordKey: TypeAlias = tuple[str, str, str, str]
 """Type, kind with its group, namespace and name: what no two records of a snapshot share."""
 
 
+@lru_cache
+def _kindless(made: type) -> bool:
+    """Tell whether no record of a type says a kind; one with a dictionary of its own may."""
+    return not (made.__dictoffset__ or hasattr(made, "kind") or hasattr(made, "api_version"))
+
+
 def record_key(record: ClusterRecord) -> RecordKey:
     """Give what tells a record apart; workloads and raw objects of several kinds share a type.
 
@@ -29,9 +36,12 @@ def record_key(record: ClusterRecord) -> RecordKey:
     ModelError
         When it is no record.
     """
+    made = type(record)
     try:
+        if _kindless(made):
+            return (made.__name__, "", record.namespace, record.name)
         kind = f"{getattr(record, 'kind', '')}.{getattr(record, 'api_version', '')}".strip(".")
-        return (type(record).__name__, kind, record.namespace, record.name)
+        return (made.__name__, kind, record.namespace, record.name)
     except Exception:  # whatever it is
         raise ModelError(f"expected records with name and namespace, got {shown(record)}") from None
 

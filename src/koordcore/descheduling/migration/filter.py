@@ -68,6 +68,8 @@ def evictability(pod: Pod, args: EvictorArgs) -> Refusal | None:
 
 
 def _kind_texts(pod: Pod) -> Iterator[str]:
+    if pod.unreadable:
+        yield f"pod cannot be read: {pod.unreadable}"
     if any(owner.kind == "DaemonSet" for owner in pod.owners):
         yield "pod is a DaemonSet pod"
     if pod.annotations:

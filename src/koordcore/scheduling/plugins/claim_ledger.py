@@ -137,7 +137,7 @@ class ClaimLedger:
             for pod in state.pods:
                 if self.book.concerns(pod):
                     self._count(pod, 1)
-        for pod, _, sign in workspace.journal:
+        for pod, _, sign in workspace.journal[workspace.origin :]:
             self._count(pod, sign)
         self._refresh()
 

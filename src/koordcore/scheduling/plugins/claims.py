@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.plugin import Countable, Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import (
@@ -67,6 +68,7 @@ class DynamicResources(Plugin):
         super().__init__(workspace, args)
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
         self._ledger: ClaimLedger | None = None
+        self._moved = False
         # It is made anew where nodes or classes change.
         self._by_class = served_by_classes(workspace.snapshot)
 
@@ -86,13 +88,23 @@ class DynamicResources(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         # Before anybody asks for devices, all that is known of nodes is what they offer.
-        known = changes.nodes and (self._ledger is not None or "allocatable" in changes.said)
+        known = changes.nodes and self._ledger is not None
+        known = known or ((self._moved or "allocatable" in changes.said) and self._serves_else())
+        self._moved = False
         if not known and not (changes.records and self.concerned(changes)):
             return True
         if self._ledger is not None:
             self.workspace.drop(type(self._ledger))
             self._ledger = None
         return False
+
+    def moved(self, moves: NodeMoves) -> bool:
+        self._moved = True
+        return self._ledger is None
+
+    def _serves_else(self) -> bool:
+        """Tell whether device classes serve other resources now: that hangs on what nodes list."""
+        return served_by_classes(self.workspace.snapshot) != self._by_class
 
     def concerned(self, changes: ClusterChanges) -> bool:
         if not super().concerned(changes):
@@ -119,6 +131,10 @@ class DynamicResources(Plugin):
         found = self.ledger.book.claims_of(pod)
         if isinstance(found, ClaimProblem):
             return Refusal(found.reason)
+        if self.claim_args.await_claims:
+            named = found.claims[: len(pod.resource_claims)]
+            if any(claim.name in found.planned for claim in named):
+                return Refusal(f'pod "{pod.key}": ResourceClaim not created yet')
         for claim in found.claims:
             refusal = self._refusal(pod, claim, grouped=claim.name in found.grouped)
             if refusal is not None:

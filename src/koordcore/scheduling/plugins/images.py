@@ -54,6 +54,7 @@ class ImageLocality(Plugin):
     name = "ImageLocality"
     by_template = True
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = frozenset(("images",))
 
     def request_of(self, pod: Pod) -> Hashable:

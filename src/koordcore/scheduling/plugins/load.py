@@ -14,6 +14,7 @@ from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
@@ -69,8 +70,9 @@ class _Compiled:
         if not changed and not states:
             return value
         moves = moves_since(snapshot, nodes)
-        came = [row_of[after.name] for before, after in states if before is None and after is not None]
-        state = value.moved(moves, came) if moves else value.fork()
+        state = value.fork()
+        if moves:
+            state.move(moves)
         renew(state, snapshot, sorted(changed))
         return state
 
@@ -150,6 +152,7 @@ class LoadAware(Plugin):
         super().__init__(workspace, args)
         self._state: LoadState | None = None
         self._nominated: set[int] = set()
+        self._came: tuple[int, ...] = ()
         self._measured = workspace.snapshot.has(NodeMetric)
 
     @property
@@ -171,11 +174,12 @@ class LoadAware(Plugin):
         if self._measured != workspace.snapshot.has(NodeMetric):
             return False
         if self._state is None:
+            self._came = ()
             return True
-        row_of = workspace.layout.row_of
+        row_of, came, self._came = workspace.layout.row_of, self._came, ()
         names = ((before or after).name for before, after in metrics)  # type: ignore[union-attr]  # never both
         told = () if OFFERS.isdisjoint(changes.said) else changes.nodes
-        rows = sorted({*told, *(row_of[name] for name in names if name in row_of)})
+        rows = sorted({*came, *told, *(row_of[name] for name in names if name in row_of)})
         self._state.read(workspace.journal, self._nominated)
         turned = None if len(rows) * _FEW > len(row_of) else self._state.go_to(clock(workspace))
         if turned is None:
@@ -183,6 +187,15 @@ class LoadAware(Plugin):
         elif rows:
             renew(self._state, workspace.snapshot, rows)
         workspace.touched.extend([*rows, *turned.tolist()])
+        return True
+
+    def moved(self, moves: NodeMoves) -> bool:
+        self._came = moves.came
+        if self._state is not None:
+            # Whoever was on nodes that left has gone with what was counted there.
+            self._state.read(self.workspace.journal, self._nominated, moves.noted)
+            self._state.skip(len(self.workspace.journal))
+            self._state.move(moves.edits)
         return True
 
     def promised(self, pod: Pod, row: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from koordcore._vector import Vector
 from koordcore.framework.change_reader import ChangeReader
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import NodeState
@@ -19,7 +20,8 @@ from koordcore.snapshot.following import changed_states, derived
 
 def _start(workspace: Workspace) -> PodGroups:
     states = workspace.start.nodes
-    return PodGroups(workspace.layout, ((pod, row) for row, state in enumerate(states) for pod in state.pods))
+    there = ((pod, row) for row, state in enumerate(states) for pod in state.pods)
+    return PodGroups(workspace.layout, there, read=workspace.origin)
 
 
 def pod_groups(workspace: Workspace) -> PodGroups:
@@ -46,7 +48,7 @@ class Neighbours:
         self._absent = gone
         self._own: PodGroups | None = None
         self._journal: list[tuple[Pod, int, int]] = []
-        self._changes = ChangeReader(workspace.journal, behind=True)
+        self._changes = ChangeReader(workspace.journal, workspace.origin)
 
     def now(self) -> PodGroups:
         """Give their groups as they are now."""
@@ -97,7 +99,11 @@ class _Terms:
 
     def __init__(self, workspace: Workspace) -> None:
         self.any = derived(workspace.snapshot, _terms, _terms_again, replaced=True)
-        self.changes = ChangeReader(workspace.journal, behind=True)
+        self.changes = ChangeReader(workspace.journal, workspace.origin)
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Nothing here is by row."""
+        return True
 
 
 def affine(workspace: Workspace) -> bool:

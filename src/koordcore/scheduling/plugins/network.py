@@ -67,6 +67,7 @@ class Coscheduling(Plugin):
     """Pods with a network-topology selector go near each other."""
 
     name = "Coscheduling"
+    keeps_rows = False
     by_template = True
     arguments = CoschedulingArgs
     reads = frozenset[type]()
@@ -74,7 +75,7 @@ class Coscheduling(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._counts: dict[str, dict[str, int]] | None = None
-        self._changes = ChangeReader(workspace.journal, behind=True)
+        self._changes = ChangeReader(workspace.journal)
 
     def follow(self, changes: ClusterChanges) -> bool:
         return True  # the network is read at every question
@@ -83,6 +84,7 @@ class Coscheduling(Plugin):
         """Count the pods of a selector by node, now."""
         if self._counts is None:
             self._counts = {}
+            self._changes = ChangeReader(self.workspace.journal, self.workspace.origin)
             for pod in self.workspace.start.bound_pods():
                 self._count(pod, 1)
         for pod, _, sign in self._changes.unread():
@@ -135,6 +137,7 @@ class Hints(Plugin):
     """
 
     name = HINT_PLUGIN
+    keeps_rows = False
     by_template = True
     reads = frozenset[type]()
     looks_at = frozenset[str]()

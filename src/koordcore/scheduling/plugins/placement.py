@@ -62,6 +62,7 @@ class Unschedulable(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = frozenset(("unschedulable",))
 
     def request_of(self, pod: Pod) -> Hashable:
@@ -79,6 +80,7 @@ class NodeName(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = frozenset[str]()
 
     def request_of(self, pod: Pod) -> Hashable | None:
@@ -128,6 +130,7 @@ class Taints(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = frozenset(("taints",))
 
     def request_of(self, pod: Pod) -> Hashable:
@@ -210,6 +213,7 @@ class NodeLabels(Plugin):
     by_template = True
     helped_by = NODES
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = frozenset(("labels",))
     arguments = NodeAffinityArgs
 
@@ -277,6 +281,7 @@ class NodePorts(Plugin):
     by_template = True
     helped_by = ROOM
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = frozenset[str]()
 
     def request_of(self, pod: Pod) -> Hashable | None:

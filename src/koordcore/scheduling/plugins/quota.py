@@ -54,6 +54,7 @@ class QuotaPlugin(Plugin):
 
     name = "ElasticQuota"
     reads = frozenset((ElasticQuota,))
+    keeps_rows = False
     looks_at = frozenset[str]()
     arguments = QuotaPolicy
     refuses_at = 5

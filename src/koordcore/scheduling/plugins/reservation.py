@@ -14,6 +14,7 @@ from typing import Any
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -180,11 +181,15 @@ class ReservationPlugin(Plugin):
             self.workspace.drop(ReservationLedger)
         return False
 
+    def moved(self, moves: NodeMoves) -> bool:
+        return True  # the ledger has followed
+
     def _touched(self, changes: ClusterChanges) -> bool:
         """Tell whether nodes were replaced, or who came or left, or where, has to do with reservations."""
         there = self.ledger.by_row
         return (
             bool(changes.nodes)
+            or bool(self.ledger.unsettled)
             or any(there.get(row) for row in changes.states)
             or any(concerns_reservations(pod) for pod, _, _ in changes.pods)
         )

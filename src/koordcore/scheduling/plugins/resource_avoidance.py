@@ -11,10 +11,11 @@ from koordcore._arrays import (
     AMOUNT_LIMIT,
     IntVector,
 )
+from koordcore.framework.amounts import SCORED
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
-from koordcore.framework.workspace import SCORED, Workspace
+from koordcore.framework.workspace import Workspace
 from koordcore.model.plugin_args import FitPlusArgs, ScarceArgs, ScoringStrategy
 from koordcore.model.pods import Pod
 from koordcore.model.resources import PODS, counted
@@ -82,6 +83,7 @@ class FitPlus(Plugin):
     name = "NodeResourcesFitPlus"
     by_template = True
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = OFFERS
     arguments = FitPlusArgs
 
@@ -126,6 +128,7 @@ class ScarceAvoidance(Plugin):
     name = "ScarceResourceAvoidance"
     by_template = True
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = OFFERS
     arguments = ScarceArgs
 

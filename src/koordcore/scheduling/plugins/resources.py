@@ -22,13 +22,15 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
+from koordcore.framework.amounts import FREE, REQUESTED, SCORED, SPARE
 from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import ALL_ROWS, NodeView
 from koordcore.framework.plugin import Plugin
-from koordcore.framework.workspace import FREE, REQUESTED, SCORED, SPARE, Workspace
+from koordcore.framework.workspace import Workspace
 from koordcore.model.plugin_args import BalancedArgs, FitArgs, ScoringStrategy
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, counted
@@ -331,6 +333,10 @@ class ResourceFit(Plugin):
             self._columns.clear()
         return True
 
+    def moved(self, moves: NodeMoves) -> bool:
+        self._columns.clear()
+        return True
+
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
             return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
@@ -393,6 +399,10 @@ class BalancedAllocation(Plugin):
         if self.rereads(changes):
             self.workspace.drop(Capacities)
             self._scored.clear()
+        return True
+
+    def moved(self, moves: NodeMoves) -> bool:
+        self._scored.clear()
         return True
 
     def request_of(self, pod: Pod) -> Hashable | None:

@@ -187,6 +187,7 @@ class TopologySpread(Plugin):
     by_template = True
     helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
     follows_pods = False
+    keeps_rows = False
     reads = frozenset((RawObject, Workload))
     arguments = SpreadArgs
 

@@ -18,6 +18,7 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
@@ -43,7 +44,7 @@ class _Readers(ABC):
         for row, state in enumerate(workspace.start.nodes):
             for pod in state.pods:
                 self.count(pod, row, 1)
-        for pod, row, sign in workspace.journal:
+        for pod, row, sign in workspace.journal[workspace.origin :]:
             self.count(pod, row, sign)
 
     def update(self) -> None:
@@ -175,6 +176,9 @@ class NodeVolumeLimits(VolumePlugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         return not self.concerned(changes)
+
+    def moved(self, moves: NodeMoves) -> bool:
+        return self._volumes is None and not self.workspace.snapshot.has(CSINode)
 
     @property
     def volumes(self) -> _Volumes:

@@ -42,6 +42,7 @@ class VolumePlugin(Plugin):
     """What all plugins of volumes share: the claims of a pod and what they are bound to."""
 
     reads = frozenset((PersistentVolume, PersistentVolumeClaim, StorageClass))
+    keeps_rows = False
     looks_at = frozenset(("labels",))
 
     def claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim | str]:

@@ -24,7 +24,7 @@ def audit(server: ApiServer, seats: Sequence[Seat]) -> Iterator[str]:
             continue
         if truth is None:
             objects = [complete(kind, item) for kind, item in server.all_objects()]
-            truth = snapshot_from_objects(objects).snapshot
+            truth = snapshot_from_objects(objects, strict=True).snapshot
         wrong = "" if books.snapshot == truth else _difference(books.snapshot, truth)
         wrong = wrong or (_unlike(books.mirror, objects, server) if books.mirror else "")
         if wrong:

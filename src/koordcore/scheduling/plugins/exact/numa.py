@@ -10,9 +10,9 @@ from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.node import NodeAllocation
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import NUMARefusal
+from koordcore.framework.amounts import REQUESTED
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import Loans, NodeView
-from koordcore.framework.workspace import REQUESTED
 from koordcore.model.decisions import Shortfall
 from koordcore.model.numa import OF_LOAN
 from koordcore.model.resources import CPU

@@ -24,6 +24,7 @@ from koordcore.errors import ManifestError
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.hints import ROOM
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import JointPlugin, Plugin, Together
 from koordcore.framework.workspace import Workspace
@@ -162,6 +163,10 @@ class ExactPlugin(JointPlugin):
             if "states" in vars(self):
                 self.states.relabel()
         return True
+
+    def moved(self, moves: NodeMoves) -> bool:
+        self._questions.clear()
+        return "states" not in vars(self)
 
     def entry(self, name: str) -> Plugin:
         """Give the plugin that filters and scores under one of the names."""
@@ -408,6 +413,10 @@ class _Told:
 
     def __init__(self, workspace: Workspace) -> None:
         self.anything = anything_told(workspace.snapshot)
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Nothing here is by row."""
+        return True
 
 
 def anything_told(snapshot: ClusterSnapshot) -> bool:

@@ -1,0 +1,100 @@
+"""Nodes that join and leave between two calls: which rows are whose afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordcore._arrays import IntVector
+from koordcore._line import Delta
+from koordcore._moved_rows import moved_rows
+from koordcore._vector import Splice
+from koordcore.framework.change_reader import ClusterChanges, changes_of
+from koordcore.model.nodes import Node, NodeState
+from koordcore.snapshot.following import moves_of, net_states
+
+T = TypeVar("T", bound=np.generic)
+
+
+class NodeMoves(NamedTuple):
+    """Where nodes left, and where others joined.
+
+    Parameters
+    ----------
+    edits
+        Rows that were taken out and put in, one after another.
+    came
+        The rows of those that joined, as rows are afterwards.
+    noted
+        How long the journal was when the pods of nodes that left were not yet taken off.
+    """
+
+    edits: tuple[Splice, ...]
+    came: tuple[int, ...]
+    noted: int
+
+    def by_row(self, array: NDArray[T]) -> NDArray[T]:
+        """Give an array by row, its last axis, as rows are afterwards; zeros for those that joined."""
+        return moved_rows(array, self.edits)
+
+    def rows(self, rows: IntVector) -> IntVector:
+        """Give the rows that nodes have afterwards by those that they had; -1 for those that left."""
+        found = rows.copy()
+        for at, gone, come in self.edits:
+            left = (found >= at) & (found < at + gone)
+            found[found >= at + gone] += come - gone
+            found[left] = -1
+        return found
+
+
+class Departures(NamedTuple):
+    """What lies between two snapshots of a line where nodes joined or left.
+
+    Parameters
+    ----------
+    moves
+        How rows changed.
+    left
+        By the row that it had, each node that is gone.
+    changes
+        All else, by the rows of the second snapshot: a node that joined was one before of which nothing is
+        known, without pods.
+    """
+
+    moves: NodeMoves
+    left: Mapping[int, NodeState]
+    changes: ClusterChanges
+
+
+def departures_between(
+    deltas: Sequence[Delta], before: Mapping[str, int], after: Mapping[str, int], noted: int
+) -> Departures:
+    """Add steps up.
+
+    Parameters
+    ----------
+    deltas
+        The steps.
+    before, after
+        Rows of nodes by name in the two snapshots.
+    noted
+        How long the journal is.
+    """
+    left: dict[int, NodeState] = {}
+    states: dict[int, tuple[NodeState, NodeState]] = {}
+    came: list[int] = []
+    pairs = net_states(deltas)
+    for old, new in pairs:
+        if new is None:
+            assert old is not None  # who was there neither before nor after has not changed
+            left[before[old.name]] = old
+            continue
+        row = after[new.name]
+        states[row] = (old or NodeState(Node(name=new.name)), new)
+        if old is None:
+            came.append(row)
+    edits = tuple(moves_of(pairs, before, after))
+    return Departures(NodeMoves(edits, tuple(sorted(came)), noted), left, changes_of(states, deltas))

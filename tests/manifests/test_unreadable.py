@@ -1,0 +1,209 @@
+"""What one object says wrongly hurts that object alone: all others are decided (ruling 25)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore import ClusterSnapshot, NodeState, PreemptionRules, schedule, verify
+from koordcore.cli import main
+from koordcore.errors import ManifestError
+from koordcore.explaining import explain
+from koordcore.manifests import load, snapshot_from_objects
+from koordcore.model.cluster import Unreadable
+from koordcore.model.decisions import Bound, Unschedulable
+from koordcore.model.nodes import Node
+from koordcore.model.pods import Pod
+from tests.manifests.builders import container, node, obj, pod
+
+ROOM = {"cpu": "8", "memory": "32Gi", "pods": "10"}
+MANY = "spec.containers[0].resources.requests[cpu]: expected a quantity, got "
+
+
+def asking(name: str, cpu: Any, **rest: Any) -> dict[str, Any]:
+    return pod(name, containers=[container(requests={"cpu": cpu, "memory": "1Gi"})], **rest)
+
+
+def places(*objects: Any, **settings: Any) -> dict[str, str]:
+    result = schedule(snapshot_from_objects(objects).snapshot, **settings)
+    return {
+        str(one.pod): one.node if isinstance(one, Bound) else getattr(one, "message", "")
+        for one in result.decisions
+    }
+
+
+@pytest.mark.parametrize(
+    ("broken", "named", "text"),
+    [
+        (asking("bad", "lots"), "default/bad", f'{MANY}"lots"'),
+        (obj("Pod", "bad", spec=7), "default/bad", "spec: expected object, got 7"),
+        (pod("bad", metadata={"namespace": 5}), "5/bad", "metadata.namespace: expected string, got 5"),
+        ({**pod(), "metadata": {"name": 7}}, "default/7", "metadata.name: expected string, got 7"),
+        (pod("a\x1b["), "default/a\\x1b[", "metadata.name: a name has no control characters"),
+        ({"kind": "Pod", "metadata": {"name": "bad"}}, "default/bad", 'apiVersion: required (such as "v1")'),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": 3}, "default/object-2", "metadata: expected object"),
+        (pod("bad", priority="high"), "default/bad", 'spec.priority: expected int, got "high"'),
+    ],
+)
+def test_a_waiting_pod_that_cannot_be_read_is_unschedulable_with_the_text(
+    broken: Any, named: str, text: str
+) -> None:
+    loaded = snapshot_from_objects([node("n1", ROOM), broken, asking("good", "1")])
+    result = schedule(loaded.snapshot)
+    own, good = result.decision(named), result.decision("default/good")
+    assert isinstance(good, Bound)
+    assert isinstance(own, Unschedulable)
+    assert own.message.startswith(f"0/1 nodes are available: the pod cannot be read: {text}")
+    assert text in str(loaded.problems[0])
+    assert str(loaded.problems[0]).startswith("object 2: ")
+    assert text in str(explain(loaded.snapshot, loaded.snapshot.pod(named) or named))
+    assert verify(loaded.snapshot, result) == ()
+
+
+def test_a_node_that_cannot_be_read_is_left_out_and_what_it_holds_with_it() -> None:
+    loaded = snapshot_from_objects(
+        [
+            node("n1", {**ROOM, "cpu": "-8"}),
+            asking("there", "1", nodeName="n1"),
+            asking("p", "1"),
+            node("n2", ROOM),
+        ]
+    )
+    result = schedule(loaded.snapshot)
+    assert [one.node for one in result.bound] == ["n2"]
+    told = "status.allocatable[cpu]: must not be negative, got -8000"
+    assert [str(one) for one in loaded.problems] == [f"object 1: Node n1: {told}"]
+    assert loaded.snapshot.of(Unreadable) == (Unreadable(kind="Node", name="n1", why=told),)
+    assert [str(one) for one in result.not_looked_at] == [f"Node n1 (cannot be read: {told})"]
+    assert [one.name for one in loaded.snapshot.of(Pod)] == ["there"]
+
+
+def test_nobody_joins_a_running_pod_that_cannot_be_read() -> None:
+    bad = asking("bad", "2", nodeName="n1", tolerations=5)
+    objects = [
+        node("n1", ROOM),
+        node("n2", {**ROOM, "cpu": "1"}),
+        bad,
+        asking("small", "1"),
+        asking("big", "4"),
+    ]
+    found = places(*objects)
+    assert found["default/small"] == "n2"
+    assert found["default/big"] == (
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) held a pod that cannot be read: default/bad."
+    )
+    loaded = snapshot_from_objects(objects)
+    (held,) = loaded.snapshot.bound_pods()
+    assert held.requests["cpu"] == 2000
+    (told,) = schedule(loaded.snapshot).not_looked_at
+    assert str(told) == (
+        "Pod default/bad (cannot be read: spec.tolerations: expected list, got 5; n1 takes no other pod)"
+    )
+
+
+def test_what_can_be_read_of_a_running_pod_counts() -> None:
+    half = pod(
+        "half",
+        nodeName="n1",
+        containers=[container(requests={"cpu": "x", "memory": "2Gi"}), container("b", requests={"cpu": "3"})],
+    )
+    huge = asking("huge", 2**60, nodeName="n1")
+    loaded = snapshot_from_objects([node("n1", ROOM), half, huge])
+    amounts = {one.name: dict(one.requests) for one in loaded.snapshot.bound_pods()}
+    assert amounts == {"half": {"cpu": 3000, "memory": 2 << 30}, "huge": {"memory": 1 << 30}}
+    assert "at most 9007199254740992 can be counted" in str(loaded.problems[1])
+
+
+def test_nobody_has_to_leave_a_node_where_something_cannot_be_read() -> None:
+    low = asking("low", "3", nodeName="n1", priority=1)
+    bad = asking("bad", "3", nodeName="n1", priority="x")
+    high = asking("high", "6", priority=100)
+    assert places(node("n1", ROOM), low, high, preempt=PreemptionRules())["default/high"] == ""  # nominated
+    found = places(node("n1", ROOM), low, bad, high, preempt=PreemptionRules())
+    assert "node(s) held a pod that cannot be read: default/bad" in found["default/high"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_gang_starts_without_the_member_that_cannot_be_read_where_it_may(together: bool) -> None:
+    names = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "2"}
+    spec = {"gang.scheduling.koordinator.sh/network-topology-spec": '{"gatherStrategy":[]}'}
+    notes = {"annotations": {**names, **(spec if together else {})}}
+    members = [asking(f"g-{number}", "1" if number else "1x", metadata=notes) for number in range(3)]
+    rack = node("n1", ROOM, metadata={"labels": {"topology.kubernetes.io/rack": "r"}})
+    found = places(rack, *members)
+    assert found["default/g-1"] == found["default/g-2"] == "n1"
+    assert f'the pod cannot be read: {MANY}"1x"' in found["default/g-0"]
+    found = places(rack, *members[:2])
+    assert found["default/g-1"] != "n1"
+    assert f'the pod cannot be read: {MANY}"1x"' in found["default/g-0"]
+
+
+def test_what_cannot_be_read_of_other_kinds_is_left_out_and_named() -> None:
+    group = obj("PodGroup", "g", "scheduling.sigs.k8s.io/v1alpha1", spec={"minMember": "two"})
+    objects: list[Any] = [node("n1", ROOM), group, 5, {"apiVersion": "v1"}, asking("p", "1")]
+    loaded = snapshot_from_objects(objects)
+    assert [str(one) for one in loaded.problems] == [
+        'object 2: PodGroup g: spec.minMember: expected int, got "two"',
+        "object 3: expected object, got 5",
+        "object 4: kind: required",
+    ]
+    assert [str(one.pod) for one in schedule(loaded.snapshot).bound] == ["default/p"]
+    assert sum(loaded.counts.values()) == 3
+
+
+def test_a_configuration_that_cannot_be_read_is_refused() -> None:
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    with pytest.raises(ManifestError, match="KubeSchedulerConfiguration: profiles: expected list"):
+        snapshot_from_objects([node("n1"), {**config, "profiles": 3}])
+
+
+def test_strict_refuses_all_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps({"kind": "List", "items": [node("n1", ROOM), asking("bad", "x")]}))
+    with pytest.raises(ManifestError, match=r"dump.json \(item 2\): Pod bad: spec.containers"):
+        load(file, strict=True)
+    assert main(["schedule", "--strict", str(file)]) == 2
+
+
+def test_a_pod_of_thousands_of_problems_is_told_of_in_short() -> None:
+    bad = pod("bad", containers=[container(f"c{number}", requests={"cpu": "x"}) for number in range(2000)])
+    loaded = snapshot_from_objects([node("n1", ROOM), bad])
+    assert len(loaded.problems) == 101
+    assert loaded.problems[-1].message == "and 1900 more problems"
+    assert loaded.snapshot.pending[0].unreadable.endswith("; and 1997 more")
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_the_command_line_names_what_is_left_out_whatever_it_prints(
+    quiet: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, plan = tmp_path / "dump.json", tmp_path / "plan.json"
+    items = [node("n1", ROOM), node("n2", {"cpu": "?"}), asking("p", "1")]
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    told = f'{file} (item 2): Node n2: status.allocatable[cpu]: expected a quantity, got "?"'
+    for verb in (["schedule"], ["inspect"], ["explain", "default/p"]):
+        assert main([*verb, str(file), *quiet]) == 1
+        assert f"1 object cannot be read; all others count:\n  {told}\n" in capsys.readouterr().err
+    assert main(["schedule", *quiet, str(file), "-o", "json"]) == 1
+    plan.write_text(capsys.readouterr().out)
+    record = json.loads(plan.read_text())
+    assert record["unreadable"] == [told]
+    assert [one["what"] for one in record["notLookedAt"]] == ["Node n2"]
+    assert main(["verify", *quiet, str(file), "--plan", str(plan)]) == 1
+    out, err = capsys.readouterr()
+    assert "legal: 1 decisions checked" in out
+    assert told in err
+
+
+def test_verify_refuses_a_place_beside_what_cannot_be_read() -> None:
+    bad = Pod(name="bad", unreadable="spec.x: wrong").at("n1")
+    room = Node(name="n1", allocatable={"cpu": 4000, "pods": 9})
+    good, lost = Pod(name="good"), Pod(name="lost", unreadable="spec.y: wrong")
+    told = ClusterSnapshot(nodes=[NodeState(room, (bad,))], pending=[good, lost])
+    plain = ClusterSnapshot(nodes=[room], pending=[good, Pod(name="lost")])
+    found = {str(one) for one in verify(told, schedule(plain))}
+    assert "unreadable: default/good: is put on n1 beside default/bad, which cannot be read" in found
+    assert "unreadable: default/lost: is placed, and says spec.y: wrong" in found
