@@ -33,10 +33,10 @@ __all__ = [
     "Rows",
     "as_rows",
     "changed_layout",
+    "columns_again",
     "compile_columns",
     "compile_layout",
     "freeze",
-    "moved_columns",
     "moved_layout",
 ]
 
@@ -184,15 +184,24 @@ def moved_layout(
     )
 
 
-def moved_columns(
-    columns: ClusterColumns,
-    layout: ClusterLayout,
-    fresh: Mapping[int, NodeState],
-    edits: Sequence[Splice],
+def columns_again(
+    known: ClusterColumns, layout: ClusterLayout, changed: Iterable[NodeState], edits: Sequence[Splice]
 ) -> ClusterColumns:
-    """Give the dynamic columns after nodes joined and left; parameters as :func:`moved_layout` has them."""
-    requested, scored = moved_rows(columns.requested, edits), moved_rows(columns.scored, edits)
-    for row, state in fresh.items():
+    """Give the dynamic columns after a few nodes changed, joined or left.
+
+    Parameters
+    ----------
+    known
+        Those from before, of the same resources.
+    changed
+        The nodes that say something else, hold other pods, or joined.
+    edits
+        Rows that were taken out and put in, one after another.
+    """
+    before = known.requested, known.scored
+    requested, scored = (moved_rows(one, edits) if edits else one.copy() for one in before)
+    for state in changed:
+        row = layout.row_of[state.name]
         requested[:, row], scored[:, row] = node_columns(layout, state.name, state.pods)
     return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))
 

@@ -71,8 +71,10 @@ class NodeColumn(NamedTuple, Generic[K]):
 
     def judge(self, verdict: Callable[[K], int]) -> IntVector:
         """Evaluate a function of the value on all nodes, once per value: ``(N,)``."""
-        found = np.array([verdict(value) for value in self.values], np.int64)
-        judged: IntVector = found[self.ids] if len(found) else np.zeros(0, np.int64)
+        found = [verdict(value) for value in self.values]
+        if len({*found}) < 2:  # mostly all nodes say the same
+            return np.full(len(self.ids), found[0] if found else 0, np.int64)
+        judged: IntVector = np.array(found, np.int64)[self.ids]
         return judged
 
 

@@ -127,15 +127,18 @@ class Vector(Sequence[T_co]):
         """Give the sequence with other items in some places."""
         made: Vector[T_co] = Vector()
         made._chunks, made._number, made._starts = list(self._chunks), self._number, self._starts
-        open_chunks: dict[int, list[T_co]] = {}
+        made._write(items)
+        return made
+
+    def _write(self, items: Mapping[int, Any]) -> None:
+        open_chunks: dict[int, list[Any]] = {}
         for place, item in items.items():
             number, at = self._find(place)
             if number not in open_chunks:
                 open_chunks[number] = list(self._chunks[number])
             open_chunks[number][at] = item
         for number, chunk in open_chunks.items():
-            made._chunks[number] = tuple(chunk)
-        return made
+            self._chunks[number] = tuple(chunk)
 
     def spliced(self, edits: Iterable[Splice], items: Mapping[int, T_co]) -> Vector[T_co]:
         """Give the sequence with some items taken out and others put in.
@@ -151,7 +154,8 @@ class Vector(Sequence[T_co]):
         made._chunks, made._number, made._starts = list(self._chunks), self._number, self._starts
         for edit in edits:
             made._splice(edit)
-        return made.changed(items)  # type: ignore[return-value]  # what came in is written over
+        made._write(items)
+        return made  # type: ignore[return-value]  # what came in is written over
 
     def _splice(self: Vector[T_co | None], edit: Splice) -> None:
         """Splice in place, ``None`` for what comes in."""

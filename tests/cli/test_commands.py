@@ -124,11 +124,12 @@ def test_every_problem_of_the_input_is_listed(capsys: pytest.CaptureFixture[str]
         ),
         encoding="utf-8",
     )
-    code, _, err = run(capsys, "schedule", str(path))
-    assert code == 2
-    assert "cpu" in err
-    assert "spec.priority" in err
-    assert "bad.json" in err
+    for strict, expected in ((["--strict"], 2), ([], 1)):
+        code, _, err = run(capsys, "schedule", str(path), *strict)
+        assert code == expected
+        assert "cpu" in err
+        assert "spec.priority" in err
+        assert "bad.json" in err
 
 
 def test_standard_input_and_compressed_files(

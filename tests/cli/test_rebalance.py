@@ -244,3 +244,17 @@ def test_limits_of_migration_are_kept(capsys: pytest.CaptureFixture[str], tmp_pa
     for wrong in ("[]", "{", '{"unknown": 1}', '{"maxMigratingPerNode": "x"}'):
         limits.write_text(wrong, encoding="utf-8")
         assert main(["rebalance", str(path), "--migration", str(limits)]) == 2
+
+
+def test_a_threshold_that_no_node_reaches_is_warned_of(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2, 2], "b": [1]})
+    assert main(["rebalance", str(path), "--high", "cpu=200"]) == 0
+    out, err = capsys.readouterr()
+    assert "0 hot nodes before" in out
+    assert "warning: high threshold: cpu 200 % is more than a node has: it makes none hot\n" in err
+    assert main(["rebalance", str(path), "--high", "cpu=200", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    for odd in ("nan", "inf", "-5"):
+        assert main(["rebalance", str(path), "--high", f"cpu={odd}"]) == 2

@@ -152,6 +152,11 @@ def run(arguments: argparse.Namespace) -> int:
         tables.insert(0, members_table(result, together, arguments.limit))
     show(*tables)
     _say_details(explanation)
+    if "reservation affinity" in explanation.refusal:
+        # Only who asks for a reservation pays for reading how they match.
+        from koordcore.reservations.occupants import unserving
+
+        say("\n".join(unserving(snapshot, pod)))
     if event:
         say(f"Event: {event}")
     return 0 if advice.settled else 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,10 +35,12 @@ from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.moves import Move
-from koordcore.model.rebalance import LowNodeLoadArgs
+from koordcore.model.rebalance import DEFAULT_POOL, LowNodeLoadArgs
 from koordcore.protocol.rebalance import default_low_node_load, low_node_load_args
 from koordcore.protocol.times import moment_of
 
+_ALL: Final = 100
+"""Percent."""
 EPILOG: Final = """\
 examples:
   koordcore rebalance cluster.yaml --high cpu=65,memory=80
@@ -134,7 +138,21 @@ def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:
     problems = low_node_load_problems(default_low_node_load(raw))
     if problems:
         raise ModelError("; ".join(problems))
-    return low_node_load_args(raw)
+    args = low_node_load_args(raw)
+    for line in () if arguments.quiet else _beyond_all(args):
+        print(f"warning: {line}", file=sys.stderr)
+    return args
+
+
+def _beyond_all(args: LowNodeLoadArgs) -> Iterator[str]:
+    """Name the thresholds that no node reaches: upstream takes them, and then cools nothing."""
+    for pool in args.pools:
+        for what, table in (("high", pool.high), ("prod high", pool.prod_high)):
+            for name, percent in sorted((table or {}).items()):
+                if percent > _ALL:
+                    where = "" if pool.name == DEFAULT_POOL else f" of pool {pool.name}"
+                    share = f"{name} {percent:g} %"
+                    yield f"{what} threshold{where}: {share} is more than a node has: it makes none hot"
 
 
 def _percents(option: str, text: str) -> dict[str, float]:
@@ -142,7 +160,9 @@ def _percents(option: str, text: str) -> dict[str, float]:
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
         try:
-            percents[name.strip()] = float(value)
+            percents[name.strip()] = percent = float(value)
+            if not isfinite(percent):
+                raise ValueError
         except ValueError:
             raise ModelError(f'{option}: expected NAME=PERCENT, got "{part}"') from None
     return percents

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from koordcore.errors import ManifestError
+from koordcore.model.cluster import Workload
 from koordcore.model.decisions import Unschedulable, Waiting
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import PodKey
 from koordcore.protocol.expectations import expected_duration, expected_end
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.serving import queue_starts
@@ -20,19 +22,25 @@ _ROUNDS: Final = 64
 def expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:
     """Give when running pods will be gone, and how long those that wait will run.
 
-    Raises
-    ------
-    ManifestError
-        With the pod whose annotation cannot be read.
+    A pod whose annotation cannot be read says nothing; the loader warns of it.
     """
+    jobs = {
+        (one.namespace, one.name): one
+        for one in snapshot.of(Workload)
+        if one.kind == "Job" and one.active_deadline is not None
+    }
     ends: dict[PodKey, datetime] = {}
     durations: dict[PodKey, timedelta] = {}
     for pod in (*snapshot.bound_pods(), *snapshot.pending):
-        end, duration = _expected(pod)
-        if end is not None:
-            ends[pod.key] = end
-        if duration is not None:
-            durations[pod.key] = duration
+        owner = pod.controller
+        job = jobs.get((pod.namespace, owner.name)) if owner is not None and owner.kind == "Job" else None
+        with suppress(ManifestError):
+            if pod.node_name is None:
+                duration = expected_duration(pod, job)
+                if duration is not None:
+                    durations[pod.key] = duration
+            elif (end := expected_end(pod, job)) is not None:
+                ends[pod.key] = end
     return ends, durations
 
 
@@ -65,20 +73,10 @@ def known_starts(
         start within the ends that are looked at; ``None`` for a pod whose start is not in sight.
     """
     moment = now or newest_start(before)
-    try:
-        ends, durations = expectations(before)
-    except ManifestError:
-        return {}  # the page is drawn all the same; `koordcore when` says what is wrong
+    ends, durations = expectations(before)
     if moment is None or not (ends or durations):
         return {}
     units = queue_starts(before, ends, durations, now=moment, policy=result.policy, rounds=_ROUNDS)
     left = {one.pod for one in result.decisions if isinstance(one, Unschedulable | Waiting)}
     known = (unit for unit in units if unit.not_before is None)
     return {key: unit.start for unit in known for key in unit.pods if key in left}
-
-
-def _expected(pod: Pod) -> tuple[datetime | None, timedelta | None]:
-    try:
-        return (None, expected_duration(pod)) if pod.node_name is None else (expected_end(pod), None)
-    except ManifestError as error:
-        raise error.within(f"Pod {pod.key}") from None

@@ -44,7 +44,8 @@ EPILOG = f"""\
 Running pods say when they will be gone with the annotation
 {EXPECTED_END} (an RFC 3339 time) or, counted from their start,
 {EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter
-how long they will run. A pod that says neither stays for ever.
+how long they will run. Nobody runs beyond the activeDeadlineSeconds of a
+pod or its Job. A pod that has none of these stays for ever.
 
 examples:
   koordcore when default/urgent-1 cluster.yaml

@@ -14,7 +14,7 @@ from koordcore._moved_rows import moved_rows
 from koordcore._vector import Splice
 from koordcore.framework.change_reader import ClusterChanges, changes_of
 from koordcore.model.nodes import Node, NodeState
-from koordcore.snapshot.following import net_states
+from koordcore.snapshot.following import moves_of, net_states
 
 T = TypeVar("T", bound=np.generic)
 
@@ -28,10 +28,13 @@ class NodeMoves(NamedTuple):
         Rows that were taken out and put in, one after another.
     came
         The rows of those that joined, as rows are afterwards.
+    noted
+        How long the journal was when the pods of nodes that left were not yet taken off.
     """
 
     edits: tuple[Splice, ...]
     came: tuple[int, ...]
+    noted: int
 
     def by_row(self, array: NDArray[T]) -> NDArray[T]:
         """Give an array by row, its last axis, as rows are afterwards; zeros for those that joined."""
@@ -67,13 +70,24 @@ class Departures(NamedTuple):
 
 
 def departures_between(
-    deltas: Sequence[Delta], before: Mapping[str, int], after: Mapping[str, int]
+    deltas: Sequence[Delta], before: Mapping[str, int], after: Mapping[str, int], noted: int
 ) -> Departures:
-    """Add steps up; ``before`` and ``after`` give the rows of nodes by name in the two snapshots."""
+    """Add steps up.
+
+    Parameters
+    ----------
+    deltas
+        The steps.
+    before, after
+        Rows of nodes by name in the two snapshots.
+    noted
+        How long the journal is.
+    """
     left: dict[int, NodeState] = {}
     states: dict[int, tuple[NodeState, NodeState]] = {}
     came: list[int] = []
-    for old, new in net_states(deltas):
+    pairs = net_states(deltas)
+    for old, new in pairs:
         if new is None:
             assert old is not None  # who was there neither before nor after has not changed
             left[before[old.name]] = old
@@ -82,8 +96,5 @@ def departures_between(
         states[row] = (old or NodeState(Node(name=new.name)), new)
         if old is None:
             came.append(row)
-    edits = (
-        *(Splice(row, 1, 0) for row in sorted(left, reverse=True)),
-        *(Splice(row, 0, 1) for row in sorted(came)),
-    )
-    return Departures(NodeMoves(edits, tuple(sorted(came))), left, changes_of(states, deltas))
+    edits = tuple(moves_of(pairs, before, after))
+    return Departures(NodeMoves(edits, tuple(sorted(came)), noted), left, changes_of(states, deltas))

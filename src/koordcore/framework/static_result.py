@@ -52,6 +52,7 @@ class StaticResult:
             allowed = part.evaluator.fits(view) if part.setting.filters else None
             if allowed is not None:
                 mask &= allowed
+        everywhere = bool(mask.all())
         score = np.zeros(number, np.int64)
         uneven = []
         for part in parts:
@@ -59,11 +60,11 @@ class StaticResult:
             if raw is None:
                 continue
             # A raw score that is the same on every node that can ever be feasible normalises to a constant.
-            if part.evaluator.normalises and mask.any() and np.ptp(raw[mask]):
+            if part.evaluator.normalises and mask.any() and np.ptp(raw if everywhere else raw[mask]):
                 uneven.append(part)
             else:
                 score += part.setting.weight * part.evaluator.normalise(raw, mask)
-        flat = int(score[0]) if len(score) and mask.all() and not np.ptp(score) else None
+        flat = int(score[0]) if len(score) and everywhere and not np.ptp(score) else None
         return cls(mask, score, tuple(uneven), flat)
 
     @cached_property

@@ -58,7 +58,8 @@ def take_warm(
 def _with_rows(found: _Warm, snapshot: ClusterSnapshot, deltas: Sequence[Delta]) -> ClusterChanges:
     """Give a state the rows of a snapshot, where nodes joined or left; gives what else changed."""
     workspace, plugins = found.workspace, found.plugins
-    between = departures_between(deltas, workspace.layout.row_of, snapshot.layout.row_of)
+    rows, noted = (workspace.layout.row_of, snapshot.layout.row_of), len(workspace.journal)
+    between = departures_between(deltas, *rows, noted)
     for row, state in between.left.items():
         for pod in state.pods:
             workspace.evict(pod.key, row)

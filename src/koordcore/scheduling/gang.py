@@ -143,7 +143,7 @@ def _held(
     mark: int,
 ) -> Outcome:
     """NonStrict (ruling 8): who found a place keeps it for a while, until the others come."""
-    ends = {pod.key: wait_ends(workspace.snapshot, job, pod) for pod in job.pods}
+    ends = {pod.key: wait_ends(workspace.snapshot, job, pod, workspace.now) for pod in job.pods}
     now = None if workspace.now is None else moment_of(workspace.now)
     over = {key for key, end in ends.items() if now is not None and end is not None and end <= now}
     if any(isinstance(decisions[key], Bound) for key in over):

@@ -93,11 +93,11 @@ def score_images(index: ImageIndex, images: Sequence[str], layout: ClusterLayout
         The nodes.
     """
     total = np.zeros(len(layout.names), np.int64)
-    for name in images:
-        size = index.weighted_size(name, layout)
+    sizes = [index.weighted_size(name, layout) for name in images]
+    highest = HIGHEST * len(images)
+    if highest <= LOWEST or not any(size is not None for size in sizes):
+        return total
+    for size in sizes:
         if size is not None:
             total += size
-    highest = HIGHEST * len(images)
-    if highest <= LOWEST:
-        return np.zeros(len(layout.names), np.int64)
     return 100 * (np.clip(total, LOWEST, highest) - LOWEST) // (highest - LOWEST)

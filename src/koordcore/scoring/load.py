@@ -219,8 +219,6 @@ class LoadState:
         self.prod_usage, self.node_delta, self.prod_delta, self.node_estimated = parts[:4]
         self._headroom, self._left = (parts[4], parts[5]), (parts[6], parts[7])
 
-    # -- compiling -------------------------------------------------------------------------------------
-
     def _set_clock(self) -> None:
         """Find the metrics that are too old now; they refuse, or let everything pass."""
         args, nodes = self.args, self._nodes
@@ -260,8 +258,6 @@ class LoadState:
         np.subtract(nodes.capacity, scored, out=self._left[0])
         by_prod = prod if self.args.score_according_prod_usage else scored
         np.subtract(nodes.capacity, by_prod, out=self._left[1])
-
-    # -- pods ------------------------------------------------------------------------------------------
 
     def request_key(self, pod: Pod) -> tuple[tuple[int, ...], bool, bool]:
         """Give what tells pods apart here: the estimate, whether it is a prod pod, and of a DaemonSet."""
@@ -323,12 +319,14 @@ class LoadState:
         """Undo :meth:`place` with the same arguments."""
         self._count(pod, row, assigned, -1)
 
-    def read(self, journal: Sequence[tuple[Pod, int, int]], besides: Collection[int] = ()) -> None:
+    def read(
+        self, journal: Sequence[tuple[Pod, int, int]], besides: Collection[int] = (), end: int | None = None
+    ) -> None:
         """Count what was added to an append-only list of ``(pod, row, +1 or -1)`` since the last call.
 
-        ``besides`` are the places of entries that do not count.
+        ``besides`` are the places of entries that do not count, ``end`` is where to stop.
         """
-        end = len(journal)
+        end = len(journal) if end is None else end
         for place in range(self._read, end):
             if place not in besides:
                 pod, row, sign = journal[place]
@@ -343,8 +341,6 @@ class LoadState:
         """Count many pods, each with its row."""
         add_all(self._parts, pods, self._nodes.reports, self._estimator, self.now)
         self._update_all()
-
-    # -- kernels ---------------------------------------------------------------------------------------
 
     def filters(self, request: LoadRequest) -> bool:
         """Tell whether there is any node that could refuse such a pod."""

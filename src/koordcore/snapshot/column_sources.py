@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from koordcore._arrays import compile_columns, compile_layout, freeze, node_columns
+from koordcore._arrays import columns_again, compile_columns, compile_layout
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._line import Place
-from koordcore.model.nodes import NodeState
 from koordcore.model.resources import counted
-from koordcore.snapshot.following import changed_on
+from koordcore.snapshot.following import StatePair, moves_of, net_states
 
 if TYPE_CHECKING:
     from koordcore.snapshot.cluster import ClusterSnapshot
@@ -37,11 +36,12 @@ def columns_of(snapshot: ClusterSnapshot) -> ClusterColumns:
         snapshot._columns_before,
         snapshot._past.get(compile_columns, (None, snapshot.place)),
     ):
-        rows = None
-        if known is not None and found is None and _alike(known.layout, snapshot.layout):
-            rows = changed_on(place.path(snapshot.place))
-        if rows is not None and len(rows) * _SHARE <= len(snapshot._nodes) + _SHARE:
-            found = _columns_with(known, snapshot.layout, snapshot._nodes, rows)
+        if known is None or found is not None or known.layout.resources is not snapshot.layout.resources:
+            continue
+        path = place.path(snapshot.place)
+        pairs = None if path is None else net_states(path)
+        if pairs is not None and len(pairs) * _SHARE <= len(snapshot._nodes) + _SHARE:
+            found = _columns_with(known, snapshot.layout, pairs)
     if found is None:
         found = compile_columns(snapshot.layout, snapshot._nodes)
     snapshot._past[compile_columns] = (found, snapshot.place)
@@ -62,17 +62,8 @@ def _covers(layout: ClusterLayout, start: Place, end: Place) -> bool:
     )
 
 
-def _alike(one: ClusterLayout | None, other: ClusterLayout) -> bool:
-    """Tell whether two layouts have the same rows and resources, whatever the nodes say."""
-    return one is not None and one.row_of is other.row_of and one.resources is other.resources
-
-
-def _columns_with(
-    known: ClusterColumns, layout: ClusterLayout, nodes: Sequence[NodeState], rows: Sequence[int]
-) -> ClusterColumns:
-    if not rows:
+def _columns_with(known: ClusterColumns, layout: ClusterLayout, pairs: Sequence[StatePair]) -> ClusterColumns:
+    if not pairs:
         return known
-    requested, scored = known.requested.copy(), known.scored.copy()
-    for row in rows:
-        requested[:, row], scored[:, row] = node_columns(layout, nodes[row].name, nodes[row].pods)
-    return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))
+    edits = moves_of(pairs, known.layout.row_of, layout.row_of)
+    return columns_again(known, layout, [after for _, after in pairs if after is not None], edits)

@@ -5,7 +5,7 @@ Nothing here is part of a snapshot's value: all of it may be dropped, and it cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
@@ -101,15 +101,23 @@ def changed_states(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> Sequ
 
 def moves_since(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[Splice]:
     """Give where nodes left what :func:`derived` gave, and where others joined, one after another."""
-    pairs = changed_states(snapshot, before)
-    left = [old.name for old, new in pairs if old is not None and new is None]
-    came = [new.name for old, new in pairs if old is None and new is not None]
     row_of = snapshot._rows_before.get(id(before))
     if row_of is None:
         row_of = {state.name: row for row, state in enumerate(before)}
-    gone = sorted((row_of[name] for name in left), reverse=True)
-    joined = sorted(map(snapshot._names.find, came))
-    return [*(Splice(row, 1, 0) for row in gone), *(Splice(row, 0, 1) for row in joined)]
+    return moves_of(changed_states(snapshot, before), row_of, snapshot._names)
+
+
+def moves_of(pairs: Iterable[StatePair], before: Mapping[str, int], after: Mapping[str, int]) -> list[Splice]:
+    """Give where nodes left and joined, one after another, of those that changed; rows are told by name."""
+    gone: list[int] = []
+    came: list[int] = []
+    for old, new in pairs:
+        if new is None and old is not None:
+            gone.append(before[old.name])
+        elif old is None and new is not None:
+            came.append(after[new.name])
+    gone.sort(reverse=True)
+    return [*(Splice(row, 1, 0) for row in gone), *(Splice(row, 0, 1) for row in sorted(came))]
 
 
 def net_states(deltas: Iterable[Delta]) -> list[StatePair]:

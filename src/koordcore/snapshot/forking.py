@@ -91,14 +91,13 @@ def _moved(
     made = _derived(snapshot, nodes, tuple(changed), pending, records, names)
     if "layout" not in _known(snapshot) or not snapshot._names or not names:
         return made
-    from koordcore._arrays import moved_columns, moved_layout
+    from koordcore._arrays import moved_layout
 
     layout = moved_layout(snapshot.layout, names, there, edits)
     if layout is None:
         return made
     object.__setattr__(made, "layout", layout)
-    columns = moved_columns(snapshot.columns, layout, there, edits)
-    object.__setattr__(made, "columns", columns)
+    hand_columns(snapshot, made)
     memo: dict[NodeValueBuilder, Vector[Any]] = {}
     for build, values in snapshot._node_memo.items():
         touched = concerned(build, records)
@@ -264,7 +263,7 @@ def _hand_tables(
 
 
 def hand_columns(snapshot: ClusterSnapshot, made: ClusterSnapshot) -> None:
-    """Let a snapshot of the same layout make its columns out of those that are known here."""
+    """Let a snapshot of the same resources make its columns out of those that are known here."""
     source = (snapshot.columns, snapshot.place) if "columns" in _known(snapshot) else snapshot._columns_before
     if source[1].at + KEPT // 2 < snapshot.place.at:
         source = snapshot.columns, snapshot.place  # before the steps in between are forgotten

@@ -192,7 +192,9 @@ class LoadAware(Plugin):
     def moved(self, moves: NodeMoves) -> bool:
         self._came = moves.came
         if self._state is not None:
-            self._state.read(self.workspace.journal, self._nominated)
+            # Whoever was on nodes that left has gone with what was counted there.
+            self._state.read(self.workspace.journal, self._nominated, moves.noted)
+            self._state.skip(len(self.workspace.journal))
             self._state.move(moves.edits)
         return True
 

@@ -163,7 +163,7 @@ class ReservationEvaluator(Evaluator):
         # Choices are worked out for nodes that somebody asks about, and anew where anything was touched.
         self._known = _Choices.none(number)
         self._fresh = np.zeros(number, np.bool_)
-        self._read = 0
+        self._read = len(plugin.workspace.touched)
 
     def sources(self, others: Others, rating: Rating) -> Source | None:
         self._lent.others, self._rating = others, rating

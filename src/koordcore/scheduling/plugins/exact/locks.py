@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
 
 
@@ -18,6 +19,10 @@ class _Concerned:
         vendors = workspace.layout.kinds.label(GPU_VENDOR)
         asking = vendors.judge(lambda vendor: vendor in LOCKS)
         self.rows = frozenset(np.flatnonzero(asking).tolist())
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Go on where nodes joined and left, if there are none; who joins is told by what it says."""
+        return not self.rows
 
 
 def locking_rows(workspace: Workspace) -> frozenset[int]:
