@@ -41,7 +41,7 @@ def policy(strategy: ScoringStrategy, resources: tuple[str, ...]) -> Policy:
 
 def parts_of(plugins: PluginSet, pod: Pod) -> AmountParts:
     """The evaluators of a pod's class, as the class would make them."""
-    fit, balanced = plugins.plugins
+    *_, fit, balanced = plugins.plugins  # whoever is there whatever the policy comes first
     evaluator = fit.evaluator(pod, fit.request_of(pod))
     scorers: list[tuple[int, Evaluator]] = [(3, evaluator)]
     request = balanced.request_of(pod)
