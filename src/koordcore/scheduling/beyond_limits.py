@@ -23,6 +23,14 @@ def without(demand: GangDemand, refused: Collection[PodKey]) -> GangDemand:
     return attrs.evolve(demand, roles=roles)
 
 
+def falls_short(demand: GangDemand) -> bool:
+    """Tell whether fewer members are left than have to start together."""
+    if demand.least > demand.size:
+        return True
+    every = not demand.units and demand.min_roles is None
+    return every and any(len(role.members) < role.min_available for role in demand.roles)
+
+
 def beyond(demand: GangDemand, denied: Denied) -> list[PodKey]:
     """List the members that go beyond a limit that took so many of their shape and no more.
 

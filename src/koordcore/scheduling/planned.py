@@ -15,7 +15,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.decisions import PodDecision, Unschedulable, refused_likewise
 from koordcore.model.pods import PodKey
-from koordcore.scheduling.beyond_limits import beyond, without
+from koordcore.scheduling.beyond_limits import beyond, falls_short, without
 from koordcore.scheduling.gang_input import Barred, Denied, Outline, bind_plan, never_together
 from koordcore.scheduling.outcomes import NO_REFUSALS, weakened
 from koordcore.topology.network import NetworkTopology
@@ -82,7 +82,7 @@ def plan_and_bind(
     for _ in range(_REPLANS):
         demand = without(ask(offers, barred), refused)
         cut = doubtful
-        if not demand.size:
+        if not demand.size or (refused and falls_short(demand)):
             break
         answer = place_gang(tree, demand, fit_error=fit, limits=limits)
         if isinstance(answer, GangPlacement) and not answer.nodes:
