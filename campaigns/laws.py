@@ -36,7 +36,7 @@ class Laws:
         """Follow the line; at every step ask about the line's snapshot and about one made anew."""
         wanted = frozenset(laws)
         found: list[Failure] = []
-        snapshot = snapshot_from_objects(case["objects"]).snapshot
+        snapshot = snapshot_from_objects(case["objects"], strict=True).snapshot
         if "at once" in wanted:
             found += check_laws({"at once": lambda: _at_once(case, snapshot)}, ("at once",))
         if not wanted & {"answers", "anew", "untouched", "verified"}:

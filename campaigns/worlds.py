@@ -6,6 +6,7 @@ is room for them by sums, cards and CPUs.
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any, Final
@@ -94,7 +95,7 @@ class _World:
         for number in range(self.scale * self.chance.randint(1, 7)):
             made += self._node(f"n{number}")
         if "network" in self.themes:
-            made.append(NETWORK)
+            made.append(copy.deepcopy(NETWORK))  # what is drawn may be mutated
         made += self.wants.records()
         placed = [self._placed(number) for number in range(self.chance.randint(0, 3 * len(self.nodes)))]
         made += [one for one in placed if one is not None]

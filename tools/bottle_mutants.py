@@ -1,10 +1,11 @@
 """Plant mistakes into journal and mirror, one at a time, and let the bottle find them.
 
-    python -m tools.bottle_mutants [--only NUMBER ...] [--seconds CPU]
+    python -m tools.bottle_mutants [--only NUMBER ...] [--search CPU] [--sound]
 
-Each mistake is planted into a copy of the sources. A mistake is killed when a rule of some world does not
-hold, or when hardly any pod starts. The worlds are short, and more goes wrong in them than in those of the profiles
-that they are made from; ``--sound`` runs them without any mistake.
+Each mistake is planted into a copy of the sources. It is killed when a rule of some world does not hold. Which
+world that was, and what has to come from outside for it, stands in ``bottle_kills.json``; this runs them again.
+``--search`` looks for a world where that one kills no more, for so many seconds of CPU, shrinks it and writes it down.
+``--sound`` runs the worlds without any mistake: every rule holds in all of them.
 """
 
 # ruff: noqa: E501 - a mistake stands on one line, as the line does that it replaces
@@ -12,13 +13,14 @@ that they are made from; ``--sound`` runs them without any mistake.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 JOURNAL, MIRROR, FEED, WRITING, TURN = "journal", "mirror", "feed", "writing", "turn"
@@ -26,16 +28,16 @@ MUTANTS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("a later pod of the name is taken for the one meant", JOURNAL, '["uid"] != _uid(request)', '["uid"] == ""'),
     ("a rival's knowledge is not waited for", JOURNAL, " and mirror.followed(\"Pod\") >= self.seen", ""),
     ("a batch is done before it is", JOURNAL, "return not self.left and", "return"),
-    ("evictions are taken for done", JOURNAL, "            return False\n", "            return True\n"),
+    ("no answer is taken for a refusal", WRITING, "[one for one in failed if one.status and is_final(one.request, one.status)]", "failed"),
     ("bindings are taken for done", JOURNAL, '            return "nodeName" in pod["spec"]\n', "            return True\n"),
     ("a budget's refusal is not final", JOURNAL, 'if request.subresource == "eviction" and status == 429:', "if False:"),
-    ("what is refused for good is kept", JOURNAL, "if one.about not in about", "if True"),
+    ("what is refused for good is kept", JOURNAL, "return one.about not in about and", "return True or"),
     ("calls are read in another order", JOURNAL, "for one in calls)", "for one in reversed(calls))"),
     ("who is gone is kept", MIRROR, 'if what == "DELETED":', 'if what == "GONE":'),
     ("a relist takes nobody away", MIRROR, "self._objects[kind] = ready", "self._objects[kind] = {**self._objects.get(kind, {}), **ready}"),
-    ("a watch does not tell how far it is", MIRROR, '        self._followed[kind] = int(item["metadata"]["resourceVersion"])\n        if', "        if"),
-    ("a list does not tell how far it is", MIRROR, "        self._followed[kind] = int(version)\n", ""),
-    ("a relist is not read", FEED, "        self._changes += self._reader.relist(version_of(kind), kind, ready)\n", "        if kind != 'Pod' or self.mirror.changes < 12:\n            self._changes += self._reader.relist(version_of(kind), kind, ready)\n"),
+    ("a watch does not tell how far it is", MIRROR, "        self._followed[kind] = max(self.followed(kind), version)\n", ""),
+    ("a list does not tell how far it is", MIRROR, "self._followed[kind] = self._told[kind] = version", "self._told[kind] = version"),
+    ("a relist is not read", FEED, "        self._changes += self._reader.relist(", "        if kind != 'Pod' or self.mirror.changes < 12:\n            self._changes += self._reader.relist("),
     ("ends are not read", FEED, "if kept is not None:", 'if kept is not None and what != "DELETED":'),
     ("the first of several changes is lost", FEED, "tuple(self._changes), []", "tuple(self._changes[len(self._changes) > 1 :]), []"),
     ("the journal is written over a rival's", WRITING, '"resourceVersion": self._version}', '"resourceVersion": ""}'),
@@ -44,26 +46,42 @@ MUTANTS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("effects are not waited for", WRITING, "elif (yield Await(self._settled, _ECHO)):", "elif True:"),
     ("evictions do not name the uid", TURN, 'body["deleteOptions"] = {"preconditions": {"uid": pod.uid}}', 'body["deleteOptions"] = {"preconditions": {"uid": ""}}'),
 )  # fmt: skip
+KILLS: Final = ROOT / "tools" / "bottle_kills.json"
 RUN: Final = """
-import sys, time
-import attrs
-from koordcore.simulate.world import named_profile, own_scheduler, run_world
-short = dict(seconds=100, storm=45, calm=50, arrival=900, nodes=4)
+import json, sys, time
+from koordcore.simulate.world import FaultProfile, injections, own_scheduler, run_world, shrink_world
+short = dict(seconds=95, storm=42, calm=50, nodes=3, arrival=900)
+light = dict(short, cards=0, quotas=0, gangs=0, budgets=0)
 dense = [
-    attrs.evolve(named_profile("rivals"), name="rivals", **short, kill=1500, unanswered=100),
-    attrs.evolve(named_profile("kills"), name="kills", **short, kill=700, unanswered=120, busy=100, late=40, schedulers=2),
-    attrs.evolve(named_profile("hurricane"), name="hurricane", **short, delete=900, gone=600, cut=900, slow=2500),
-    attrs.evolve(named_profile("network"), name="network", **short, delete=1500, crash=1500, gone=600, budgets=600),
+    FaultProfile(**light | dict(name="crowd", storm=85, calm=10, nodes=2, arrival=250, most=40, schedulers=2, slow=500, unanswered=20)),
+    FaultProfile(**light | dict(name="guarded", arrival=500, most=50, budgets=1000, crash=3000, lag=1500)),
+    FaultProfile(**short | dict(name="broken", schedulers=2, quotas=0, arrival=500, most=20, kill=2500, unanswered=120, late=80, busy=80, freeze=4000)),
+    FaultProfile(**short | dict(name="deaf", cut=700, gone=600, slow=2500, arrival=500, most=20, delete=1200, lost=40)),
 ]
-begin, seed = time.process_time(), 0
-while time.process_time() - begin < float(sys.argv[1]):
-    for profile in dense:
-        run = run_world(seed, profile, own_scheduler)
+dense = {one.name: one for one in dense}
+asked = json.load(sys.stdin)
+def say(run):
+    one = run.breaches[0]
+    kept = [i.number for i in run.injections if i.number not in run.without]
+    what = " ".join(one.what.split())
+    print(json.dumps({"seed": run.seed, "world": run.profile.name, "kept": kept, "rule": one.rule.value, "what": what[:160]}))
+def live(seed, name, kept=None):
+    known = injections(seed, dense[name])
+    without = frozenset() if kept is None else frozenset(i.number for i in known) - frozenset(kept)
+    return run_world(seed, dense[name], own_scheduler, without=without)
+for kill in (one for one in asked["kills"] if one["world"] in dense):
+    run = live(kill["seed"], kill["world"], kill["kept"])
+    if run.breaches:
+        say(run)
+        sys.exit(1)
+begin, seed = time.process_time(), asked["first"]
+while time.process_time() - begin < asked["search"]:
+    for name in dense:
+        run = live(seed, name)
         if run.breaches:
-            sys.exit(f"seed {seed} {profile.name}: {run.breaches[0].rule}: {run.breaches[0].what[:60]}")
-        if run.counts.get("begin", 0) < 3:
-            sys.exit(f"seed {seed} {profile.name}: only {run.counts.get('begin', 0)} pods start")
-        if time.process_time() - begin > float(sys.argv[1]):
+            say(shrink_world(run, own_scheduler, tries=asked["tries"]))
+            sys.exit(1)
+        if time.process_time() - begin > asked["search"]:
             break
     seed += 1
 """
@@ -75,11 +93,19 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", type=int, action="append", help="this one only, by its number; repeat it")
-    parser.add_argument("--seconds", type=float, default=120.0, help="CPU that each may take (120)")
+    parser.add_argument(
+        "--search", type=float, default=0.0, metavar="CPU", help="seconds for each that lives (0)"
+    )
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first that is searched (0)")
+    parser.add_argument(
+        "--tries", type=int, default=60, metavar="N", help="runs that may be made to shrink one (60)"
+    )
     parser.add_argument("--sound", action="store_true", help="plant nothing, and see that every rule holds")
     asked = parser.parse_args()
+    known: dict[str, Any] = json.loads(KILLS.read_text(encoding="utf-8")) if KILLS.exists() else {}
+    order = {"kills": [], "first": asked.first, "search": asked.search, "tries": asked.tries}
     if asked.sound:
-        return subprocess.run([sys.executable, "-c", RUN, str(asked.seconds)], check=False).returncode
+        return int(bool(_live(ROOT / "src", {**order, "kills": list(known.values())})))
     lived = 0
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "koordcore"
@@ -92,19 +118,39 @@ def main() -> int:
             if text.count(old) < 1:
                 raise SystemExit(f"{number}: {module} has no {old!r}")
             path.write_text(text.replace(old, new, 1), encoding="utf-8")
-            env = {**os.environ, "PYTHONPATH": folder}
-            done = subprocess.run(
-                [sys.executable, "-c", RUN, str(asked.seconds)],
-                env=env,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            kill = _live(Path(folder), {**order, "kills": [known[what]] if what in known else []})
             path.write_text(text, encoding="utf-8")
-            lived += not done.returncode
-            last = (done.stderr.strip().splitlines() or ["LIVES"])[-1]
-            print(f"{number:2}  {what}: {last if done.returncode else 'LIVES'}", flush=True)
+            lived += kill is None
+            print(f"{number:2}  {what}: {_told(kill)}", flush=True)
+            if kill is not None and asked.search:
+                known[what] = kill
+                KILLS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     return int(lived > 0)
+
+
+def _live(sources: Path, order: dict[str, Any]) -> dict[str, Any] | None:
+    """Run worlds with these sources; the first in which a rule does not hold, or ``None``."""
+    env = {**os.environ, "PYTHONPATH": str(sources), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        input=json.dumps(order),
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return None
+    if not done.stdout:
+        raise SystemExit(done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _told(kill: dict[str, Any] | None) -> str:
+    if kill is None:
+        return "LIVES"
+    return f"{kill['rule']} ({kill['world']} {kill['seed']}, {len(kill['kept'])} from outside): {kill['what'][:90]}"
 
 
 if __name__ == "__main__":

@@ -36,10 +36,11 @@ class UnreachableError(Exception):
 
 @attrs.frozen
 class Listing:
-    """All objects of a kind at one version."""
+    """All objects of a kind at one version; the kind is empty where nobody asked for it."""
 
     items: tuple[Object, ...]
     version: str
+    kind: str = ""
 
 
 @attrs.frozen

@@ -41,7 +41,8 @@ class KubernetesApi:
     def list_all(self, path: str) -> Listing:
         """List all objects under a path."""
         answer = self.send("GET", path)
-        return Listing(tuple(answer["items"]), answer["metadata"]["resourceVersion"])
+        kind = answer["kind"].removesuffix("List")
+        return Listing(tuple(answer["items"]), answer["metadata"]["resourceVersion"], kind)
 
     def watch(self, path: str, version: str) -> Iterator[Event]:
         """Yield changes after a version until the server ends the stream."""

@@ -32,7 +32,7 @@ from koordcore.controlplane import (
     Step,
     Steps,
 )
-from koordcore.model import QuotaPolicy
+from koordcore.model import ClaimArgs, QuotaPolicy
 
 __all__ = ["Cycle", "Scheduler", "Settings"]
 
@@ -82,7 +82,8 @@ class Settings:
     def policy(self) -> Policy:
         """Which plugins decide."""
         quota = PluginSetting(name="ElasticQuota", scores=False, args=self.quotas)
-        return Policy(name=self.name).with_plugin(quota)
+        claims = PluginSetting(name="DynamicResources", args=ClaimArgs(await_claims=True))
+        return Policy(name=self.name).with_plugin(quota).with_plugin(claims)
 
     @property
     def loop(self) -> LoopSettings:

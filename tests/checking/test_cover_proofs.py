@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from benchmarks.bench_rebalance import cards, cluster, plan
 from koordcore.checking.certificates import check_certificate
-from koordcore.checking.cover_proof import cheapest_cover, cheapest_node, least_cooling, least_vacating
+from koordcore.checking.cover_proof import cheapest_cover, least_cooling, least_vacating
 from koordcore.descheduling.defrag import Wanted, plan_defragmentation
 from koordcore.manifests.proof_records import proofs_from_record, proofs_record
 from koordcore.model.certificates import Certificate
@@ -39,7 +39,7 @@ def test_the_cheapest_cover_is_found(
         if all(sum(gives[r] for _, gives in chosen) >= lack[r] for r in range(2))
     ]
     best = min(costs, default=most)
-    assert cheapest_cover(units, lack, most) == (best if best < most else None)
+    assert cheapest_cover(units, lack, [most // 2, most]) == (best if best < most else None)
 
 
 def cooling(excess: list[int], items: list[tuple[int, int, int]]) -> CoolingProblem:
@@ -157,7 +157,9 @@ def test_whom_a_cheaper_choice_would_spare_is_seen() -> None:
     one = Certificate.make_proven((0, 5, 1, 1, 5, 7, 0), question, EvictionEvidence((2,)))
     two = Certificate.make_proven((0, 5, 2, 2, 10, 0, 0), question, EvictionEvidence((0, 1)))
     assert check_certificate(question, one).accepted
-    assert check_certificate(question, two).reason == "a node may have a cheaper choice"
+    assert check_certificate(question, two).reason == (
+        "the members may fit for fewer jobs, pods, priorities or restarts"
+    )
     spared = attrs.evolve(question, restart=np.array([0, 0, 8]))
     assert check_certificate(spared, one).reason == "it is not said who leaves at this damage"
 
@@ -175,31 +177,52 @@ def test_a_question_without_sense_is_not_accepted() -> None:
         assert not check_certificate(broken, good).accepted
 
 
+Pods = tuple[tuple[int, int, int, int], ...]
+"""Amount, priority, restart, and how many its job spares."""
+
+
 @pytest.mark.parametrize(
-    ("slack", "known", "is_least"),
+    ("cheap", "dear"),
     [
-        (1, (0, 1, 7, 0), True),
-        (1, (0, 2, 7, 0), False),  # one pod is enough
-        (1, (1, 1, 7, 0), False),  # and breaks no job
-        (0, (1, 1, 7, 0), True),
-        (0, (2, 1, 7, 0), False),  # its job is one
+        (((2, 7, 0, 1),), ((2, 7, 0, 0),)),
+        (((2, 7, 0, 1),), ((1, 7, 0, 1), (1, 7, 0, 1))),
+        (((1, 7, 0, 1), (1, 3, 0, 1)), ((1, 7, 0, 1), (1, 4, 0, 1))),
+        (((2, 7, 1, 1),), ((2, 7, 2, 1),)),
     ],
+    ids=["jobs", "pods", "priorities", "restarts"],
 )
-def test_a_claim_that_is_dearer_by_one_is_told(
-    slack: int, known: tuple[int, int, int, int], is_least: bool
-) -> None:
-    """One pod of a job, which can spare it or not, makes room on the only node."""
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_claim_that_is_dearer_in_any_part_is_told(members: int, cheap: Pods, dear: Pods) -> None:
+    """Two blocks of as many nodes as members; in one of them who leaves costs less."""
+    rows = [
+        (block * members + node, *pod)
+        for block in (0, 1)
+        for node in range(members)
+        for pod in (cheap, dear)[block]
+    ]
+    pods = np.array(rows, np.int64)
     problem = EvictionProblem(
-        request=np.array([1]),
-        members=1,
-        free=np.array([[0]]),
-        most=np.array([1]),
-        home=np.array([0]),
-        node=np.array([0]),
-        priority=np.array([7]),
-        job=np.array([0]),
-        amounts=np.array([[1]]),
-        slack=np.array([slack]),
-        breakable=np.array([True]),
+        request=np.array([2]),
+        members=members,
+        free=np.zeros((1, 2 * members), np.int64),
+        most=np.full(2 * members, members),
+        home=np.repeat([0, 1], members),
+        node=pods[:, 0],
+        amounts=pods[:, 1][None, :],
+        priority=pods[:, 2],
+        restart=pods[:, 3],
+        job=np.arange(len(pods)),
+        slack=pods[:, 4],
+        breakable=np.full(len(pods), True),
     )
-    assert cheapest_node(problem, np.array([True]), np.array([True]), known) is is_least
+
+    def claim(block: int) -> Certificate:
+        leaving = np.flatnonzero(pods[:, 0] // members == block)
+        parts = pods[leaving]
+        broken = int((parts[:, 4] == 0).sum())
+        sums = (len(leaving), int(parts[:, 2].sum()), int(parts[:, 3].sum()))
+        evidence = EvictionEvidence(tuple(leaving.tolist()))
+        return Certificate.make_proven((0, 7, broken, *sums, 0), problem, evidence)
+
+    assert check_certificate(problem, claim(0)).accepted
+    assert check_certificate(problem, claim(1)).reason.startswith("the members may fit for fewer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import attrs
 import pytest
@@ -153,3 +154,21 @@ def test_plan_and_decisions_say_the_same() -> None:
     untold = snapshot.with_pending(*result.snapshot.pending)
     silent = attrs.evolve(result, preemptions=(attrs.evolve(plan, victims=()),), snapshot=untold)
     assert [one.message for one in verify(snapshot, silent)] == ["is not in both, the plan and the decisions"]
+
+
+def test_what_others_of_the_quota_were_promised_is_reason_enough() -> None:
+    """``first`` waits for the room of who leaves; beside it the quota has none for ``p`` while ``a`` runs."""
+    labels = {"quota.scheduling.koordinator.sh/name": "team"}
+    team = ElasticQuota(
+        name="team", namespace="default", min=immutabledict(cpu=4000), max=immutabledict(cpu=6000)
+    )
+    leaving = attrs.evolve(pod("old", 4000, labels=labels), deleted=datetime(2026, 1, 1, tzinfo=UTC))
+    first = attrs.evolve(pod("first", 4000, 10, labels=labels), nominated_node="n1")
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, leaving), node("n2", 4000, pod("a", 2000, labels=labels))],
+        pending=[first, pod("p", 2000, 10, labels=labels)],
+        records=[team],
+    )
+    result = schedule(snapshot, [one for one in snapshot.pending if one.name == "p"], preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert [victim.pod.name for plan in result.preemptions for victim in plan.victims] == ["a"]

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from koordcore.cli import main
-from koordcore.cli.live import CORE, GROUPS
+from koordcore.controlplane.places import CORE, GROUPS, JOBS
 from koordcore.manifests.front_door_kinds import OPENERS, TRAIN_JOB
 from koordcore.manifests.koordinator import KOORDINATOR
 from koordcore.manifests.kubernetes import KUBERNETES
@@ -198,7 +198,7 @@ def test_what_a_dump_may_hold_is_asked_of_a_live_cluster() -> None:
     known = {*KUBERNETES, *KOORDINATOR, *KUEUE, *OPENERS, TRAIN_JOB}
     elsewhere = {"ConfigMap", "CronJob", "KubeSchedulerConfiguration"}
     asked = {("", kind) for kind in CORE} | {
-        (group, kind) for group, kinds in GROUPS.items() for kind in kinds
+        (group, kind) for group, kinds in {**GROUPS, **JOBS}.items() for kind in kinds
     }
     lowered = {(group, kind.lower()) for group, kind in known if kind not in elsewhere}
     plurals = {

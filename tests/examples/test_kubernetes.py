@@ -28,6 +28,13 @@ from koordcore.manifests import snapshot_from_objects
 from koordcore.model.quotas import QuotaPolicy
 
 JOURNAL = "/api/v1/namespaces/kube-system/configmaps"
+KIND_AT = {path: kind for kind, path in RESOURCES.items()} | {
+    "/apis/resource.k8s.io/v1/deviceclasses": "DeviceClass",
+    "/apis/resource.k8s.io/v1/resourceclaims": "ResourceClaim",
+    "/apis/resource.k8s.io/v1/resourceclaimtemplates": "ResourceClaimTemplate",
+    "/apis/resource.k8s.io/v1/resourceslices": "ResourceSlice",
+    "/apis/scheduling.k8s.io/v1beta1/podgroups": "PodGroup",
+}
 SETTINGS = Settings(patience=0.0, revoke=0.0, threads=1, idle=0.01, backoff=0.0)
 
 
@@ -53,7 +60,10 @@ class Server:
 
     def list_all(self, path: str) -> Listing:
         with self.lock:
-            return Listing(tuple(map(copy.deepcopy, self.items[path].values())), str(self.version))
+            if path not in KIND_AT:
+                raise RefusedError(404, "not found")
+            items = tuple(map(copy.deepcopy, self.items[path].values()))
+            return Listing(items, str(self.version), KIND_AT[path])
 
     def watch(self, path: str, version: str) -> Iterator[Event]:
         mine: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -69,6 +79,8 @@ class Server:
             yield event
 
     def send(self, method: str, path: str, body: Object | None = None, content_type: str = "") -> Object:
+        if path == "/apis":
+            return served()
         with self.lock:
             if self.dies_after is not None:
                 self.dies_after -= 1
@@ -82,9 +94,9 @@ class Server:
             return copy.deepcopy(answer)
 
     def _carry_out(self, method: str, path: str, body: Object) -> Object:
-        about = Request(method=method, path=path, body=body).about
-        subresource = path.removeprefix(about).removeprefix("/")
-        if method == "POST" and not subresource:
+        request = Request(method=method, path=path, body=body)
+        about, subresource = request.about, request.subresource
+        if request.makes:
             return self.put(path, body)
         collection, namespace, name = self._where(about)
         item = self.items[collection].get((namespace, name))
@@ -114,18 +126,18 @@ class Server:
         return self.put(collection, item)
 
     def _where(self, about: str) -> tuple[str, str, str]:
-        parts = about.split("/")
-        if "pods" in parts:
-            return RESOURCES["Pod"], parts[4], parts[6]
-        return about.rpartition("/")[0], "", parts[-1]
+        head, _, name = about.rpartition("/")
+        return (*_collection(head), name)
 
     # -- what the world does -----------------------------------------------------------------------------
 
     def put(self, collection: str, item: Object) -> Object:
         with self.lock:
             self.version += 1
-            collection = RESOURCES["Pod"] if collection.endswith("/pods") else collection
+            collection, namespace = _collection(collection)
             metadata = item.setdefault("metadata", {})
+            if namespace:
+                metadata.setdefault("namespace", namespace)
             metadata.setdefault("uid", f"u{self.version}")
             metadata["resourceVersion"] = str(self.version)
             what = "MODIFIED" if key_of(item) in self.items[collection] else "ADDED"
@@ -159,6 +171,28 @@ class Server:
             return {
                 name: item["spec"].get("nodeName") for (_, name), item in self.items[RESOURCES["Pod"]].items()
             }
+
+
+def served() -> Object:
+    """Which groups there are, as the server says it."""
+    versions: dict[str, set[str]] = defaultdict(set)
+    for path in KIND_AT:
+        group, _, version = path.rpartition("/")[0].removeprefix("/apis/").partition("/")
+        versions[group].add(f"{group}/{version}")
+    return {
+        "groups": [
+            {"name": name, "versions": [{"groupVersion": one} for one in sorted(versions[name])]}
+            for name in versions
+        ]
+    }
+
+
+def _collection(path: str) -> tuple[str, str]:
+    """Where a kind is listed, and the namespace out of a path."""
+    head, between, rest = path.partition("/namespaces/")
+    namespace, _, plural = rest.partition("/")
+    # ConfigMaps are looked up where they are.
+    return (f"{head}/{plural}", namespace) if between and plural != "configmaps" else (path, "")
 
 
 def _merge(item: Object, patch: Object) -> None:
@@ -373,7 +407,7 @@ def test_the_mirror_lists_anew_when_its_version_is_gone() -> None:
     follower = Follower(api)
     follower.start()
     mirror = follower.mirror
-    assert follower.wait(lambda: len(api.watchers) == len(RESOURCES), 60)
+    assert follower.wait(lambda: len(api.watchers) == len(KIND_AT), 60)
     snapshot = ClusterSnapshot().apply(*follower.feed.take()[0])
     with api.lock:
         watchers, api.watchers = api.watchers, []

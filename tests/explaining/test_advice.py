@@ -9,7 +9,7 @@ import attrs
 
 from koordcore import ClusterSnapshot, Node, Pod, schedule
 from koordcore.explaining.advice import Advice, advise
-from koordcore.explaining.remedies import RemedyKind
+from koordcore.explaining.remedy import RemedyKind
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.affinity import Taint, TaintEffect
 
@@ -79,7 +79,7 @@ def test_a_quota_that_is_used_up_is_told_apart_from_room() -> None:
         for one in range(3)
     ]
     told = helps(advice(snapshot_from_objects(objects).snapshot, "p2"))
-    assert told[RemedyKind.QUOTA].startswith("only its quota is in the way")
+    assert told[RemedyKind.QUOTA].startswith("only its quota q is in the way")
     assert RemedyKind.GROW not in told
 
 

@@ -8,7 +8,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from koordcore import report
+from koordcore import ClusterSnapshot, Node, report, schedule
 from tests.reporting.browser import needs_browser, opened
 from tests.reporting.clusters import example, large, preempted
 
@@ -126,3 +126,14 @@ def test_nothing_is_wider_than_a_phone(tmp_path: Path) -> None:
     say(views.filter((view) => { go({ view }); return document.getElementById("view").scrollWidth > 390; }));
     """
     assert said(opened(report(preempted()), tmp_path, then=then, width=500)) == []
+
+
+def test_a_domain_that_all_nodes_are_in_is_said_once_and_names_are_whole(tmp_path: Path) -> None:
+    names = [f"ip-10-0-0-{number}.eu-west-1.compute.internal" for number in range(3)]
+    snapshot = ClusterSnapshot(
+        nodes=[Node(name=name, allocatable={"cpu": 8000, "pods": 9}) for name in names]
+    )
+    page = report(schedule(snapshot))
+    drawn = words(opened(page, tmp_path, then="setTimeout(() => say(1), 300);"))
+    assert "names of nodes end in .eu-west-1.compute.internal" in drawn
+    assert "ip-10-0-0-0 ip-10-0-0-1 ip-10-0-0-2" in drawn

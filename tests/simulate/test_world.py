@@ -110,6 +110,27 @@ def test_books_that_miss_news_are_found() -> None:
     assert run.breaches[0].rule is Rule.BOOKS
 
 
+def test_changes_that_overtake_each_other_are_put_right() -> None:
+    """Half of all changes of a kind come up to a second after later ones; some after the object has gone."""
+    run = run_world(3, short("nodes", overtaken=500, delete=1500, kill=5000), own_scheduler)
+    assert run.breaches == ()
+    assert run.counts["begin"] > 10
+
+
+class Trusting(OwnScheduler):
+    """Keeps what an old event says, although it has heard a later one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.feed.mirror._known = lambda kind, key: 0  # type: ignore[method-assign]
+
+
+def test_a_mirror_that_trusts_the_last_event_is_found() -> None:
+    run = run_world(1, short("calm", overtaken=300), lambda seat: Trusting())
+    assert run.breaches[0].rule is Rule.BOOKS
+    assert "mirror" in run.breaches[0].what
+
+
 def test_a_failing_run_is_shrunk_and_replays() -> None:
     profile = short("network")
     run = run_world(1, profile, lambda seat: Hasty())

@@ -28,9 +28,17 @@ from typing import Final
 
 __all__ = ["build", "cache_folder", "running"]
 
-_VERSION: Final = "1.36.3"
+_VERSION: Final = "1.37.1"
 _MODULE: Final = "k8s.io/kubernetes"
 _PATIENCE: Final = 120.0
+_GATES: Final = (
+    "GenericWorkload",
+    "TopologyAwareWorkloadScheduling",
+    "CompositePodGroup",
+    "PodGroupPreemptionPolicy",
+    "DRAWorkloadResourceClaims",
+)
+"""What Kubernetes' own groups of pods need."""
 
 
 def cache_folder(given: Path | None) -> Path:
@@ -149,6 +157,8 @@ def _apiserver(binary: Path, folder: Path, clients: int, port: int) -> list[str]
         "service-account-signing-key-file": folder / "accounts.key",
         "service-cluster-ip-range": "10.0.0.0/24",
         "endpoint-reconciler-type": "none",  # nobody looks for a server on a loopback address
+        "feature-gates": ",".join(f"{gate}=true" for gate in _GATES),
+        "runtime-config": "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
         # Both wait for controllers that are not here: one for accounts, one for kubelets that are ready.
         "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition",
     }

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from examples.kubernetes.api import Api, Listing, Object, RefusedError, UnreachableError
 from examples.kubernetes.testbed.kubelets import Kubelets
+from examples.kubernetes.testbed.world import GROUPS
 from koordcore.controlplane import RESOURCES
 
 __all__ = ["Bed", "Patient", "Process"]
@@ -155,6 +156,10 @@ class Bed:
             chosen = [one for one in listed if one[0].endswith("/pods") is pods]
             list(self._pool.map(self._make, chosen))
 
+    def bring(self, one: tuple[str, Object]) -> None:
+        """Make an object, and do not wait."""
+        self._pool.submit(self._make, one)
+
     def _make(self, one: tuple[str, Object]) -> None:
         try:
             self.api.send("POST", *one)
@@ -162,9 +167,27 @@ class Bed:
             if error.status != 409:  # made before, and the answer was lost
                 raise
 
-    def scheduler(self, **settings: Any) -> Process:
-        """Start a scheduler."""
-        return Process(self._kubeconfig, self._log, **settings)
+    def scheduler(self, *, port: int | None = None, **settings: Any) -> Process:
+        """Start a scheduler, which reaches the server by its own port or by another one."""
+        kubeconfig = self._kubeconfig
+        if port is not None:
+            found = json.loads(kubeconfig.read_text())
+            found["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+            kubeconfig = kubeconfig.with_name(f"kubeconfig-{port}")
+            kubeconfig.write_text(json.dumps(found))
+        return Process(kubeconfig, self._log, **settings)
+
+    @property
+    def port(self) -> int:
+        """Where the server listens."""
+        found = json.loads(self._kubeconfig.read_text())
+        return int(found["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+
+    def end(self, names: Iterable[str]) -> None:
+        """Delete pods, and wait until they are gone."""
+        gone = set(names)
+        list(self._pool.map(self.drop, sorted(gone)))
+        assert self.kubelets.wait(lambda: gone.isdisjoint(self.kubelets.pods), 120), "pods do not go"
 
     def close(self) -> None:
         """Stop the kubelets."""
@@ -173,14 +196,18 @@ class Bed:
         self._pool.shutdown(cancel_futures=True)
 
     def clear(self) -> None:
-        """Delete all pods, PodGroups and quotas, and wait until they are gone."""
-        for kind in ("PodGroup", "ElasticQuota", "Pod"):
-            for item in self.api.list_all(RESOURCES[kind]).items:
-                head, _, plural = RESOURCES[kind].rpartition("/")
+        """Delete all pods, groups and quotas, and wait until they are gone."""
+        for collection in (GROUPS, *(RESOURCES[kind] for kind in ("PodGroup", "ElasticQuota", "Pod"))):
+            for item in self.api.list_all(collection).items:
+                head, _, plural = collection.rpartition("/")
                 metadata = item["metadata"]
                 path = f"{head}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
                 self._pool.submit(self._delete, path)
         assert self.kubelets.wait(lambda: not self.kubelets.pods, 120), "pods do not go"
+
+    def drop(self, name: str) -> None:
+        """Delete a pod, and do not wait."""
+        self._delete(f"/api/v1/namespaces/default/pods/{name}")
 
     def _delete(self, path: str) -> None:
         try:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from examples.kubernetes.api import Api, GoneError, Object, RefusedError, UnreachableError
+from examples.kubernetes.testbed.claim_maker import ClaimMaker
 from koordcore.controlplane import RESOURCES
 from koordcore.model import Resources, parse_resources
 
@@ -31,6 +32,7 @@ class Kubelets:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._pool = ThreadPoolExecutor(8)
+        self._claims = ClaimMaker(api)
         self._stopped = False
         self._room: dict[str, Resources] = {}
         self._used: dict[str, Counter[str]] = defaultdict(Counter)
@@ -97,7 +99,11 @@ class Kubelets:
                 self.pods[name] = item
                 self._placed(before, item)
             self._changed.notify_all()
-        if what != "DELETED" and "nodeName" in item["spec"] and not self._stopped:
+        if self._stopped:
+            return
+        if what in ("ADDED", "DELETED") and self._claims.concerns(item):
+            self._pool.submit(self._about_claims, what, item)
+        if what != "DELETED" and "nodeName" in item["spec"]:
             if "deletionTimestamp" in item["metadata"]:
                 self._pool.submit(self._end, item)
             elif item["status"].get("phase") == "Pending":
@@ -127,6 +133,12 @@ class Kubelets:
             )
             if wanted != cards:
                 self.complaints.append(f"{name}: wants {wanted} percent of cards and got {cards}")
+
+    def _about_claims(self, what: str, item: Object) -> None:
+        try:
+            (self._claims.make if what == "ADDED" else self._claims.clear)(item)
+        except RefusedError as error:
+            self.complaints.append(f"claims of {item['metadata']['name']}: {error}")
 
     def _begin(self, item: Object) -> None:
         ready = {"type": "Ready", "status": "True"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random  # noqa: TID251  # seeded; a tool for people, not the library
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
@@ -14,11 +15,15 @@ import attrs
 from examples.kubernetes.api import Object
 from examples.kubernetes.testbed.bed import Bed, Process
 from examples.kubernetes.testbed.check import check
-from examples.kubernetes.testbed.world import CARDS, GPU, NIC, gang, pod, quota
+from examples.kubernetes.testbed.cutting import CuttingProxy
+from examples.kubernetes.testbed.live import Traffic
+from examples.kubernetes.testbed.world import CARDS, GPU, NIC, drivers, gang, group, paired, pod, quota
 
 __all__ = ["SCENARIOS", "Outcome", "Plan"]
 
 _QUOTA: Final = "quota.scheduling.koordinator.sh/name"
+_A_SECOND: Final = 100
+"""Pods that come, and end, in a live cluster."""
 _PLENTY: Final = 300.0
 """Seconds after which something that should happen has not."""
 
@@ -36,7 +41,11 @@ class Plan:
     kills
         How often the scheduler is killed.
     seed
-        Of the moments of the kills.
+        Of the moments of the kills, and of those at which connections are cut.
+    running
+        Pods that run on each node of a live cluster.
+    arrivals
+        Pods that come there, a hundred a second; as many end.
     """
 
     nodes: int = 500
@@ -44,6 +53,8 @@ class Plan:
     burst: int = 500
     kills: int = 30
     seed: int = 1
+    running: int = 10
+    arrivals: int = 2000
 
 
 @attrs.define
@@ -172,6 +183,109 @@ def preemption(bed: Bed, plan: Plan, outcome: Outcome) -> None:
     outcome.note = "one gang of 8 evicted whole"
 
 
+def claims(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """Pods that claim a GPU and a NIC on one root, until nothing is left; half go, and others come."""
+    fit = plan.gpu_nodes * CARDS // 2
+    bed.create(drivers(plan.gpu_nodes))
+    with bed.scheduler(retry=5.0) as scheduler:
+        _timed(bed, outcome, [paired(f"claim-{one}") for one in range(fit + 1)], fit, "claim-")
+        _expect_pairs(bed, outcome, fit)
+        bed.end(f"claim-{one}" for one in range(0, fit, 2))
+        bed.until(pods=fit // 2 + 1, prefix="claim-", seconds=_PLENTY)  # the one that waited
+        _timed(bed, outcome, [paired(f"late-{one}") for one in range(fit // 2 - 1)], fit // 2 - 1, "late-")
+        _expect_pairs(bed, outcome, fit)
+    outcome.cycles = scheduler.cycles
+    outcome.note = "each GPU with the NIC on its root"
+
+
+def _expect_pairs(bed: Bed, outcome: Outcome, wanted: int) -> None:
+    """Look at the claims themselves: reserved for a pod, no device twice, GPU and NIC on one root."""
+    taken: Counter[tuple[str, ...]] = Counter()
+    reserved = 0
+    for item in bed.api.list_all("/apis/resource.k8s.io/v1/resourceclaims").items:
+        status = item.get("status", {})
+        found = {
+            one["request"]: (one["driver"], one["pool"], one["device"])
+            for one in status.get("allocation", {}).get("devices", {}).get("results", ())
+        }
+        taken.update(found.values())
+        reserved += bool(status.get("reservedFor"))
+        if found:
+            gpu, nic = (int(found[name][2].removeprefix("dev-")) for name in ("gpu", "nic"))
+            same = found["gpu"][1] == found["nic"][1] and gpu // 2 == nic
+            outcome.expect(same, f"{item['metadata']['name']}: {found}")
+    twice = [name for name, count in taken.items() if count > 1]
+    outcome.expect(not twice, f"given twice: {twice[:3]}")
+    outcome.expect(reserved == wanted, f"{reserved} claims are reserved, {wanted} should be")
+
+
+def groups(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """Kubernetes' own groups fill every block; for a more important one, one leaves whole and comes back."""
+    fit = plan.gpu_nodes // 8
+    low = [one for number in range(fit) for one in group(f"low{number}", 8, _cards(8))]
+    with bed.scheduler(retry=5.0) as scheduler:
+        _timed(bed, outcome, low, 8 * fit, "low")
+        _timed(bed, outcome, group("high", 8, _cards(8), priority="high"), 8, "high")
+        _one_gang_gone(bed, plan, outcome)
+        (gone,) = (number for number in range(fit) if not bed.running(f"low{number}-"))
+        again = [one for one in group(f"low{gone}", 8, _cards(8)) if one[0].endswith("/pods")]
+        bed.create(again)
+        time.sleep(2.0)
+        outcome.expect(not bed.running(f"low{gone}-"), "who was evicted is back although there is no room")
+        bed.end(f"high-{number}" for number in range(8))
+        bed.until(pods=8, prefix=f"low{gone}-", seconds=_PLENTY)
+        outcome.expect(bed.running(f"low{gone}-") == 8, "who was evicted does not come back")
+    outcome.cycles = scheduler.cycles
+    outcome.note = "one group of 8 evicted whole and back"
+
+
+def cuts(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """All connections of the scheduler are cut again and again, in whatever they carry."""
+    with (
+        CuttingProxy(bed.port, seed=plan.seed) as proxy,
+        bed.scheduler(port=proxy.port, patience=0.5, retry=5.0) as scheduler,
+    ):
+        for number in range(3):
+            pods = _mixture(f"cut{number}")
+            _timed(bed, outcome, pods, _members(pods), f"cut{number}-")
+            outcome.expect(not scheduler.dead, "the scheduler has ended")
+            bed.end(name for name in list(bed.kubelets.pods) if name.startswith(f"cut{number}-"))
+    outcome.kills = proxy.cuts
+    outcome.note = f"{proxy.cuts} connections cut"
+
+
+def live(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """Pods come and end, a hundred a second, in a cluster that runs: metrics and heartbeats at their rate."""
+    nodes = sorted(item["metadata"]["name"] for item in bed.api.list_all("/api/v1/nodes").items)
+    there = []
+    for number in range(plan.running * len(nodes)):
+        path, item = pod(f"run-{number}", {"cpu": "500m", "memory": "1Gi"})
+        item["spec"]["nodeName"] = nodes[number % len(nodes)]
+        there.append((path, item))
+    bed.create(there)
+    chance = random.Random(plan.seed)
+    names = [item["metadata"]["name"] for _, item in there]
+    chance.shuffle(names)
+    traffic = Traffic(bed.api, nodes, seed=plan.seed, end=lambda: bed.drop(names.pop()), ends=_A_SECOND)
+    traffic.open()
+    with bed.scheduler() as scheduler:
+        scheduler.wait_ready(_PLENTY)
+        before = len(scheduler.cycles)
+        with traffic:
+            begin = time.monotonic()
+            for number in range(plan.arrivals):
+                time.sleep(max(0.0, begin + number / _A_SECOND - time.monotonic()))
+                bed.bring(pod(f"come-{number}", {"cpu": "1", "memory": "2Gi"}))
+            bed.until(pods=plan.arrivals, prefix="come-", seconds=_PLENTY)
+            outcome.bound = bed.running("come-")
+            outcome.seconds = bed.kubelets.last_bind - begin
+    outcome.expect(outcome.bound == plan.arrivals, f"{outcome.bound} of {plan.arrivals} run")
+    outcome.cycles = scheduler.cycles[before:]
+    busy = outcome.booked("read", "decide", "verify") / outcome.seconds
+    turns = len(outcome.cycles)
+    outcome.note = f"{len(nodes)} nodes, {turns} turns, {busy:.0%} of the time reading and deciding"
+
+
 def _mixture(name: str) -> list[tuple[str, Object]]:
     """Gangs with a block of their own, pods with cards and NICs, pods without."""
     pods = [
@@ -261,6 +375,10 @@ SCENARIOS: Final[Mapping[str, Callable[[Bed, Plan, Outcome], None]]] = {
     "GPU and NIC together": joint,
     "quota lent and taken back": quotas,
     "preemption of a whole job": preemption,
+    "GPU and NIC by claims": claims,
+    "groups of Kubernetes' own": groups,
     "two schedulers": two,
+    "connections cut": cuts,
+    "a live cluster": live,
     "killed and started again": kills,
 }

@@ -9,12 +9,29 @@ from typing import Any, Final
 from examples.kubernetes.api import Object
 from koordcore.controlplane import RESOURCES
 
-__all__ = ["CARDS", "GPU", "NIC", "cluster", "gang", "pod", "quota"]
+__all__ = [
+    "CARDS",
+    "DRIVERS",
+    "GPU",
+    "GROUPS",
+    "NIC",
+    "cluster",
+    "drivers",
+    "gang",
+    "group",
+    "paired",
+    "pod",
+    "quota",
+]
 
+GROUPS: Final = "/apis/scheduling.k8s.io/v1beta1/podgroups"
+"""Kubernetes' own."""
+DRIVERS: Final = ("gpu.example.com", "nic.example.com")
 CARDS: Final = 8
 GPU: Final = "koordinator.sh/gpu"
 NIC: Final = "koordinator.sh/rdma"
 _SPINE: Final = "network.topology.nvidia.com/spine"
+_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 _BLOCK: Final = "network.topology.nvidia.com/block"
 
 
@@ -118,6 +135,65 @@ def gang(
     own = {"pod-group.scheduling.sigs.k8s.io": name, **(labels or {})}
     for number in range(members):
         yield pod(f"{name}-{number}", requests, labels=own, priority=priority)
+
+
+def group(
+    name: str, members: int, requests: Mapping[str, str], *, priority: str = "low", least: int = 0
+) -> Iterator[tuple[str, Object]]:
+    """Make a group of Kubernetes' own that must not leave its block and leaves whole, and its pods."""
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": least or members}},
+        "schedulingConstraints": {"topology": [{"key": _BLOCK}]},
+        "disruptionMode": {"all": {}},
+        "priorityClassName": priority,
+    }
+    metadata = {"name": name, "namespace": "default"}
+    item = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    yield GROUPS.replace("/podgroups", "/namespaces/default/podgroups"), item
+    for number in range(members):
+        path, one = pod(f"{name}-{number}", requests, priority=priority)
+        one["spec"]["schedulingGroup"] = {"podGroupName": name}
+        yield path, one
+
+
+def drivers(nodes: int) -> Iterator[tuple[str, Object]]:
+    """Play two drivers on the first nodes with cards: eight GPUs, four NICs, two GPUs and a NIC on each root.
+
+    A template asks for a GPU and a NIC below one root.
+    """
+    head = "/apis/resource.k8s.io/v1"
+    version = {"apiVersion": "resource.k8s.io/v1"}
+    for name in DRIVERS:
+        chosen = [{"cel": {"expression": f"device.driver == {name!r}"}}]
+        yield f"{head}/deviceclasses", {**version, "metadata": {"name": name}, "spec": {"selectors": chosen}}
+    asked = [
+        {"name": one.partition(".")[0], "exactly": {"deviceClassName": one, "count": 1}} for one in DRIVERS
+    ]
+    names = [one["name"] for one in asked]
+    devices = {"requests": asked, "constraints": [{"requests": names, "matchAttribute": _ROOT}]}
+    template = {"metadata": {"name": "pair"}, "spec": {"spec": {"devices": devices}}}
+    yield f"{head}/namespaces/default/resourceclaimtemplates", {**version, **template}
+    for number in range(nodes):
+        node = f"gpu-{number:03}"
+        for driver, count, share in zip(DRIVERS, (CARDS, CARDS // 2), (2, 1), strict=True):
+            listed = [
+                {"name": f"dev-{one}", "attributes": {_ROOT: {"string": f"pci{one // share:04}:00"}}}
+                for one in range(count)
+            ]
+            pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": listed}
+            yield (
+                f"{head}/resourceslices",
+                {**version, "metadata": {"name": f"{node}-{driver}"}, "spec": spec},
+            )
+
+
+def paired(name: str) -> tuple[str, Object]:
+    """Make a pod that asks for a GPU and a NIC by a claim."""
+    path, one = pod(name, {"cpu": "1", "memory": "1Gi"})
+    one["spec"]["resourceClaims"] = [{"name": "pair", "resourceClaimTemplateName": "pair"}]
+    one["spec"]["containers"][0]["resources"]["claims"] = [{"name": "pair"}]
+    return path, one
 
 
 def quota(name: str, *, least: Mapping[str, str], most: Mapping[str, str]) -> tuple[str, Object]:

@@ -6,7 +6,10 @@ solver's word is all that there is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+from math import gcd
+from typing import TypeAlias
 
 import attrs
 
@@ -19,15 +22,18 @@ from koordcore.model.proofs import (
     CoolingProblem,
     EvictionProblem,
     Evidence,
-    Leaf,
     LinearEvidence,
     LinearProblem,
-    LinearRow,
     Problem,
     ProofTree,
     TreeProblem,
     VacatingProblem,
 )
+
+Terms: TypeAlias = dict[int, int]
+"""Coefficients of variables."""
+Value: TypeAlias = tuple[int, ...]
+"""Whole numbers: an answer, or an objective."""
 
 
 class CertificateCheck(StrEnum):
@@ -93,23 +99,18 @@ def _fault(problem: Problem, certificate: Certificate) -> str:
         case TreeProblem():
             found = best_gathering(problem)
             return "" if found == objective else f"the best there is has objective {found}"
+        case EvictionProblem(rest=LinearProblem() as rest) if objective is not None:
+            return floor_fault(problem, objective) or _linear_fault(rest, objective, certificate.evidence)
         case EvictionProblem():
-            if problem.rest is None or objective is None:
-                return eviction_fault(problem, objective, certificate.evidence)
-            return floor_fault(problem, objective) or _linear_fault(
-                problem.rest, objective, certificate.evidence
-            )
+            return eviction_fault(problem, objective, certificate.evidence)
         case CoolingProblem() | VacatingProblem():
-            least: tuple[int, ...]
             least = least_cooling(problem) if isinstance(problem, CoolingProblem) else least_vacating(problem)
             return "" if objective == least else f"no more than {least} is shown"
         case LinearProblem():
             return _linear_fault(problem, objective, certificate.evidence)
 
 
-def _linear_fault(
-    problem: LinearProblem, objective: tuple[int, ...] | None, evidence: Evidence | None
-) -> str:
+def _linear_fault(problem: LinearProblem, objective: Value | None, evidence: Evidence | None) -> str:
     """Say what is wrong with a proof about a linear problem; empty where nothing is."""
     if not isinstance(evidence, LinearEvidence):
         return "no evidence"
@@ -123,13 +124,11 @@ def _linear_fault(
         return "not every part of the objective has a proof"
     reached = []
     for number, (stage, tree) in enumerate(zip(problem.stages, evidence.trees, strict=True)):
-        terms: dict[int, int] = {}
-        for variable, coefficient in stage.terms:
-            terms[variable] = terms.get(variable, 0) + coefficient
+        terms = _add({}, stage.terms)
         value = sum(coefficient * evidence.values[variable] for variable, coefficient in terms.items())
         if not proof.shows(terms, value, tree):
             return f"part {number + 1} of the objective may be better"
-        proof.keep(terms, value)
+        proof.kept.append((terms, value))
         shown = value + stage.constant
         if stage.levels:
             if list(stage.levels) != sorted(set(stage.levels)) or not 0 <= shown < len(stage.levels):
@@ -139,31 +138,37 @@ def _linear_fault(
     return "" if tuple(reached) == objective else f"the answer has objective {tuple(reached)}"
 
 
+def _add(total: Terms, terms: Iterable[tuple[int, int]], weight: int = 1) -> Terms:
+    """Add terms to a sum, so many times."""
+    for variable, coefficient in terms:
+        total[variable] = total.get(variable, 0) + weight * coefficient
+    return total
+
+
 class _LinearProof:
-    """Rows as sums "no more than", and the bounds that follow from adding them up."""
+    """Rows as sums "no more than", and the bounds that follow from adding them up.
+
+    What is kept are the earlier parts of the objective with their optimum, which they have from then on.
+    """
 
     def __init__(self, problem: LinearProblem) -> None:
         self._problem = problem
-        self._kept: list[tuple[dict[int, int], int]] = []
+        self.kept: list[tuple[Terms, int]] = []
 
-    def holds(self, values: tuple[int, ...]) -> bool:
+    def holds(self, values: Value) -> bool:
         """Tell whether an answer keeps to the ranges and rows."""
         problem = self._problem
         if any(not low <= value <= high for low, value, high in zip(problem.lower, values, problem.upper)):  # noqa: B905
             return False
         for row in problem.rows:
-            if any(values[variable] != wanted for variable, wanted in row.conditions):
-                continue
             total = sum(c * values[v] for v, c in zip(row.variables, row.coefficients, strict=True))
-            if (row.lower is not None and total < row.lower) or (row.upper is not None and total > row.upper):
+            if all(values[variable] == wanted for variable, wanted in row.conditions) and (
+                (row.lower is not None and total < row.lower) or (row.upper is not None and total > row.upper)
+            ):
                 return False
         return True
 
-    def keep(self, terms: dict[int, int], value: int) -> None:
-        """From now on an earlier part of the objective is no worse than its optimum."""
-        self._kept.append((terms, value))
-
-    def shows(self, terms: dict[int, int], value: int | None, tree: ProofTree) -> bool:
+    def shows(self, terms: Terms, value: int | None, tree: ProofTree) -> bool:
         """Tell whether a tree shows that no answer has less than a value; None: that there is no answer."""
         stack = [(tree, dict(enumerate(self._problem.lower)), dict(enumerate(self._problem.upper)))]
         while stack:
@@ -171,33 +176,21 @@ class _LinearProof:
             if isinstance(one, Branch):
                 stack.append((one.below, lower, upper | {one.variable: min(upper[one.variable], one.at)}))
                 stack.append((one.above, lower | {one.variable: max(lower[one.variable], one.at + 1)}, upper))
-            elif not self._closes(terms, value, one, lower, upper):
+                continue
+            if one.scale < 0 or (one.scale and value is None):
+                return False
+            total, least = _add({}, terms.items(), one.scale), 0
+            for number, weight in one.weights:
+                row, limit = self._at_most(number, above=weight < 0)
+                _add(total, row.items(), abs(weight))
+                least -= abs(weight) * limit
+            least += sum(min(c * lower[v], c * upper[v]) for v, c in total.items())
+            # Whole numbers: more than the next better value is as much as the value itself.
+            if least <= one.scale * (0 if value is None else value - max(1, gcd(*terms.values()))):
                 return False
         return True
 
-    def _closes(
-        self,
-        terms: dict[int, int],
-        value: int | None,
-        leaf: Leaf,
-        lower: dict[int, int],
-        upper: dict[int, int],
-    ) -> bool:
-        """Tell whether the sum of a leaf leaves nothing better within its ranges."""
-        if leaf.scale < 0 or (leaf.scale and value is None):
-            return False
-        total = {variable: leaf.scale * coefficient for variable, coefficient in terms.items()}
-        least = 0
-        for number, weight in leaf.weights:
-            row, limit = self._at_most(number, above=weight < 0)
-            for variable, coefficient in row.items():
-                total[variable] = total.get(variable, 0) + abs(weight) * coefficient
-            least -= abs(weight) * limit
-        least += sum(min(c * lower[v], c * upper[v]) for v, c in total.items())
-        # Whole numbers: more than the next better value is as much as the value itself.
-        return least > (leaf.scale * (value - 1) if leaf.scale and value is not None else 0)
-
-    def _at_most(self, number: int, *, above: bool) -> tuple[dict[int, int], int]:
+    def _at_most(self, number: int, *, above: bool) -> tuple[Terms, int]:
         """Write a row as "sum no more than", one side of it; conditions become terms that free it.
 
         Raises
@@ -205,15 +198,15 @@ class _LinearProof:
         IndexError
             When there is no such row.
         """
-        rows = self._problem.rows
+        sign, rows = -1 if above else 1, self._problem.rows
         if number >= len(rows):
-            return self._kept[number - len(rows)]
-        row: LinearRow = rows[number]
+            kept, value = self.kept[number - len(rows)]
+            return _add({}, kept.items(), sign), sign * value
+        row = rows[number]
         bound = row.lower if above else row.upper
         if bound is None:
             return {}, 0
-        sign = -1 if above else 1
-        terms = {v: sign * c for v, c in zip(row.variables, row.coefficients, strict=True)}
+        terms = _add({}, zip(row.variables, row.coefficients, strict=True), sign)
         limit, low, high = sign * bound, self._problem.lower, self._problem.upper
         slack = sum(max(c * low[v], c * high[v]) for v, c in terms.items()) - limit
         for variable, wanted in row.conditions if slack > 0 else ():

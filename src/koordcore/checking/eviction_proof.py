@@ -1,16 +1,15 @@
-"""The least damage of evictions, counted once more: who fits once somebody may leave, and at what rate."""
+"""The least damage of evictions, counted once more: who fits once somebody may leave, and at what cost."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore.checking.cover_proof import cheapest_node
+from koordcore.checking.cover_proof import PART, cheapest_room, units_of
 from koordcore.model.preemption import NO_PRIORITY
-from koordcore.model.proofs import EvictionEvidence, EvictionProblem, Evidence
+from koordcore.model.proofs import EvictionEvidence, EvictionProblem, Evidence, VacatingProblem
 
 BoolVector: TypeAlias = NDArray[np.bool_]
 IntVector: TypeAlias = NDArray[np.int64]
@@ -32,26 +31,21 @@ def eviction_fault(
         return "with everybody gone the members may fit" if _holds(problem, everybody) else ""
     if not isinstance(evidence, EvictionEvidence) or _damage(problem, evidence.leaving) != objective:
         return "it is not said who leaves at this damage"
-    violations, highest, jobs, pods, priorities, restarts, moves = objective
-    if violations or moves or (restarts and problem.members != 1):
-        return "a plan without violations, restarts and moves may exist"
-    if highest == NO_PRIORITY:
-        return "somebody is lost, and nobody leaves" if jobs or pods or priorities else ""
-    fault = floor_fault(problem, objective)
-    if fault:
+    _, highest, *known, _ = objective
+    fault = floor_fault(problem, objective) if evidence.leaving else ""
+    if fault or not evidence.leaving:
         return fault
-    usable = _usable(problem, problem.priority <= highest)
-    if problem.members == 1:
-        rows = _slots(problem, usable) > 0
-        fine = cheapest_node(problem, usable, rows & (problem.home >= 0), (jobs, pods, priorities, restarts))
-        return "" if fine else "a node may have a cheaper choice"
-    if jobs and _holds(problem, usable & (problem.slack > 0)[problem.job]):
-        return "the members may fit without a broken job"
-    least = 1 if jobs else max(1, _fewest(problem, usable))
-    lowest = int(problem.priority[usable].min(initial=highest))
-    shown = (min(jobs, 1), least, highest + (least - 1) * lowest)
-    if (jobs, pods, priorities) != shown:
-        return f"no more is shown than {shown[0]} jobs, {shown[1]} pods and priorities of {shown[2]}"
+    least = _least(problem, _usable(problem, problem.priority <= highest), known)
+    return (
+        "" if least == _packed(known) else "the members may fit for fewer jobs, pods, priorities or restarts"
+    )
+
+
+def floor_fault(problem: EvictionProblem, objective: tuple[int, ...]) -> str:
+    """Say why counting does not show that somebody of the highest priority has to leave."""
+    highest = objective[1]
+    if highest > NO_PRIORITY and _holds(problem, _usable(problem, problem.priority < highest)):
+        return f"with pods below priority {highest} gone the members may fit"
     return ""
 
 
@@ -64,17 +58,14 @@ def _damage(problem: EvictionProblem, leaving: tuple[int, ...]) -> tuple[int, ..
     broken = left > problem.slack
     if (broken & (~problem.breakable | (left < whole))).any() or not _holds(problem, gone):
         return None
-    highest = int(problem.priority[gone].max(initial=NO_PRIORITY))
-    restarts = 0 if problem.restart is None else int(problem.restart[gone].sum())
-    return 0, highest, int(broken.sum()), int(gone.sum()), int(problem.priority[gone].sum()), restarts, 0
+    sums = [int(one[gone].sum()) for one in _costs(problem)]
+    return 0, int(problem.priority[gone].max(initial=NO_PRIORITY)), int(broken.sum()), *sums, 0
 
 
-def floor_fault(problem: EvictionProblem, objective: tuple[int, ...]) -> str:
-    """Say why counting does not show that somebody of the highest priority has to leave."""
-    highest = objective[1]
-    if highest > NO_PRIORITY and _holds(problem, _usable(problem, problem.priority < highest)):
-        return f"with pods below priority {highest} gone the members may fit"
-    return ""
+def _costs(problem: EvictionProblem) -> tuple[IntVector, IntVector, IntVector]:
+    """What each adds to pods, priorities and restarts."""
+    ones = np.ones_like(problem.node)
+    return ones, problem.priority, 0 * ones if problem.restart is None else problem.restart
 
 
 def _usable(problem: EvictionProblem, mask: BoolVector) -> BoolVector:
@@ -86,8 +77,8 @@ def _usable(problem: EvictionProblem, mask: BoolVector) -> BoolVector:
 
 
 def _slots(problem: EvictionProblem, gone: BoolVector) -> IntVector:
-    """Count the members that every node takes once some have left, shape (N,)."""
-    slots = problem.most.copy()
+    """Count the members that every node of a domain takes once some have left, shape (N,)."""
+    slots = np.where(problem.home >= 0, problem.most, 0)
     for asked, free, amounts in zip(problem.request, problem.free, problem.amounts, strict=True):
         if asked > 0:
             room = free.copy()
@@ -98,30 +89,42 @@ def _slots(problem: EvictionProblem, gone: BoolVector) -> IntVector:
 
 def _holds(problem: EvictionProblem, gone: BoolVector) -> bool:
     """Tell whether some domain may hold all members once some have left; False is certain."""
-    if problem.members <= 0:
-        return True
-    inside = problem.home >= 0
-    sums = np.zeros(int(problem.home.max(initial=-1)) + 1, np.int64)
-    np.add.at(sums, problem.home[inside], _slots(problem, gone)[inside])
+    sums = np.zeros(int(problem.home.max(initial=-1)) + 2, np.int64)
+    np.add.at(sums, problem.home, _slots(problem, gone))
     return bool((sums >= problem.members).any())
 
 
-def _fewest(problem: EvictionProblem, usable: BoolVector) -> int:
-    """Bound the pods that have to leave: no place costs less than at the best rate of a node."""
-    best: Fraction | None = None
-    order = np.argsort(problem.node[usable], kind="stable")
-    ones = np.flatnonzero(usable)[order]
-    starts = np.searchsorted(problem.node[ones], np.arange(problem.free.shape[1] + 1))
-    slots = _slots(problem, usable)
-    for row in np.flatnonzero((slots > 0) & (problem.home >= 0)).tolist():
-        here = ones[starts[row] : starts[row + 1]]
-        needed = np.zeros(int(slots[row]), np.int64)
-        for asked, free, amounts in zip(problem.request, problem.free, problem.amounts, strict=True):
-            if asked > 0:
-                # The largest leave first: so many of them at least.
-                given = np.concatenate(([0], np.cumsum(np.sort(amounts[here])[::-1])))
-                lack = np.arange(1, len(needed) + 1) * asked - free[row]
-                np.maximum(needed, np.searchsorted(given, lack), out=needed)
-        rate = min(Fraction(int(pods), count) for count, pods in enumerate(needed, 1))
-        best = rate if best is None else min(best, rate)
-    return 0 if best is None else -(-problem.members * best.numerator // best.denominator)
+def _least(problem: EvictionProblem, usable: BoolVector, known: list[int]) -> int | None:
+    """Bound jobs, pods, priorities and restarts, in one number; None where more than is known is needed.
+
+    Everybody leaves alone, node by node; that a job breaks is counted once, and not who else leaves with it.
+    """
+    costs, asked = np.stack(_costs(problem), axis=1), problem.request > 0
+    if problem.amounts.min(initial=0) < 0 or costs[:, 2].min(initial=0) < 0:
+        raise ValueError("amounts and restarts are not negative")
+    spared = usable & (problem.slack > 0)[problem.job]
+    broken = not _holds(problem, spared)
+    chosen = usable if broken else spared
+    most = _slots(problem, chosen)
+    room = VacatingProblem(
+        request=problem.request[asked],
+        count=problem.members,
+        free=problem.free[asked],
+        most=most,
+        home=np.where(most > 0, problem.home, -1),
+        host=problem.node[chosen],
+        amounts=problem.amounts[asked][:, chosen],
+    )
+    job = problem.job[chosen]
+    # Of a job that spares one, and of no more than one, one leaves; more than that is not looked at.
+    alike = np.where((problem.slack[job] == 1) & (not broken), job, -1 - np.arange(len(job)))
+    prices = [_packed([0, *cost]) for cost in costs[chosen].tolist()]
+    units = units_of(room, len(most), prices, alike.tolist())
+    caps = [_packed([0, pods, 0, 0]) for pods in range(1, known[1] + 2)]
+    missing, least = cheapest_room(room, units, caps)
+    return None if missing else _packed([int(broken), 0, 0, 0]) + least
+
+
+def _packed(parts: list[int]) -> int:
+    """Write parts as one number that compares like them; the later ones may be negative."""
+    return sum(part << PART * place for place, part in enumerate(reversed(parts)))

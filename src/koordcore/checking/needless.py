@@ -125,7 +125,10 @@ class _Turn:
             return True
         stays = {pod.key for pod in back}
         arriving = [pod for pods in self.coming.values() for pod in pods if pod.key not in stays]
-        held = tree.held((*self._running(back), *arriving))
+        running = self._running(back)
+        there = {pod.key for pod in running}
+        waiting = [pod for pods in self.promised.values() for pod in pods if pod.key not in there]
+        held = tree.held((*running, *arriving, *waiting))
         sure = not tree.policy.guarantee_usage
         for name in sorted(asked & tree.quotas.keys()):
             used = held[name]

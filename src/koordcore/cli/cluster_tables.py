@@ -194,7 +194,7 @@ def pending_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
     more = len(groups) - len(rows)
     number = sum(map(len, groups.values()))
     return Table(
-        title=f"{number} pending pod{'s' * (number != 1)}, in their order",
+        title=f"{number} pending pods, in their order" if number != 1 else "1 pending pod",
         columns=(
             Column("TURN", number=True),
             Column("WORKLOAD", tone=Tone.NAME),

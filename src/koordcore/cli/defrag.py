@@ -12,6 +12,8 @@ from koordcore.cli.finding import find_subject
 from koordcore.cli.inputs import add_paths, load_paths, need_folder
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.moves import (
+    CARD_AIMS,
+    EMPTY_AIMS,
     add_plan_options,
     add_rules,
     certificate_text,
@@ -183,7 +185,7 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
 
     def tables() -> None:
         if done.moves:
-            text = certificate_text(done.certificate, "empties more with fewer moves")
+            text = certificate_text(done.certificate, "empties more with fewer moves", EMPTY_AIMS)
             won = [str(one) for one in done.gains]
             show(
                 moves_table(chosen(arguments, snapshot, done.moves), text),
@@ -209,7 +211,7 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
 
     def tables() -> None:
         if done.moves:
-            text = certificate_text(done.certificate, "is worth more for its price")
+            text = certificate_text(done.certificate, "is worth more for its price", CARD_AIMS)
             won = [f"{one / CARD:.2f}" for one in done.gains]
             show(
                 moves_table(chosen(arguments, snapshot, done.moves), text),

@@ -3,61 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from koordcore.controlplane import places
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.manifests.sources import SourceObject
 
-CORE: Final = (
-    "nodes",
-    "pods",
-    "namespaces",
-    "persistentvolumeclaims",
-    "persistentvolumes",
-    "replicationcontrollers",
-)
-"""What bears on scheduling of the API that has no group."""
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "apps": ("replicasets", "statefulsets", "deployments", "daemonsets"),
-    "batch": ("jobs",),
-    "policy": ("poddisruptionbudgets",),
-    "scheduling.k8s.io": ("priorityclasses", "podgroups", "compositepodgroups", "workloads"),
-    "storage.k8s.io": ("storageclasses", "csinodes"),
-    "resource.k8s.io": (
-        "deviceclasses",
-        "resourceclaims",
-        "resourceclaimtemplates",
-        "resourceslices",
-        "devicetaintrules",
-    ),
-    "scheduling.sigs.k8s.io": ("podgroups", "elasticquotas"),
-    "scheduling.koordinator.sh": (
-        "clusternetworktopologies",
-        "devices",
-        "reservations",
-        "podmigrationjobs",
-    ),
-    "slo.koordinator.sh": ("nodemetrics",),
-    "quota.koordinator.sh": ("elasticquotaprofiles",),
-    "config.koordinator.sh": ("clustercolocationprofiles",),
-    "topology.node.k8s.io": ("noderesourcetopologies",),
-    "kueue.x-k8s.io": (
-        "clusterqueues",
-        "cohorts",
-        "localqueues",
-        "resourceflavors",
-        "topologies",
-        "workloads",
-    ),
-    "leaderworkerset.x-k8s.io": ("leaderworkersets",),
-    "jobset.x-k8s.io": ("jobsets",),
-    "ray.io": ("rayclusters", "rayjobs"),
-    "kubeflow.org": ("pytorchjobs", "mpijobs"),
-    "trainer.kubeflow.org": ("trainjobs", "clustertrainingruntimes", "trainingruntimes"),
-}
-"""What bears on scheduling, by group; the server says which groups it has, in which versions."""
 CONFIG_MAPS: Final = ("slo-controller-config", "gpu-shared-resource-templates")
 """The ConfigMaps of ``koordinator-system`` that are read; no other is asked for."""
 _NEEDED: Final = ("api/v1/nodes", "api/v1/pods")
@@ -99,8 +52,8 @@ def read_live(
         When the server has neither nodes nor pods to list, or refuses.
     """
     come = 0
-    for paths in _places(fetch):
-        for source in _listed(fetch, paths, warn):
+    for paths in places(fetch("apis", {}) or {}):
+        for source in _listed(fetch, [path.removeprefix("/") for path in paths], warn):
             come += 1
             yield source
             if come % _PAGE == 0:
@@ -114,18 +67,6 @@ def read_live(
             continue
         if found is not None:
             yield SourceObject("live configmaps", found)
-
-
-def _places(fetch: Fetch) -> Iterator[tuple[str, ...]]:
-    """Give where each kind is listed: one path per version that the server has of its group."""
-    yield from ((f"api/v1/{kind}",) for kind in CORE)
-    found = fetch("apis", {}) or {}
-    versions = {
-        one["name"]: [each["groupVersion"] for each in one["versions"]] for one in found.get("groups", ())
-    }
-    for group, kinds in GROUPS.items():
-        if group in versions:
-            yield from (tuple(f"apis/{version}/{kind}" for version in versions[group]) for kind in kinds)
 
 
 def _listed(fetch: Fetch, paths: Sequence[str], warn: Callable[[str], None]) -> Iterator[SourceObject]:

@@ -7,8 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from koordcore.cli.idle_arguments import MIGRATION, idle_arguments
 from koordcore.cli.inputs import read_arguments
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
@@ -34,6 +35,11 @@ from koordcore.protocol.rebalance import (
 from koordcore.snapshot import ClusterSnapshot
 
 P = TypeVar("P", bound=Plan)
+
+ROOM_AIMS: Final = ("slots that do not fit", "moves", "price")
+EMPTY_AIMS: Final = ("nodes emptied", "moves", "price")
+CARD_AIMS: Final = ("idle cards in vain and moves, in thousandths", "moves")
+COOLING_AIMS: Final = ("hot nodes", "excess in permille", "moves", "price")
 
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +74,8 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
     problems = migration_controller_problems(default_migration_controller(rest))
     if problems:
         raise ModelError("; ".join(problems))
+    for line in () if arguments.quiet else idle_arguments(rest, MIGRATION, "--migration"):
+        print(f"warning: {line}", file=sys.stderr)
     return MoveRules(
         policy=policy, migration=migration_controller_args(rest), limits=parse_eviction_limits(counts)
     )
@@ -130,12 +138,21 @@ def print_plan(
         print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
 
 
-def certificate_text(certificate: Certificate, what: str) -> str:
-    """Say in a line how good the plan is known to be."""
+def certificate_text(certificate: Certificate, what: str, aims: Sequence[str] = ROOM_AIMS) -> str:
+    """Say in a line how good the plan is known to be.
+
+    Parameters
+    ----------
+    what
+        What no plan does that is better, where that is proven.
+    aims
+        What the parts of the objective count, the most important first.
+    """
     if certificate.proven:
         return f"{certificate.status.text}: no plan {what}"
-    reached, bound = (", ".join(map(str, part)) for part in (certificate.objective, certificate.bound))
-    return f"not proven: perhaps a plan {what} (reached {reached}; bound {bound})"
+    parts = zip(aims, certificate.objective, certificate.bound, strict=False)
+    told = next((f"{aim} {abs(own)}, bound {abs(bound)}" for aim, own, bound in parts if own != bound), "")
+    return f"not proven: perhaps a plan {what}" + (f" ({told})" if told else "")
 
 
 def chosen(

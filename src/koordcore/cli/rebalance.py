@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from koordcore.cli.idle_arguments import LOW_NODE_LOAD, idle_arguments
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder, read_arguments, read_now
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.migration_jobs import print_arbitration
 from koordcore.cli.moves import (
+    COOLING_AIMS,
     add_plan_options,
     add_rules,
     certificate_text,
@@ -32,10 +36,12 @@ from koordcore.manifests import load
 from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.moves import Move
-from koordcore.model.rebalance import LowNodeLoadArgs
+from koordcore.model.rebalance import DEFAULT_POOL, LowNodeLoadArgs
 from koordcore.protocol.rebalance import default_low_node_load, low_node_load_args
 from koordcore.protocol.times import moment_of
 
+_ALL: Final = 100
+"""Percent."""
 EPILOG: Final = """\
 examples:
   koordcore rebalance cluster.yaml --high cpu=65,memory=80
@@ -133,7 +139,24 @@ def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:
     problems = low_node_load_problems(default_low_node_load(raw))
     if problems:
         raise ModelError("; ".join(problems))
-    return low_node_load_args(raw)
+    args = low_node_load_args(raw)
+    if not arguments.quiet:
+        # What the reference's own round looks at, with --compare, is looked at.
+        idle = () if getattr(arguments, "compare", False) else idle_arguments(raw, LOW_NODE_LOAD, "--args")
+        for line in (*_beyond_all(args), *idle):
+            print(f"warning: {line}", file=sys.stderr)
+    return args
+
+
+def _beyond_all(args: LowNodeLoadArgs) -> Iterator[str]:
+    """Name the thresholds that no node reaches: upstream takes them, and then cools nothing."""
+    for pool in args.pools:
+        for what, table in (("high", pool.high), ("prod high", pool.prod_high)):
+            for name, percent in sorted((table or {}).items()):
+                if percent > _ALL:
+                    where = "" if pool.name == DEFAULT_POOL else f" of pool {pool.name}"
+                    share = f"{name} {percent:g} %"
+                    yield f"{what} threshold{where}: {share} is more than a node has: it makes none hot"
 
 
 def _percents(option: str, text: str) -> dict[str, float]:
@@ -141,7 +164,9 @@ def _percents(option: str, text: str) -> dict[str, float]:
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
         try:
-            percents[name.strip()] = float(value)
+            percents[name.strip()] = percent = float(value)
+            if not isfinite(percent):
+                raise ValueError
         except ValueError:
             raise ModelError(f'{option}: expected NAME=PERCENT, got "{part}"') from None
     return percents
@@ -174,7 +199,11 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan, shown: tuple[Move, 
     )
     tables = [Table(title="Hot nodes", columns=columns, rows=rows)] if rows else []
     if plan.moves:
-        tables.append(moves_table(shown, certificate_text(plan.certificate, "cools more with fewer moves")))
+        tables.append(
+            moves_table(
+                shown, certificate_text(plan.certificate, "cools more with fewer moves", COOLING_AIMS)
+            )
+        )
     show(*tables)
     hot, moves = many(len(plan.before), "hot node"), many(len(plan.moves), "move")
     say(
@@ -184,4 +213,4 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan, shown: tuple[Move, 
     for name, reasons in sorted(plan.why.items()):
         say(f"{name} stays hot: {'; '.join(reasons)}")
     if not plan.moves and plan.before:
-        say(certificate_text(plan.certificate, "cools more"))
+        say(certificate_text(plan.certificate, "cools more", COOLING_AIMS))

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from koordcore.errors import ManifestError
+from koordcore.explaining.ends import expectations, newest_start
 from koordcore.model.decisions import Unschedulable, Waiting
-from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.expectations import expected_duration, expected_end
+from koordcore.model.pods import PodKey
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.serving import queue_starts
 from koordcore.snapshot import ClusterSnapshot
 
 _ROUNDS: Final = 64
 """Ends that the page looks at; it is to be there soon."""
-
-
-def expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:
-    """Give when running pods will be gone, and how long those that wait will run.
-
-    Raises
-    ------
-    ManifestError
-        With the pod whose annotation cannot be read.
-    """
-    ends: dict[PodKey, datetime] = {}
-    durations: dict[PodKey, timedelta] = {}
-    for pod in (*snapshot.bound_pods(), *snapshot.pending):
-        end, duration = _expected(pod)
-        if end is not None:
-            ends[pod.key] = end
-        if duration is not None:
-            durations[pod.key] = duration
-    return ends, durations
-
-
-def newest_start(snapshot: ClusterSnapshot) -> datetime | None:
-    """Give the moment of a dump: when the newest of its running pods started."""
-    times = (pod.started or pod.scheduled for pod in snapshot.bound_pods())
-    return max((one for one in times if one is not None), default=None)
 
 
 def known_starts(
@@ -61,20 +35,10 @@ def known_starts(
         start within the ends that are looked at; ``None`` for a pod whose start is not in sight.
     """
     moment = now or newest_start(before)
-    try:
-        ends, durations = expectations(before)
-    except ManifestError:
-        return {}  # the page is drawn all the same; `koordcore when` says what is wrong
+    ends, durations = expectations(before)
     if moment is None or not (ends or durations):
         return {}
     units = queue_starts(before, ends, durations, now=moment, policy=result.policy, rounds=_ROUNDS)
     left = {one.pod for one in result.decisions if isinstance(one, Unschedulable | Waiting)}
     known = (unit for unit in units if unit.not_before is None)
     return {key: unit.start for unit in known for key in unit.pods if key in left}
-
-
-def _expected(pod: Pod) -> tuple[datetime | None, timedelta | None]:
-    try:
-        return (None, expected_duration(pod)) if pod.node_name is None else (expected_end(pod), None)
-    except ManifestError as error:
-        raise error.within(f"Pod {pod.key}") from None

@@ -12,7 +12,7 @@ from koordcore.descheduling.plans import MoveRules, plan_room
 from koordcore.errors import KoordcoreError
 from koordcore.explaining.advice import Advice
 from koordcore.explaining.attempts import Attempts
-from koordcore.explaining.remedies import Remedy, RemedyKind
+from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.policy import Policy
 from koordcore.model.resources import PODS, make_resources

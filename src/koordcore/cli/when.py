@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from datetime import datetime
+
+import attrs
 
 from koordcore.cli.finding import find_subject, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
@@ -16,11 +19,12 @@ from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
 from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.selection import add_selection, selection_of
-from koordcore.cli.starts import expectations, newest_start
 from koordcore.cli.tables import say, show
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
+from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.groups import job_of, waiting_jobs
+from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.durations import format_duration
@@ -42,7 +46,8 @@ EPILOG = f"""\
 Running pods say when they will be gone with the annotation
 {EXPECTED_END} (an RFC 3339 time) or, counted from their start,
 {EXPECTED_DURATION} (such as 1h30m); pods that wait say with the latter
-how long they will run. A pod that says neither stays for ever.
+how long they will run. Nobody runs beyond the activeDeadlineSeconds of a
+pod or its Job. A pod that has none of these stays for ever.
 
 examples:
   koordcore when default/urgent-1 cluster.yaml
@@ -71,7 +76,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="everybody who waits instead of one POD|GANG: the queue served whenever a running pod leaves",
     )
     add_policy(parser)
-    add_now(parser, "the newest start of a running pod")
+    add_now(parser, "the newest start of a running pod, else the newest pod's creation,")
     add_output(parser, "reservations", watch=True)
     add_selection(parser)
     parser.set_defaults(run=run)
@@ -84,6 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)
+    if arguments.all and not snapshot.pending and not snapshot.of(Reservation):
+        if for_programs(arguments):
+            print_record(arguments, [])
+        else:
+            say("nobody waits")
+        return 0
     now = read_now(arguments) or _moment(snapshot)
     policy = read_policy(arguments)
     ends, durations = expectations(snapshot)
@@ -91,10 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
         with working("serving the queue"):
             units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
         selection = selection_of(arguments)
+        held = {str(one.pod_key): f"reservation/{one.name}" for one in snapshot.of(Reservation)}
         shown = [
-            (turn, unit)
+            (turn, attrs.evolve(unit, name=held.get(unit.name, unit.name)))
             for turn, unit in enumerate(units, 1)
-            if any((pod := snapshot.pod(key)) is not None and selection.pod(pod) for key in unit.pods)
+            if selection.all
+            or any((pod := snapshot.pod(key)) is not None and selection.pod(pod) for key in unit.pods)
         ]
         if arguments.output == "reservations":
             raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
@@ -103,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             show_queue(shown, now)
         return 0 if all(unit.start is not None for unit in units) else 1
-    pods = _asked(snapshot, name)
+    pods = _asked(arguments, loaded, name)
     if in_queue(snapshot, pods[0]):
         decided = decide(snapshot, policy, now, as_gangs=True)
         told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
@@ -130,6 +143,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_record(arguments, {**_record(plan, between), "queue": queue})
     else:
         earliest = plan.start if isinstance(plan, EarliestStart) else None
+        if isinstance(plan, NoStart) and message == plan.message:
+            message = ""  # said already
         _print(name, plan, between, now, place_lines(place, start, message, now=now, earliest=earliest))
     return 0 if isinstance(plan, EarliestStart) else 1
 
@@ -149,18 +164,26 @@ def _first_of(arguments: argparse.Namespace) -> str:
 def _moment(snapshot: ClusterSnapshot) -> datetime:
     found = newest_start(snapshot)
     if found is None:
-        raise ModelError("--now: no running pod says when it started; give the time of the dump")
+        raise ModelError("--now: no pod says when it started or was made; give the time of the dump")
     return found
 
 
-def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:
+def _asked(arguments: argparse.Namespace, loaded: Loaded, name: str) -> list[Pod]:
     """Give the pending members of the gang, group or job of that name, else the pod of that name."""
+    snapshot = loaded.snapshot
     jobs = waiting_jobs(snapshot, name)
     if len(jobs) > 1:
         raise ModelError(f"several gangs are called {name}: {', '.join(job.name for job in jobs)}")
     if jobs:
         return list(jobs[0].pods)
-    pod = find_subject(snapshot, name).pods[0]
+    subject = find_subject(snapshot, name, warnings=loaded.warnings)
+    pod = subject.pods[0]
+    if len(subject.gangs) > 1:
+        first, *others = subject.gangs
+        pod = subject.gangs[first][0]
+        if not arguments.quiet:
+            told = f"{', '.join(others[:3])}{' …' * (len(others) > 3)}"
+            print(f"warning: {name}: this is about gang {first}; ask for {told} likewise", file=sys.stderr)
     if pod.key in snapshot.location:
         raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
     job = job_of(snapshot, pod)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 from collections.abc import Iterable
@@ -54,11 +55,14 @@ def folded(text: str | None) -> str:
     >>> folded("examples:\n  koordcore inspect cluster.yaml")
     'examples:\n  koordcore inspect cluster.yaml'
     """
-    lines = (
-        wrap(line, _FOLDED) if len(line) > _FOLDED and not line.startswith(" ") else [line]
-        for line in (text or "").splitlines()
-    )
-    return "\n".join(part for parts in lines for part in parts)
+    parts = [_folded(part.splitlines()) for part in (text or "").rstrip("\n").split("\n\n")]
+    return "\n\n".join("\n".join(lines) for lines in parts)
+
+
+def _folded(lines: list[str]) -> list[str]:
+    if any(line.startswith(" ") for line in lines) or all(len(line) <= _FOLDED for line in lines):
+        return lines
+    return wrap(" ".join(lines), _FOLDED)
 
 
 class Parser(argparse.ArgumentParser):
@@ -67,6 +71,18 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", help_format())
         super().__init__(**settings)
+        self._intermixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Let options stand anywhere among the words of a command, as those of kubectl may."""
+        # Who completes a line looks at the words one by one; a parser of commands hands all words on.
+        if self._intermixing or self._subparsers is not None or "_ARGCOMPLETE" in os.environ:
+            return super().parse_known_args(args, namespace)
+        self._intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixing = False
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, what may have been meant, and where help is."""

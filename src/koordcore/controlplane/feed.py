@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from koordcore.controlplane.mirror import Mirror
-from koordcore.controlplane.requests import Object, version_of
+from koordcore.controlplane.requests import RESOURCES, Object
 from koordcore.errors import Problem
 from koordcore.manifests import EventReader
 from koordcore.snapshot import Change
 
 
 class Feed:
-    """What lists and watches have told, for the mirror at once and for a snapshot when it is asked for."""
+    """What lists and watches have told, for the mirror at once and for a snapshot when it is asked for.
 
-    def __init__(self) -> None:
-        self.mirror = Mirror()
+    Parameters
+    ----------
+    resources
+        The kinds that are followed from the beginning, and where the objects of each are listed; further ones
+        are added with :meth:`Mirror.follow`.
+    """
+
+    def __init__(self, resources: Mapping[str, str] = RESOURCES) -> None:
+        self.mirror = Mirror(resources)
         self._reader = EventReader()
         self._changes: list[Change] = []
 
@@ -25,14 +32,15 @@ class Feed:
         Parameters
         ----------
         kind
-            Kind of the objects.
+            Kind of the objects, as the mirror calls it.
         items
             The objects as JSON; a list leaves out their kind.
         version
             ``resourceVersion`` of the list.
         """
         ready = self.mirror.listed(kind, items, version)
-        self._changes += self._reader.relist(version_of(kind), kind, ready)
+        said = kind.partition(".")[0]
+        self._changes += self._reader.relist(self.mirror.version_of(kind), said, ready)
 
     def watched(self, kind: str, what: str, item: Object) -> None:
         """Take one event of a watch, a bookmark included.
@@ -40,7 +48,7 @@ class Feed:
         Parameters
         ----------
         kind
-            Kind of the object.
+            Kind of the object, as the mirror calls it.
         what
             ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``.
         item

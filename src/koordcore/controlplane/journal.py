@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
 
 import attrs
 
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
+
+_SETS: Final = frozenset({"reservedFor", "finalizers", "resourceClaimStatuses"})
+"""Lists in which several writers have entries of their own."""
 
 
 @attrs.frozen
@@ -50,9 +53,10 @@ class Batch:
     def checked(self, mirror: Mirror, *, thoroughly: bool = False) -> Batch:
         """Drop requests whose effect is seen: from the end up to one that is not, or ``thoroughly`` all."""
         left = list(self.left)
+        made = {one.about for one in left if one.makes}
         if thoroughly:
-            left = [one for one in left if not _effect_seen(one, mirror)]
-        while left and _effect_seen(left[-1], mirror):
+            left = [one for one in left if not _effect_seen(one, mirror, made)]
+        while left and _effect_seen(left[-1], mirror, made):
             left.pop()
         return attrs.evolve(self, left=tuple(left))
 
@@ -61,8 +65,29 @@ class Batch:
         return not self.left and mirror.followed("Pod") >= self.seen
 
     def without(self, about: Collection[str]) -> Batch:
-        """Drop all requests about some objects."""
-        return attrs.evolve(self, left=tuple(one for one in self.left if one.about not in about))
+        """Drop all requests about some objects, and all for pods that needed them."""
+        lost = {one.needed_by for one in self.left if one.needed_by and one.about in about}
+
+        def stays(one: Request) -> bool:
+            return one.about not in about and one.needed_by not in lost and _pod_of(one) not in lost
+
+        return attrs.evolve(self, left=tuple(filter(stays, self.left)))
+
+    def having(self, made: Iterable[str]) -> Batch:
+        """Drop the making of objects that are there already."""
+        there = set(made)
+        return attrs.evolve(
+            self, left=tuple(one for one in self.left if not (one.makes and one.about in there))
+        )
+
+    @property
+    def first(self) -> tuple[Request, ...]:
+        """What is about things that pods need, and is sent before all others."""
+        return tuple(one for one in self.left if one.needed_by)
+
+    def then(self, unmet: Collection[str]) -> tuple[Request, ...]:
+        """Give the others, but for those about pods that lack something they need."""
+        return tuple(one for one in self.left if not one.needed_by and _pod_of(one) not in unmet)
 
 
 def is_final(request: Request, status: int) -> bool:
@@ -76,10 +101,17 @@ def is_final(request: Request, status: int) -> bool:
     return not (status == 429 or status >= 500) and status not in (404, 409)
 
 
-def _effect_seen(request: Request, mirror: Mirror) -> bool:
+def _pod_of(request: Request) -> str:
+    return "" if request.pod is None else "/".join(request.pod)
+
+
+def _effect_seen(request: Request, mirror: Mirror, made: Collection[str]) -> bool:
+    """Tell whether the mirror shows what a request does; ``made`` are the objects that the batch makes."""
     if request.pod is None:
-        item = mirror.find("Reservation", request.about.rpartition("/")[2])
-        return item is None or _covers(item, request.body)
+        item = mirror.at(request.about)
+        if item is None:  # it has gone, unless it is still to come
+            return request.about not in made
+        return request.makes or _covers(item, request.body)
     namespace, name = request.pod
     pod = mirror.find("Pod", name, namespace)
     if pod is None or pod["metadata"]["uid"] != _uid(request) or "deletionTimestamp" in pod["metadata"]:
@@ -113,9 +145,15 @@ def _uid(request: Request) -> str:
 
 
 def _covers(item: Any, wanted: Any) -> bool:
-    """Tell whether an object has all the texts of a patch; lists and numbers come back in other forms."""
+    """Tell whether an object has the texts of a patch; most lists and numbers come back in other forms."""
     if isinstance(wanted, dict):
         return isinstance(item, dict) and all(
-            _covers(item.get(name), value) for name, value in wanted.items()
+            _covers(item.get(name), value) if name not in _SETS else _has(item.get(name), value)
+            for name, value in wanted.items()
         )
     return not isinstance(wanted, str) or item == wanted
+
+
+def _has(items: Any, wanted: Sequence[Any]) -> bool:
+    """Tell whether a list has some entries in whatever order, and perhaps with further fields."""
+    return all(any(_covers(one, each) for one in items or ()) for each in wanted)

@@ -169,4 +169,4 @@ class ControlLoop:
 def _words(remark: Request) -> tuple[str, ...]:
     """Give what a remark says, and about whom; when it was made is left out."""
     (condition,) = remark.body["status"]["conditions"]
-    return (str(remark.pod), condition["status"], condition["reason"], condition["message"])
+    return (remark.about, condition["status"], condition["reason"], condition["message"])

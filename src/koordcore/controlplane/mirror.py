@@ -20,14 +20,34 @@ class Mirror:
     """
 
     def __init__(self, resources: Mapping[str, str] = RESOURCES) -> None:
-        self._resources = resources
+        self._resources = dict(resources)
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         self._followed: dict[str, int] = {}
         self._newest: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        """By kind: version of the last list or bookmark; whatever is no newer has been heard."""
+        self._ended: dict[str, dict[tuple[str, str], int]] = {}
+        """By kind: at which version objects went, since then."""
         self.changes = 0
         """Counts every change."""
 
     # -- telling -----------------------------------------------------------------------------------------
+
+    def follow(self, kind: str, path: str) -> str:
+        """Take in one more kind; gives what it is called here: with its group where another has its name.
+
+        Parameters
+        ----------
+        kind
+            Kind of the objects, as they say it.
+        path
+            Where they are listed.
+        """
+        group = _group(path)
+        taken = self._resources.get(kind, RESOURCES.get(kind, path))
+        name = kind if _group(taken) == group else f"{kind}.{group}"
+        self._resources[name] = path
+        return name
 
     def listed(self, kind: str, items: Iterable[Object], version: str) -> tuple[Object, ...]:
         """Take all objects of a kind at one version; gives them as they are kept.
@@ -43,14 +63,16 @@ class Mirror:
         """
         ready = {key_of(item): complete(kind, item, self._resources) for item in items}
         self._objects[kind] = ready
-        self._followed[kind] = int(version)
+        self._all_told(kind, int(version))
         versions = (int(item["metadata"]["resourceVersion"]) for item in ready.values())
         self._newest[kind] = max([self.newest(kind), *versions])
         self.changes += 1
         return tuple(ready.values())
 
     def watched(self, kind: str, what: str, item: Object) -> Object | None:
-        """Take one event; gives the object as it is kept, ``None`` for a bookmark.
+        """Take one event; gives the object as it is kept, ``None`` for a bookmark and for old news.
+
+        An event that comes twice, or after a later one of the same object, changes nothing.
 
         Parameters
         ----------
@@ -59,24 +81,41 @@ class Mirror:
         what
             ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which only tells the version.
         """
-        self._followed[kind] = int(item["metadata"]["resourceVersion"])
+        version = int(item["metadata"]["resourceVersion"])
         if what == "BOOKMARK":
+            self._all_told(kind, version)
             return None
-        self._newest[kind] = self._followed[kind]
+        key = key_of(item)
+        self._followed[kind] = max(self.followed(kind), version)
+        if version <= self._known(kind, key):
+            return None
+        self._newest[kind] = max(self.newest(kind), version)
         self.changes += 1
         item = complete(kind, item, self._resources)
         if what == "DELETED":
-            self._objects[kind].pop(key_of(item), None)
+            self._objects[kind].pop(key, None)
+            self._ended.setdefault(kind, {})[key] = version
         else:
-            self._objects[kind][key_of(item)] = item
+            self._objects[kind][key] = item
         return item
+
+    def _all_told(self, kind: str, version: int) -> None:
+        """Note that everything up to a version is here."""
+        self._followed[kind] = self._told[kind] = version
+        self._ended.pop(kind, None)
+
+    def _known(self, kind: str, key: tuple[str, str]) -> int:
+        """Version up to which the changes of an object are known, whether it is there or not."""
+        kept = self._objects[kind].get(key)
+        ended = self._ended.get(kind, {}).get(key, 0)
+        return max(self._told.get(kind, 0), ended, int(kept["metadata"]["resourceVersion"]) if kept else 0)
 
     # -- reading -----------------------------------------------------------------------------------------
 
     @property
     def whole(self) -> bool:
         """Every kind has been listed."""
-        return len(self._objects) == len(self._resources)
+        return self._resources.keys() <= self._objects.keys()
 
     def objects(self) -> list[Object]:
         """Give all objects; they are replaced when they change, and never edited."""
@@ -92,7 +131,20 @@ class Mirror:
         name, namespace
             Its key; ``""`` for what is in no namespace.
         """
-        return self._objects[kind].get((namespace, name))
+        return self._objects.get(kind, {}).get((namespace, name))
+
+    def at(self, path: str) -> Object | None:
+        """Give the object with a path; ``None`` for one that is not there, or whose kind is not followed."""
+        head, _, name = path.rpartition("/")
+        before, between, after = head.partition("/namespaces/")
+        namespace, _, plural = after.partition("/")
+        where = f"{before}/{plural}" if between else head
+        found = (kind for kind, listed in self._resources.items() if listed == where)
+        return self.find(next(found, ""), name, namespace)
+
+    def version_of(self, kind: str) -> str:
+        """Give the API version in which a kind is listed."""
+        return version_of(kind, self._resources)
 
     def followed(self, kind: str) -> int:
         """Version up to which all changes of a kind are here; they can be compared since Kubernetes 1.35."""
@@ -116,4 +168,9 @@ def complete(kind: str, item: Object, resources: Mapping[str, str] = RESOURCES) 
         Path of each kind, which tells its group and version.
     """
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
-    return {**item, "apiVersion": version_of(kind, resources), "kind": kind, "metadata": metadata}
+    version, said = version_of(kind, resources), kind.partition(".")[0]
+    return {**item, "apiVersion": version, "kind": said, "metadata": metadata}
+
+
+def _group(path: str) -> str:
+    return path.split("/")[2]

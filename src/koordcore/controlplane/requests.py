@@ -44,24 +44,45 @@ class Request:
     ----------
     method, path, body, content_type
         As they go over HTTP.
+    needed_by
+        The pod whose binding waits for it, as ``namespace/name``, where it is about something that the pod
+        needs; empty for none.
     """
 
     method: str
     path: str
     body: Object
     content_type: str = "application/json"
+    needed_by: str = ""
 
     @classmethod
     def of(cls, call: Call) -> Request:
         """Turn a call of :func:`koordcore.patches` into a request."""
         method = {"create": "POST", "patch": "PATCH"}[call.verb]
         kind = call.content_type or "application/json"
-        return cls(method=method, path=call.path, body=call.body, content_type=kind)
+        return cls(
+            method=method,
+            path=call.path,
+            body=call.body,
+            content_type=kind,
+            needed_by=str(call.pod) if call.claim else "",
+        )
 
     @property
     def about(self) -> str:
         """Path of the object, without the subresource; its writes keep their order."""
-        return "/".join(self._parts[0])
+        path = "/".join(self._parts[0])
+        return f"{path}/{self.body['metadata']['name']}" if self.makes else path
+
+    @property
+    def makes(self) -> bool:
+        """Tell whether it makes an object: its path is that of a collection."""
+        return self.method == "POST" and not self._parts[1]
+
+    @property
+    def words(self) -> tuple[str, str, str, str]:
+        """What is asked, in short: how, about what, and for whom."""
+        return self.method, self.about, self.subresource, self.needed_by
 
     @property
     def subresource(self) -> str:
@@ -79,9 +100,16 @@ class Request:
 
     @property
     def _parts(self) -> tuple[list[str], list[str]]:
-        parts = self.path.split("/")
-        end = 7 if parts[3] == "namespaces" else 6
-        return parts[:end], parts[end:]
+        return split_path(self.path)
+
+
+def split_path(path: str) -> tuple[list[str], list[str]]:
+    """Split a path into that of an object, or of a collection, and that of a subresource."""
+    parts = path.split("/")
+    at = 3 if parts[1] == "api" else 4
+    if parts[at] == "namespaces" and len(parts) > at + 2:
+        at += 2
+    return parts[: at + 2], parts[at + 2 :]
 
 
 def key_of(item: Object) -> tuple[str, str]:

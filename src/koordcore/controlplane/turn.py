@@ -60,9 +60,9 @@ def orders(
         one = Request.of(call)
         if one.pod is not None:
             one = _pinned(one, snapshot)
-        told = one.body["status"].get("conditions", ()) if one.subresource == "status" and one.pod else ()
+        told = one.body["status"].get("conditions", ()) if one.subresource == "status" else ()
         said = any(condition["type"] == "PodScheduled" for condition in told)
-        (remarks if said else requests).append(one)
+        (remarks if said or (told and call.pod_group) else requests).append(one)
     leaving = {one.pod for one in requests if one.subresource == "eviction"}
     for key in going:
         if (key.namespace, key.name) in leaving:
@@ -90,12 +90,11 @@ def _impossible(result: ScheduleResult) -> frozenset[PodKey]:
 
 
 def is_news(remark: Request, mirror: Mirror) -> bool:
-    """Tell whether a pod's condition says something else so far."""
-    namespace, name = remark.pod or ("", "")
-    pod = mirror.find("Pod", name, namespace)
+    """Tell whether the condition of a pod, or of a group, says something else so far."""
     (wanted,) = remark.body["status"]["conditions"]
-    known = (pod or {}).get("status", {}).get("conditions", ())
-    return not any(one["type"] == wanted["type"] and one.get("message") == wanted["message"] for one in known)
+    known = (mirror.at(remark.about) or {}).get("status", {}).get("conditions", ())
+    same = ("type", "status", "message")
+    return not any(all(one.get(name, "") == wanted.get(name, "") for name in same) for one in known)
 
 
 def _pinned(request: Request, snapshot: ClusterSnapshot) -> Request:

@@ -79,7 +79,7 @@ class Journal:
     def carry_out(self) -> Steps[None]:
         """Send the calls until the mirror shows that nothing of the batch is left to do."""
         while True:
-            answers: tuple[Answer, ...] = yield Send(self._batch.left)
+            answers = yield from self._send()
             # What the server will never take is dropped, with all that it asks about the same object.
             failed = [one for one in answers if not one.done]
             refused = [one for one in failed if one.status and is_final(one.request, one.status)]
@@ -87,11 +87,26 @@ class Journal:
             self._batch = self._batch.without(hopeless)
             if any(one.passing and one.request.about not in hopeless for one in failed):
                 yield from pause(0.2)
+                # Not all of a long batch again for a few calls that got lost.
+                self._batch = self._batch.checked(self._feed.mirror, thoroughly=True)
             elif (yield Await(self._settled, _ECHO)):
                 return
             else:
                 yield Say("the watch does not show what was done; listing pods anew", grave=True)
                 yield Relist("Pod")
+
+    def _send(self) -> Steps[tuple[Answer, ...]]:
+        """Send what is left: what pods need first, and about pods only where they have it."""
+        needed = self._batch.first
+        met: tuple[Answer, ...] = (yield Send(needed)) if needed else ()
+        # Somebody has made it before, perhaps in a batch that was cut off.
+        self._batch = self._batch.having(
+            one.request.about for one in met if one.request.makes and one.status == _CONFLICT
+        )
+        done = {one.request.words for one in met if one.done}
+        then = self._batch.then({one.needed_by for one in self._batch.first if one.words not in done})
+        more: tuple[Answer, ...] = (yield Send(then)) if then else ()
+        return (*met, *more)
 
     def _fetch(self) -> Steps[None]:
         path = f"{_COLLECTION}/{self._name}"

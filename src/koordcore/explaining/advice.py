@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import attrs
 
 from koordcore.errors import ModelError
-from koordcore.explaining.attempts import Attempts
+from koordcore.explaining.attempts import Attempts, fewest
 from koordcore.explaining.groups import turn_order
+from koordcore.explaining.incomplete_gangs import completing
 from koordcore.explaining.network import used_domains
-from koordcore.explaining.remedies import Remedy, RemedyKind, never, remedies
+from koordcore.explaining.quota_remedies import quota_remedies
+from koordcore.explaining.remedies import never, remedies
+from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.quotas import ElasticQuota
 from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.snapshot import ClusterSnapshot
 
-_QUOTA = "ElasticQuota"
 _NAMED = 4
 _TRIES = 64
 """Calls that are spent on finding out who of those before stand in the way."""
@@ -117,7 +120,8 @@ def advise(
     at_turn = _at_turn(snapshot, result, before, own)
     decisions = [one for one in result.decisions if one.pod in own]
     least = 1 if job is None else max(1, sum(gang.min_available for gang in job.gangs.values()))
-    attempts = Attempts(at_turn, members, min(least, len(members)), result.policy, now, limits)
+    tried = _placed(snapshot, result, before) if snapshot.of(ElasticQuota) else at_turn
+    attempts = Attempts(tried, members, min(least, len(members)), result.policy, now, limits)
     settled = bool(attempts.places(_only(result, own)))
     told = _told(result, job, asked, decisions)
     advice = Advice(
@@ -128,10 +132,12 @@ def advise(
         summary=told,
         at_turn=at_turn,
     )
-    if settled or _out_of_turn(decisions, job):
-        return advice
+    if settled or all(isinstance(one, NotOurs | Waiting) for one in decisions):
+        return advice  # nodes have nothing to do with other schedulers and gates
+    if job is not None and job.stopped:
+        return attrs.evolve(advice, remedies=tuple(completing(job)))
     ahead = _ahead(attempts, snapshot, before)
-    helps = (*_quota(attempts), *remedies(attempts))
+    helps = (*quota_remedies(attempts), *remedies(attempts))
     ranked = sorted(helps, key=lambda one: list(RemedyKind).index(one.kind))
     return attrs.evolve(advice, ahead=ahead, never=never(attempts), remedies=tuple(ranked))
 
@@ -157,6 +163,15 @@ def _at_turn(
     snapshot: ClusterSnapshot, result: ScheduleResult, before: Sequence[PodDecision], own: set[PodKey]
 ) -> ClusterSnapshot:
     others = [one.key for one in snapshot.pending if one.key not in own and not one.nominated_node]
+    kept = {one.pod for one in before if isinstance(one, Bound)}
+    alone = snapshot.forget(*(key for key in others if key not in kept))
+    return _placed(alone, result, before)
+
+
+def _placed(
+    snapshot: ClusterSnapshot, result: ScheduleResult, before: Sequence[PodDecision]
+) -> ClusterSnapshot:
+    """Let those before have their nodes; what the others ask for counts in quotas while they wait."""
     placed = [
         after
         for one in before
@@ -164,9 +179,7 @@ def _at_turn(
         and (after := result.snapshot.pod(one.pod)) is not None
         and after.node_name is not None
     ]
-    kept = {one.key for one in placed}
-    alone = snapshot.forget(*(key for key in others if key not in kept))
-    return alone.assume(*placed)
+    return snapshot.assume(*placed)
 
 
 def _only(result: ScheduleResult, own: set[PodKey]) -> ScheduleResult:
@@ -184,11 +197,6 @@ def _has(result: ScheduleResult, job: str, own: set[PodKey]) -> bool:
     return False
 
 
-def _out_of_turn(decisions: Sequence[PodDecision], job: Job | None) -> bool:
-    """Nodes have nothing to do with it: other schedulers, gates, gangs that are not complete."""
-    return (job is not None and job.stopped) or all(isinstance(one, NotOurs | Waiting) for one in decisions)
-
-
 def _told(
     result: ScheduleResult, job: Job | None, asked: Pod, decisions: Sequence[PodDecision]
 ) -> tuple[str, ...]:
@@ -201,7 +209,8 @@ def _told(
         case Bound() as bound:
             why = f", the best of {bound.feasible} that can take it" if bound.feasible > 1 else ""
             only = ", the only node that can take it" if bound.feasible == 1 else ""
-            return (f"goes to {bound.node} in its turn{why}{only}",)
+            held = f" (reservation {bound.reservation})" if bound.reservation else ""
+            return (f"goes to {bound.node}{held} in its turn{why}{only}",)
         case Nominated() as nominated:
             return (f"is nominated for {nominated.node}",)
         case Waiting() as waiting:
@@ -254,36 +263,4 @@ def _ahead(asked: Attempts, snapshot: ClusterSnapshot, before: Sequence[PodDecis
 
     if not placed or not fits_without(placed):
         return ()
-    return tuple(_fewest(placed, fits_without))
-
-
-def _fewest(placed: list[Ahead], enough: Callable[[Sequence[Ahead]], bool]) -> list[Ahead]:
-    """Leave out whoever is not needed, the first of the queue first, in ever smaller pieces."""
-    needed, size, tries = placed, max(1, len(placed) // 2), 0
-    while tries < _TRIES:
-        start = 0
-        while start < len(needed) and tries < _TRIES:
-            fewer = needed[:start] + needed[start + size :]
-            tries += 1
-            if fewer and enough(fewer):
-                needed = fewer
-            else:
-                start += size
-        if size == 1:
-            break
-        size = max(1, size // 2)
-    return needed
-
-
-def _quota(asked: Attempts) -> list[Remedy]:
-    """Say that the quota alone stands in the way, where that is so."""
-    if asked.policy.plugin(_QUOTA) is None:
-        return []
-    plugins = tuple(one for one in asked.policy.plugins if one.name != _QUOTA)
-    free = attrs.evolve(asked.policy, plugins=plugins)
-    found = asked.fits(policy=free)
-    if not found or asked.fits():
-        return []
-    node = min(found.values())
-    text = f"only its quota is in the way: with more max, or once others of the quota end, it fits {node}"
-    return [Remedy(kind=RemedyKind.QUOTA, text=text)]
+    return tuple(fewest(placed, fits_without, _TRIES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from koordcore.explaining.incomplete_gangs import lacks_of
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.scheduling.cycle import queue_order
@@ -54,7 +55,7 @@ def group_states(snapshot: ClusterSnapshot) -> tuple[GroupState, ...]:
 
 
 def _states(snapshot: ClusterSnapshot, job: Job) -> list[GroupState]:
-    stops = job.refusal or job.waits_for
+    stops = lacks_of(job) or job.refusal or job.waits_for
     if job.tree is not None:
         return _of_tree(snapshot, job, job.tree, 0, stops)
     return [

@@ -3,82 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
 import attrs
 
-from koordcore.errors import ManifestError
 from koordcore.explaining.attempts import Attempts
 from koordcore.explaining.node_states import cards_of
+from koordcore.explaining.remedy import Remedy, RemedyKind, shown_amount, some
+from koordcore.explaining.waiting import waiting
 from koordcore.model.affinity import Taint, TaintEffect, Toleration, TolerationOperator
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, DeviceObject
 from koordcore.model.nodes import Node, NodeState
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import Pod
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.resources import PODS
-from koordcore.protocol.expectations import expected_end
-from koordcore.protocol.times import format_timestamp, moment_of
-from koordcore.scheduling.backfilling import EarliestStart, earliest_start
 from koordcore.snapshot import ClusterSnapshot
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _SHAPES: Final = 8
 """Kinds of nodes that are tried as further nodes."""
-_NODES: Final = 32
-"""Nodes that are looked at for whom to wait for."""
 _PARTS: Final = 16
 """Parts that a pod is split into at most."""
 _CARDS: Final = (GPU_CORE, GPU_MEMORY_RATIO, GPU_MEMORY)
 """Amounts of cards that shrink together."""
+_PARTITIONS: Final = "nvidia.com/mig-"
 _STATES: Final = "node.kubernetes.io/"
 """Taints that tell a node's state; nobody tolerates them to get a place."""
 
 
-class RemedyKind(StrEnum):
-    """What a user can do, in the order of what it costs."""
-
-    WAIT = "wait"
-    TOLERATE = "tolerate"
-    SELECT = "select"
-    UNCORDON = "uncordon"
-    QUOTA = "quota"
-    SHRINK = "ask for less"
-    FEWER = "fewer members"
-    MOVE = "move pods"
-    EVICT = "evict"
-    GROW = "more nodes"
-
-
-@attrs.frozen(kw_only=True)
-class Remedy:
-    """One thing that helps, by itself: it was tried out.
-
-    Parameters
-    ----------
-    kind
-        What is to be done.
-    text
-        To what, in words.
-    paste
-        YAML for the pod, or a command; empty where there is nothing to copy.
-    pods
-        Who has to leave or to move, where somebody has to.
-    until
-        RFC 3339, where the time helps.
-    """
-
-    kind: RemedyKind
-    text: str
-    paste: str = ""
-    pods: tuple[PodKey, ...] = ()
-    until: str = ""
-
-
 def remedies(asked: Attempts) -> Iterator[Remedy]:
     """Yield what would help, from what costs least."""
-    yield from _wait(asked)
+    yield from waiting(asked)
     yield from _tolerate(asked)
     yield from _select(asked)
     yield from _uncordon(asked)
@@ -92,6 +47,8 @@ def never(asked: Attempts) -> tuple[str, ...]:
     """Name what no node has, whoever leaves: asking for it can never succeed here."""
     found = []
     nodes = asked.snapshot.nodes
+    if not nodes:
+        return ("the cluster has no node",)
     for name in sorted({name for pod in asked.members for name, amount in pod.requests.items() if amount}):
         wanted = max(pod.requests.get(name, 0) for pod in asked.members)
         most = max((state.node.allocatable.get(name, 0) for state in nodes), default=0)
@@ -107,69 +64,6 @@ def never(asked: Attempts) -> tuple[str, ...]:
             )
         found.append(text)
     return tuple(found)
-
-
-# -- waiting ---------------------------------------------------------------------------------------------
-
-
-def _wait(asked: Attempts) -> Iterator[Remedy]:
-    ends = _ends(asked.snapshot)
-    now = asked.now or _newest_start(asked.snapshot)
-    if ends and now is not None:
-        plan = earliest_start(
-            asked.snapshot, asked.members, ends, now=now, policy=asked.policy, limits=asked.limits
-        )
-        if isinstance(plan, EarliestStart) and plan.start > now:
-            until = format_timestamp(moment_of(plan.start))
-            whom = ", ".join(map(str, plan.waits_for)) or "somebody"
-            text = f"until {until}, when {whom} {'end' if len(plan.waits_for) > 1 else 'ends'}"
-            yield Remedy(kind=RemedyKind.WAIT, text=text, pods=plan.waits_for, until=until)
-            return
-    if len(asked.members) > 1:
-        return
-    found = _whose_end(asked)
-    if found:
-        node, pods = found
-        end = "they end" if len(pods) > 1 else "it ends"
-        text = f"for {', '.join(map(str, pods))} on {node}; nothing says when {end}"
-        yield Remedy(kind=RemedyKind.WAIT, text=text, pods=pods)
-
-
-def _ends(snapshot: ClusterSnapshot) -> dict[PodKey, datetime]:
-    ends = {}
-    for pod in snapshot.bound_pods():
-        try:
-            end = expected_end(pod)
-        except ManifestError:
-            continue  # `when` says what is wrong with it
-        if end is not None:
-            ends[pod.key] = end
-    return ends
-
-
-def _newest_start(snapshot: ClusterSnapshot) -> datetime | None:
-    times = (pod.started or pod.scheduled for pod in snapshot.bound_pods())
-    return max((one for one in times if one is not None), default=None)
-
-
-def _whose_end(asked: Attempts) -> tuple[str, tuple[PodKey, ...]] | None:
-    """Find the fewest pods of one node without which the pod would fit there."""
-    best: tuple[int, str, tuple[PodKey, ...]] | None = None
-    states = sorted(asked.snapshot.nodes, key=lambda state: (len(state.pods), state.name))
-    for state in states[:_NODES]:
-        own = [pod for pod in state.pods if pod.controller is None or pod.controller.kind != "DaemonSet"]
-        if not own or (best is not None and best[0] == 1):
-            continue
-        gone = [pod.key for pod in own]
-        if state.name not in asked.fits(snapshot=asked.snapshot.forget(*gone)).values():
-            continue
-        for key in list(gone):
-            fewer = [one for one in gone if one != key]
-            if fewer and state.name in asked.fits(snapshot=asked.snapshot.forget(*fewer)).values():
-                gone = fewer
-        if best is None or len(gone) < best[0]:
-            best = (len(gone), state.name, tuple(gone))
-    return None if best is None else best[1:]
 
 
 # -- what the pod says -----------------------------------------------------------------------------------
@@ -206,7 +100,7 @@ def _tolerate(asked: Attempts) -> Iterator[Remedy]:
         value = f', operator: Equal, value: "{taint.value}"' if taint.value else ", operator: Exists"
         lines.append(f"- {{key: {taint.key}{value}, effect: {taint.effect}}}")
     names = ", ".join(taint.key for taint in needed)
-    text = f"the taint {names}; then it fits {_some(sorted(nodes))}"
+    text = f"the taint {names}; then it fits {some(sorted(nodes))}"
     yield Remedy(kind=RemedyKind.TOLERATE, text=text, paste="\n".join(lines))
 
 
@@ -228,7 +122,7 @@ def _select(asked: Attempts) -> Iterator[Remedy]:
             node = min(found.values())
             there = sorted({label for state in asked.snapshot.nodes if (label := state.node.labels.get(key))})
             known = f"; nodes have {key}={' or '.join(there)}" if there else "; no node has the label"
-            text = f"without nodeSelector {key}={value} it fits {_some(sorted(set(found.values())))}{known}"
+            text = f"without nodeSelector {key}={value} it fits {some(sorted(set(found.values())))}{known}"
             yield Remedy(
                 kind=RemedyKind.SELECT,
                 text=text,
@@ -247,7 +141,7 @@ def _select(asked: Attempts) -> Iterator[Remedy]:
     ]
     found = asked.fits(members=changed)
     if found:
-        text = f"without node selector and node affinity it fits {_some(sorted(set(found.values())))}"
+        text = f"without node selector and node affinity it fits {some(sorted(set(found.values())))}"
         yield Remedy(kind=RemedyKind.SELECT, text=text)
 
 
@@ -279,7 +173,9 @@ def _shrink(asked: Attempts) -> Iterator[Remedy]:
         if not most:
             continue
         amount = wanted * most // 100 if len(names) > 1 else most
-        text = f"{_amount(names[0], amount)} instead of {_amount(names[0], wanted).partition(' ')[0]}"
+        text = (
+            f"{shown_amount(names[0], amount)} instead of {shown_amount(names[0], wanted).partition(' ')[0]}"
+        )
         if len(asked.members) == 1:
             text += _split(asked, names[0], -(-wanted // amount))
         yield Remedy(kind=RemedyKind.SHRINK, text=text)
@@ -331,7 +227,7 @@ def _split(asked: Attempts, name: str, least: int) -> str:
     wanted = asked.members[0].requests.get(name, 0)
     for parts in range(max(least, 2), _PARTS + 1):
         if wanted % parts == 0 and _split_fits(asked, parts):
-            return f"; or {parts} pods of {_amount(name, wanted // parts)} each"
+            return f"; or {parts} pods of {shown_amount(name, wanted // parts)} each"
     return ""
 
 
@@ -388,10 +284,18 @@ def _grow(asked: Attempts) -> Iterator[Remedy]:
     if best is not None:
         number, node, state = best
         cards = cards_of(asked.snapshot, state).total
-        shape = ", ".join(_amount(name, node.allocatable.get(name, 0)) for name in ("cpu", "memory"))
-        shape += f", {cards} card{'s' * (cards != 1)}" * bool(cards)
-        text = f"{number} more like {node.name} ({shape})"
+        shape = [shown_amount(name, node.allocatable.get(name, 0)) for name in ("cpu", "memory")]
+        parts = _parts(asked, node)
+        shape += parts or [f"{cards} card{'s' * (cards != 1)}"] * bool(cards)
+        text = f"{number} more like {node.name} ({', '.join(shape)})"
         yield Remedy(kind=RemedyKind.GROW, text=text)
+
+
+def _parts(asked: Attempts, node: Node) -> list[str]:
+    """Name the partitions of cards that are asked for, as many as a node has."""
+    wanted = {name for pod in asked.members for name, amount in pod.requests.items() if amount}
+    named = sorted(name for name in wanted if name.startswith(_PARTITIONS))
+    return [shown_amount(name, node.allocatable.get(name, 0)) for name in named]
 
 
 def _fewest(asked: Attempts, state: NodeState, limit: int) -> int:
@@ -418,15 +322,3 @@ def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int) -> ClusterS
         if devices is not None:
             records.append(attrs.evolve(devices, name=name))
     return snapshot.with_nodes(*nodes).with_records(*records)
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _amount(name: str, value: int) -> str:
-    if name == "cpu":
-        return f"{value / 1000:g} cpu"
-    if name == "memory" or name.endswith(("memory", "storage")):
-        return f"{value / 2**30:g}Gi {name.rpartition('/')[2]}"
-    return f"{value} {name}"

@@ -296,7 +296,7 @@ class SchedulingClass:
         alone[PODS_ROW] = 1
         return alone
 
-    def mendable(self) -> BoolVector:
+    def may_fit_after_preemption(self) -> BoolVector:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
         open_rows = self._ground.mask.copy()
         for part in self.parts:

@@ -17,6 +17,7 @@ from koordcore.manifests.cpu_sync import sync_reservations
 from koordcore.manifests.cross_checks import (
     Key,
     Remark,
+    gang_remarks,
     not_together,
     owner_cycles,
     profile_remarks,
@@ -225,6 +226,7 @@ class Bundle:
     def _cross_checks(self) -> None:
         pods = [read.pod for read, _ in self.pods]
         self.warnings += self._placed(topology_remarks(self.records, pods, self.nodes))
+        self.warnings += self._placed(gang_remarks(self.records, pods))
         self.warnings += self._placed(quota_remarks(self._quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))
 

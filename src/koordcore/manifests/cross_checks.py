@@ -99,6 +99,21 @@ def topology_remarks(
     yield from _part_remarks(records, pods, layers)
 
 
+def gang_remarks(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator[Remark]:
+    """Name the PodGroups that pods wait for and the dump lacks: it may have been written without them."""
+    known = {one.id for one in records if isinstance(one, PodGroup)}
+    waiting: dict[str, list[Pod]] = {}
+    for pod in pods:
+        name = pod.labels.get(LABEL_POD_GROUP) if pod.node_name is None else None
+        if name and f"{pod.namespace}/{name}" not in known:
+            waiting.setdefault(f"{pod.namespace}/{name}", []).append(pod)
+    for group, members in waiting.items():
+        first = members[0]
+        many = f"{len(members)} pods wait" if len(members) > 1 else "the pod waits"
+        told = f"the dump has no PodGroup {group}, so {many} for it"
+        yield ("", "Pod", first.namespace, first.name), Problem(f"metadata.labels[{LABEL_POD_GROUP}]", told)
+
+
 def _part_remarks(
     records: Sequence[ClusterRecord], pods: Iterable[Pod], layers: _Layers | None
 ) -> Iterator[Remark]:

@@ -69,6 +69,7 @@ def pod_manifest(pod: Pod) -> Object:
         "tolerations": [_toleration(one) for one in pod.tolerations],
         "topologySpreadConstraints": [spread_constraint_manifest(one) for one in pod.spread_constraints],
         "schedulingGates": [{"name": name} for name in pod.gates],
+        "activeDeadlineSeconds": pod.active_deadline,
         "overhead": format_resources(pod.overhead),
         "resources": _requirements(pod.pod_requests, pod.pod_limits),
         "initContainers": [_container(one) for one in pod.init_containers],

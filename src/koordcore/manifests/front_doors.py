@@ -8,9 +8,11 @@ are in the dump already are its members; what only its controller knows is named
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
-from typing import Any, TypeGuard
+from functools import cached_property
+from itertools import count, product
+from typing import Any, TypeAlias, TypeGuard
 
 import attrs
 
@@ -26,6 +28,7 @@ from koordcore.manifests.kueue_doors import (
     shown as shown_workload,
 )
 from koordcore.manifests.sources import SourceObject
+from koordcore.model.kueue import WORKLOAD_ANNOTATION
 from koordcore.protocol.fields import as_mapping
 from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
@@ -169,6 +172,10 @@ def _is_pod(one: Source) -> TypeGuard[SourceObject]:
     return _is_object(one) and _raw(one).get("kind") == "Pod"
 
 
+_Places: TypeAlias = dict[tuple[str, ...], deque[int]]
+"""Places in a dump, in order, by what is said there."""
+
+
 class _Pods:
     """The pods of a dump, each of which can be taken for one member."""
 
@@ -176,6 +183,7 @@ class _Pods:
         self._left = dict(pods)
         self._gang: dict[int, str] = {}
         self._queued: dict[int, dict[str, Any]] = {}
+        self._labelled: dict[tuple[str, ...], _Places] = {}
 
     def into(
         self,
@@ -245,7 +253,10 @@ class _Pods:
         self, workload: dict[str, Any], source: str, warnings: list[Problem], members: Sequence[Member] = ()
     ) -> Iterator[SourceObject]:
         """Give the pods of a Workload of Kueue that are missing; those that are there name it."""
-        there = pods_there(workload, {place: _raw(one) for place, one in self._left.items()})
+        _, _, space, name = _identity(workload)
+        named = [("note", space, name), *(("name", space, own) for _, own in _owners(workload))]
+        places = sorted({place for one in named for place in self._told.get(one, ()) if place in self._left})
+        there = pods_there(workload, {place: _raw(self._left[place]) for place in places})
         self._queued |= there
         for place in there:
             del self._left[place]
@@ -261,24 +272,51 @@ class _Pods:
 
     def has_owned(self, kind: str, space: str, name: str) -> bool:
         """Tell whether pods of a job are in the dump."""
-        return any(
-            (kind, name) in _owners(_raw(one)) and _identity(_raw(one))[2] == space
-            for one in self._left.values()
-        )
+        return self._first(self._told, ("owner", space, name, kind)) is not None
 
-    def _find(self, member: Member, space: str) -> int | None:
+    @cached_property
+    def _told(self) -> _Places:
+        """Where pods are of a name, of an owner, and of a Workload that they name."""
+        found: _Places = {}
         for place, one in self._left.items():
             meta = _raw(one)["metadata"]
-            labels = _part(meta, "labels")
-            if (meta.get("namespace") or "default") == space and all(
-                labels.get(key) == value
-                or (key.startswith("batch.kubernetes.io/") and labels.get("job-name") == value)
-                for key, value in member.labels.items()
-            ):
-                phase = _part(_raw(one), "status").get("phase")
-                if phase not in ("Succeeded", "Failed"):
-                    return place
-        return None
+            _, _, space, name = _identity(_raw(one))
+            told = [("owner", space, own, kind) for kind, own in dict.fromkeys(_owners(_raw(one)))]
+            note = _part(meta, "annotations").get(WORKLOAD_ANNOTATION)
+            for key in (("name", space, name), ("note", space, str(note)), *told):
+                found.setdefault(key, deque()).append(place)
+        return found
+
+    def _first(self, places: _Places, key: tuple[str, ...]) -> int | None:
+        """Give the first place of a key whose pod is not taken yet; those before it never come back."""
+        known = places.get(key, deque())
+        while known and known[0] not in self._left:
+            known.popleft()
+        return known[0] if known else None
+
+    def _find(self, member: Member, space: str) -> int | None:
+        names = tuple(sorted(member.labels))
+        if names not in self._labelled:
+            self._labelled[names] = self._by_labels(names)
+        return self._first(self._labelled[names], (space, *(member.labels[name] for name in names)))
+
+    def _by_labels(self, names: Sequence[str]) -> _Places:
+        """Where pods are that have not ended, by namespace and these labels, as each may be told."""
+        found: _Places = {}
+        for place, one in self._left.items():
+            raw = _raw(one)
+            labels = _part(raw["metadata"], "labels")
+            if _part(raw, "status").get("phase") in ("Succeeded", "Failed"):
+                continue
+            other = labels.get("job-name")
+            told = [
+                (labels.get(name), other if name.startswith("batch.kubernetes.io/") else None)
+                for name in names
+            ]
+            known = (dict.fromkeys(one for one in each if isinstance(one, str)) for each in told)
+            for values in product(*known):
+                found.setdefault((_identity(raw)[2], *values), deque()).append(place)
+        return found
 
     def written(self, known: Sequence[Source]) -> list[Source]:
         """Give the objects of the dump, pods that joined a gang with its label."""

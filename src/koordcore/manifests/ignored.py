@@ -36,6 +36,7 @@ from koordcore.protocol.device import (
     parse_partition_spec,
 )
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY
+from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, told_duration, told_end
 from koordcore.protocol.fields import Json, as_mapping, field, load_json, optional, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, parse_gang_pod
 from koordcore.protocol.gang_names import gang_name
@@ -302,6 +303,8 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
     RESERVATION_IGNORED: misplaced,
     GPU_ISOLATION_PROVIDER: misplaced,
     ANNOTATION_CPU_QOS: readable(parse_cpu_qos),
+    EXPECTED_END: readable(told_end),
+    EXPECTED_DURATION: readable(told_duration),
 }
 POD_LABELS: Final[Mapping[str, Check]] = {
     LABEL_QOS_CLASS: word(*(one for one in QoSClass if one is not QoSClass.NONE)),

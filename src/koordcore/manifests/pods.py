@@ -189,6 +189,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         resource_claims=read_resource_claims(reading, spec, status),
         scheduling_group=read_scheduling_group(reading, spec),
         gates=reading.take(spec, "schedulingGates", "spec", _gates, ()),
+        active_deadline=reading.take(spec, "activeDeadlineSeconds", "spec", as_int, None),
         local_storage=_local_storage(spec),
     )
     return PodReading(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordcore.errors import ManifestError
-from koordcore.manifests._reading import Reading, choice, read_metadata, section
+from koordcore.manifests._reading import Reading, as_time, choice, read_metadata, section
 from koordcore.model.cluster import Namespace, PodDisruptionBudget, PriorityClass, Workload
 from koordcore.model.pods import PreemptionPolicy
 from koordcore.model.selectors import EVERYTHING, NOTHING, LabelSelector
@@ -97,6 +97,8 @@ def read_workload(reading: Reading, raw: Mapping[str, Json]) -> Workload:
             replicas = reading.take(spec, "replicas", "spec", as_int, 1)
         case _:
             replicas = reading.take(spec, "replicas", "spec", as_int, None)
+    job = raw.get("apiVersion") == "batch/v1" and kind == "Job"
+    status = section(reading, raw, "status") if job else {}
     convert = _plain_selector if kind == "ReplicationController" else as_label_selector
     return Workload(
         kind=kind,
@@ -109,6 +111,8 @@ def read_workload(reading: Reading, raw: Mapping[str, Json]) -> Workload:
         labels=meta.labels,
         annotations=meta.annotations,
         owners=meta.owners,
+        active_deadline=reading.take(spec, "activeDeadlineSeconds", "spec", as_int, None) if job else None,
+        started=reading.take(status, "startTime", "status", as_time, None),
     )
 
 

@@ -55,9 +55,13 @@ class ClaimArgs:
     ----------
     mode
         Which of the legal allocations is taken.
+    await_claims
+        A pod waits until a controller has made the claims of its templates, as kube-scheduler has it. Without
+        it a pod gets the devices of claims that are made with its placement.
     """
 
     mode: AllocationMode = attrs.field(default=AllocationMode.EXACT, converter=AllocationMode)
+    await_claims: bool = False
 
     __attrs_post_init__ = check_fields
 

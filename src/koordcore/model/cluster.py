@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import attrs
 from immutabledict import immutabledict
 
@@ -86,6 +88,8 @@ class Workload:
         Tells kinds of the same name apart, such as the Jobs of ``batch/v1`` and of other groups.
     replicas
         Pods wanted; ``None`` where the kind has no such number.
+    active_deadline, started
+        Seconds after which a Job is ended with all its pods, counted from its start; ``None`` for never.
     """
 
     kind: str
@@ -98,6 +102,8 @@ class Workload:
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     owners: tuple[OwnerReference, ...] = ()
+    active_deadline: int | None = None
+    started: datetime | None = None
 
     __attrs_post_init__ = check_fields
 

@@ -253,6 +253,8 @@ class Pod:
         Kubernetes' own group that it belongs to; ``None`` for a pod on its own, or in a gang by labels.
     gates
         Scheduling gates that are still closed.
+    active_deadline
+        Seconds from its start after which its node ends it; ``None`` for never.
     local_storage
         A volume lies on the node itself (``emptyDir`` or ``hostPath``) and is lost when the pod moves.
     unreadable
@@ -307,6 +309,7 @@ class Pod:
     held_claims: tuple[HeldClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     gates: tuple[str, ...] = ()
+    active_deadline: int | None = None
     local_storage: bool = False
     unreadable: str = ""
     key: PodKey = attrs.field(init=False, eq=False, repr=False)

@@ -84,8 +84,8 @@ class Leaf:
     Parameters
     ----------
     weights
-        Pairs of row and weight. Rows are counted as in the problem, then come the earlier stages, each "no
-        more than its optimum". A positive weight takes the upper bound of a row, a negative one the lower.
+        Pairs of row and weight. Rows are counted as in the problem, then come the earlier stages, each equal
+        to its optimum. A positive weight takes the upper bound of a row, a negative one the lower.
     scale
         Weight of the stage itself; 0 where the sum alone shows that nothing is left at all.
     """

@@ -1,4 +1,4 @@
-"""How long pods are expected to run: annotations of this library's own, which no controller writes."""
+"""How long pods are expected to run: annotations of this library's own, and deadlines of pods and Jobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from koordcore.errors import ManifestError
+from koordcore.model.cluster import Workload
 from koordcore.model.durations import parse_duration
 from koordcore.model.pods import Pod
 from koordcore.protocol.times import moment_of, parse_timestamp
@@ -14,46 +15,96 @@ EXPECTED_END: Final = "koordcore.io/expected-end"
 """RFC 3339 time at which a running pod will be gone."""
 EXPECTED_DURATION: Final = "koordcore.io/expected-duration"
 """How long a pod runs from its start, as Go writes durations: ``1h30m``."""
+_LONGEST: Final = 2**31
+"""Seconds; the API server takes no longer deadline."""
 
 
-def expected_duration(pod: Pod) -> timedelta | None:
-    """Give how long a pod says it will run; ``None`` where it does not say.
+def expected_duration(pod: Pod, job: Workload | None = None) -> timedelta | None:
+    """Give how long a pod will run at most, by what it says and by its deadlines; ``None`` for ever.
+
+    Parameters
+    ----------
+    job
+        The Job that it belongs to, where it does.
 
     Raises
     ------
     ManifestError
         When the annotation is no duration.
     """
-    text = pod.annotations.get(EXPECTED_DURATION)
-    if text is None:
-        return None
-    try:
-        return timedelta(microseconds=-(-parse_duration(text) // 1000))
-    except (ManifestError, OverflowError) as error:
-        raise _at(EXPECTED_DURATION, error) from None
+    deadlines = (pod.active_deadline, None if job is None else job.active_deadline)
+    known = [_own_duration(pod), *(_seconds(one) for one in deadlines)]
+    return min((one for one in known if one is not None), default=None)
 
 
-def expected_end(pod: Pod) -> datetime | None:
-    """Give when a running pod will be gone: as written, or its start and its duration.
+def expected_end(pod: Pod, job: Workload | None = None) -> datetime | None:
+    """Give when a running pod will be gone: as it says, and at the latest at its deadline or that of its Job.
+
+    Parameters
+    ----------
+    job
+        The Job that it belongs to, where it does.
 
     Raises
     ------
     ManifestError
         When an annotation cannot be read.
     """
-    text = pod.annotations.get(EXPECTED_END)
-    if text is not None:
-        try:
-            epoch = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-            return epoch + timedelta(microseconds=-(-parse_timestamp(text) // 1000))
-        except (ManifestError, OverflowError) as error:
-            raise _at(EXPECTED_END, error) from None
-    duration = expected_duration(pod)
     started = pod.started or pod.scheduled
-    if duration is None or started is None:
+    text = pod.annotations.get(EXPECTED_END)
+    told = _after(started, _own_duration(pod)) if text is None else told_end(text)
+    own = _after(started, _seconds(pod.active_deadline))
+    whole = None if job is None else _after(job.started, _seconds(job.active_deadline))
+    return min((one for one in (told, own, whole) if one is not None), default=None)
+
+
+def told_duration(text: str) -> timedelta:
+    """Read the annotation of a duration.
+
+    Raises
+    ------
+    ManifestError
+        When it is none.
+    """
+    try:
+        return timedelta(microseconds=-(-parse_duration(text) // 1000))
+    except (ManifestError, OverflowError) as error:
+        raise _at(EXPECTED_DURATION, error) from None
+
+
+def told_end(text: str) -> datetime:
+    """Read the annotation of an end.
+
+    Raises
+    ------
+    ManifestError
+        When it is no time.
+    """
+    try:
+        epoch = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+        return epoch + timedelta(microseconds=-(-parse_timestamp(text) // 1000))
+    except (ManifestError, OverflowError) as error:
+        raise _at(EXPECTED_END, error) from None
+
+
+def _own_duration(pod: Pod) -> timedelta | None:
+    text = pod.annotations.get(EXPECTED_DURATION)
+    return None if text is None else told_duration(text)
+
+
+def _seconds(deadline: int | None) -> timedelta | None:
+    """Give a deadline as a duration; one beyond all calendars is none."""
+    return None if deadline is None or deadline > _LONGEST else timedelta(seconds=max(0, deadline))
+
+
+def _after(started: datetime | None, duration: timedelta | None) -> datetime | None:
+    if started is None or duration is None:
         return None
     moment_of(started)  # refuses a time without its zone
-    return started + duration
+    try:
+        return started + duration
+    except OverflowError:
+        return None
 
 
 def _at(key: str, error: Exception) -> ManifestError:

@@ -98,7 +98,8 @@ class Columns:
         self._put(self.lift, number, holder.requests, back[0])
         self._put(self.lift_scored, number, holder.scored_requests, back[1])
         # What stands for an object is no pod; one that acts as a reservation stays beside its user.
-        self.lift[PODS_ROW, number] = self.lift_scored[PODS_ROW, number] = state.pod is None
+        slots = int(state.pod is None) - back[0].get(PODS, 0)
+        self.lift[PODS_ROW, number] = self.lift_scored[PODS_ROW, number] = slots
         self._put(self.capacity, number, state.allocatable)
         allocated = state.allocated if state.assigned else {}
         self._put(self.used, number, allocated)
@@ -127,7 +128,8 @@ def counted_twice(state: ReservationState, holder: Pod) -> Back:
     """Give what a reservation and its users count together more than once on its node."""
     if state.ended:
         # It is over with its first user: at the controller's next turn only that one counts.
-        return holder.requests, holder.scored_requests
+        slot = {PODS: 1} if state.pod is None else {}
+        return {**holder.requests, **slot}, {**holder.scored_requests, **slot}
     if not state.assigned:
         return NOTHING
     return state.returned, {**state.returned, **dict(zip((CPU, MEMORY), state.scored, strict=True))}

@@ -114,7 +114,7 @@ def _read_scene(case: Case) -> Scene:
     given = case.input
     objects = [*case.tables["clusters"][given["cluster"]], *given.get("objects", ())]
     override = None if given["config"] == "default" else case.tables["configs"][given["config"]]
-    snapshot = snapshot_from_objects([*objects, given["pod"]]).snapshot
+    snapshot = snapshot_from_objects([*objects, given["pod"]], strict=True).snapshot
     metadata = given["pod"]["metadata"]
     pod = snapshot.pod(PodKey(metadata["namespace"], metadata["name"]))
     assert pod is not None

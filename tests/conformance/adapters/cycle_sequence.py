@@ -177,7 +177,7 @@ def open_stream(case: Case) -> Stream:
     """Start with the cluster of a case, everything that waits included."""
     given = case.input
     override = None if given["config"] == "default" else case.tables["configs"][given["config"]]
-    snapshot = snapshot_from_objects([*objects_of(case), *given["pods"]]).snapshot
+    snapshot = snapshot_from_objects([*objects_of(case), *given["pods"]], strict=True).snapshot
     return Stream(snapshot, shipped_policy(override), datetime.fromisoformat(given["now"]))
 
 

@@ -72,7 +72,7 @@ def judged(case: Case, answer: Any) -> tuple[Verdict, str]:
 @subject("podgroup.schedule", judge=judged)
 def podgroup_schedule(case: Case) -> tuple[ClusterSnapshot, Settled]:
     """Let a cluster settle."""
-    start = snapshot_from_objects(case.input["objects"]).snapshot
+    start = snapshot_from_objects(case.input["objects"], strict=True).snapshot
     return start, settle(start, policy_of(case.input.get("options", {})))
 
 

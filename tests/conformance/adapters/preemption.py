@@ -68,7 +68,9 @@ class World:
     @cached_property
     def snapshot(self) -> ClusterSnapshot:
         kinds = ("nodes", "pods", "waiting", "pending", "nominated", "podGroups", "pdbs")
-        return snapshot_from_objects([one for kind in kinds for one in self.raw.get(kind) or []]).snapshot
+        return snapshot_from_objects(
+            [one for kind in kinds for one in self.raw.get(kind) or []], strict=True
+        ).snapshot
 
     @cached_property
     def pending(self) -> list[Pod]:

@@ -47,7 +47,9 @@ def reservation(case: Case) -> Any:
         preemptor = reserve_pod(reservation_from_manifest(raw["reservation"]))
     else:
         preemptor = pod_from_manifest(raw["pod"])
-    snapshot = snapshot_from_objects([*raw["nodes"], *raw["pods"], *(raw.get("pdbs") or [])]).snapshot
+    snapshot = snapshot_from_objects(
+        [*raw["nodes"], *raw["pods"], *(raw.get("pdbs") or [])], strict=True
+    ).snapshot
     layout, budgets = snapshot.layout, snapshot.of(PodDisruptionBudget)
     nominated = read(raw, "nominated")
     on_node: dict[str, list[Pod]] = {name: [] for name in layout.names}

@@ -37,9 +37,9 @@ from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.gangs import GangFit
 from koordcore.topology.network import NetworkTopology
 
-_EVIDENT: Final = 500
+_EVIDENT: Final = 1000
 """Nodes up to which evidence is looked for."""
-_SMALL: Final = 64
+_SMALL: Final = 128
 """The same where the answer itself needs no solver."""
 _RAISES: Final = 8
 """Numbers of opened nodes that are refuted one after the other before the whole program is asked."""

@@ -40,6 +40,11 @@ function tree(rows) {
   }
   return { kids, leaves };
 }
+const TAIL = (() => {
+  const dots = D.nodes.map((node) => node.n.indexOf("."));
+  const tails = new Set(D.nodes.map((node, row) => (dots[row] > 0 ? node.n.slice(dots[row]) : "")));
+  return tails.size === 1 && D.nodes.length > 1 ? [...tails][0] : "";
+})();
 function nodeTile(row, options = {}) {
   const node = D.nodes[row];
   const cards = mainCards(options.cards || node.c);
@@ -52,7 +57,7 @@ function nodeTile(row, options = {}) {
       `${name} ${load / 10} % of ${limit / 10} %`));
   return h("button", { class: node.x ? "node barred" : "node", type: "button", "data-node": node.n,
     onclick: () => go({ node: node.n, pod: "" }) },
-    h("b", { title: node.n }, node.n), node.x && h("span", { class: "state" }, node.x),
+    h("b", { title: node.n }, node.n.slice(0, node.n.length - TAIL.length)), node.x && h("span", { class: "state" }, node.x),
     cards.length > 0 && h("span", { class: "cards" }, cards.slice(0, 64).map((card) => drawCard(card, { vain, hit: options.hit }))),
     cards.length > 64 && h("span", { class: "dim" }, `and ${cards.length - 64} more`), loads,
     !options.cards && h("span", { class: "bar thin", style: "display:block", title: `${Math.round(used)} % of its CPUs are requested` },
@@ -129,6 +134,7 @@ function clusterView(state) {
   return [h("div", { class: "tiles" }, tiles), legend, chips,
     find && rows.length > 0 && h("p", { class: "dim" }, `${plural(rows.length, "node")} with “${state.q}” in a name, of a pod or of the node`),
     NET && h("p", { class: "dim" }, `network: ${NET.source}`),
+    TAIL && h("p", { class: "dim" }, `names of nodes end in ${TAIL}`),
     NET && rows.length > outside.length && domainView(0, parts, hit),
     outside.length > 0 && h("section", null, NET && h("h3", null, "outside the network"), chunks),
     !rows.length && h("p", null, "No node is like that.")];

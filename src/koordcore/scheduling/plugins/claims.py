@@ -131,6 +131,10 @@ class DynamicResources(Plugin):
         found = self.ledger.book.claims_of(pod)
         if isinstance(found, ClaimProblem):
             return Refusal(found.reason)
+        if self.claim_args.await_claims:
+            named = found.claims[: len(pod.resource_claims)]
+            if any(claim.name in found.planned for claim in named):
+                return Refusal(f'pod "{pod.key}": ResourceClaim not created yet')
         for claim in found.claims:
             refusal = self._refusal(pod, claim, grouped=claim.name in found.grouped)
             if refusal is not None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from koordcore.simulate.world.plug import (
         Act as Act,
         Answered as Answered,
+        Books as Books,
         BottledScheduler as BottledScheduler,
         ListAgain as ListAgain,
         Listed as Listed,
@@ -37,6 +38,7 @@ else:
             "koordcore.simulate.world.plug": (
                 "Act",
                 "Answered",
+                "Books",
                 "BottledScheduler",
                 "ListAgain",
                 "Listed",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
-from koordcore.controlplane import RESOURCES, complete
+from koordcore.controlplane import RESOURCES
 from koordcore.errors import ModelError
-from koordcore.manifests import snapshot_from_objects
+from koordcore.simulate.world.audit import audit
 from koordcore.simulate.world.chance import Chance
 from koordcore.simulate.world.judge import Judge
 from koordcore.simulate.world.liveness import Liveness
@@ -18,7 +18,6 @@ from koordcore.simulate.world.record import Happening, Injection, Rule, Standing
 from koordcore.simulate.world.seats import Seat
 from koordcore.simulate.world.server import ApiServer
 from koordcore.simulate.world.timeline import Timeline
-from koordcore.snapshot import ClusterSnapshot
 
 _FAULTS: Final = (
     "cut", "slow", "kill", "freeze", "jump", "death", "leave", "cordon", "crash", "delete", "stale",
@@ -214,38 +213,10 @@ class _World:
                 Rule.LIVENESS, f"{name} has room, is the most important that waits, and does not start"
             )
         if line.now // SECOND % _AUDIT == 0:
-            for what in self._audit():
+            for what in audit(self._server, self._seats):
                 judge.broken(Rule.BOOKS, what)
         if self._keep:
             truth = judge.truth
             used = {name: truth.cores(name) for name in truth.room}
             opened = frozenset(name for name, is_open in truth.open.items() if is_open)
             self._standings.append(Standing(line.now, used, len(truth.waiting), opened))
-
-    def _audit(self) -> Iterator[str]:
-        """Compare the books of schedulers that know everything with the truth."""
-        truth = None
-        for seat in self._seats:
-            if not seat.caught_up() or seat.scheduler is None:
-                continue
-            books = seat.scheduler.books()
-            if books is None:
-                continue
-            if truth is None:
-                objects = [complete(kind, item) for kind, item in self._server.all_objects()]
-                truth = snapshot_from_objects(objects).snapshot
-            if books != truth:
-                yield f"the books of {seat.name} are not the truth: {_difference(books, truth)}"
-
-
-def _difference(books: ClusterSnapshot, truth: ClusterSnapshot) -> str:
-    """Name the first thing that differs."""
-    for what, mine, other in (
-        ("node", {one.name: one.node for one in books.nodes}, {one.name: one.node for one in truth.nodes}),
-        ("bound", {one.key: one for one in books.bound_pods()}, {one.key: one for one in truth.bound_pods()}),
-        ("waiting", {one.key: one for one in books.pending}, {one.key: one for one in truth.pending}),
-    ):
-        for name in sorted({*mine, *other}, key=str):
-            if mine.get(name) != other.get(name):
-                return f"{what} {name}: {mine.get(name)!r} where it is {other.get(name)!r}"[:400]
-    return "some record"

@@ -28,6 +28,7 @@ from koordcore.simulate.world.load import SCHEDULER
 from koordcore.simulate.world.plug import (
     Act,
     Answered,
+    Books,
     ListAgain,
     Listed,
     News,
@@ -37,11 +38,12 @@ from koordcore.simulate.world.plug import (
     SetBell,
     Watched,
 )
-from koordcore.snapshot import ClusterSnapshot
 
 _QUOTAS: Final = QuotaPolicy(monitor_all_quotas=True, delay_evict=20 * 10**9)
 _IDLE: Final = 1.0
 """Seconds after which the loop looks although nothing has happened."""
+_GATHER: Final = 0.02
+"""Seconds in which more news may come before it looks."""
 _SETTINGS: Final = LoopSettings(
     policy=Policy(name=SCHEDULER).with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=_QUOTAS)),
     quotas=_QUOTAS,
@@ -75,9 +77,9 @@ class OwnScheduler:
         self._tickets = 0
         self._bell = 0
 
-    def books(self) -> ClusterSnapshot:
+    def books(self) -> Books:
         """Give the cluster as it stands in the feed."""
-        return self.loop.snapshot.apply(*self.feed.pending)
+        return Books(self.loop.snapshot.apply(*self.feed.pending), self.feed.mirror)
 
     def hear(self, news: News, moment: Moment) -> Iterator[Act]:
         """Take one piece of news, and go on as far as it lets."""
@@ -107,7 +109,9 @@ class OwnScheduler:
         while True:
             seen = self.feed.mirror.changes
             if (yield from self.loop.turn()) is None:
-                yield Await(lambda seen=seen: self.feed.mirror.changes != seen, _IDLE)  # type: ignore[misc]
+                news: bool = yield Await(lambda seen=seen: self.feed.mirror.changes != seen, _IDLE)  # type: ignore[misc]
+                if news:
+                    yield Await(lambda: False, _GATHER)
 
     def _go_on(self, given: Any, moment: Moment) -> Iterator[Act]:
         """Let the loop take steps until it has to wait."""

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from koordcore.controlplane import Answer, Moment, Request
+from koordcore.controlplane import Answer, Mirror, Moment, Request
 from koordcore.controlplane.requests import Object
 from koordcore.snapshot import ClusterSnapshot
 
@@ -81,6 +81,22 @@ class Note:
 Act: TypeAlias = Post | SetBell | ListAgain | Note
 
 
+@attrs.frozen(eq=False)
+class Books:
+    """What a scheduler believes.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster on which it would decide now.
+    mirror
+        The objects that it keeps beside that, and how far it has followed each kind; ``None`` for none.
+    """
+
+    snapshot: ClusterSnapshot
+    mirror: Mirror | None = None
+
+
 class BottledScheduler(Protocol):
     """A scheduler process; a new object is made whenever one is started, and dropped when it is killed.
 
@@ -91,6 +107,6 @@ class BottledScheduler(Protocol):
         """Take one piece of news, and say what to do now; ``moment`` is what its clocks show."""
         ...
 
-    def books(self) -> ClusterSnapshot | None:
-        """Give the cluster as it stands in the books; ``None`` where nobody may look into them."""
+    def books(self) -> Books | None:
+        """Give what it believes; ``None`` where nobody may look into its books."""
         ...

@@ -62,6 +62,9 @@ class FaultProfile:
         after seconds; while it storms.
     cut, gone
         Watches that break; share of those whose version the server has forgotten then.
+    overtaken
+        Share of changes that arrive after later ones of their kind while it storms. No server does this to a
+        watch, and rivals count on it: a scheduler that has heard of one change knows all before it.
     slow
         Watches of one kind that stand still for some seconds.
     kill
@@ -106,6 +109,7 @@ class FaultProfile:
     late: int = 0
     cut: int = NEVER
     gone: int = 300
+    overtaken: int = 0
     slow: int = NEVER
     kill: int = NEVER
     freeze: int = NEVER
@@ -136,6 +140,7 @@ _STORM: Final = FaultProfile(
     busy=40,
     late=20,
     cut=3000,
+    overtaken=50,
     slow=8000,
     kill=6000,
     freeze=15_000,
@@ -162,7 +167,14 @@ PROFILES: Final[Mapping[str, FaultProfile]] = immutabledict(
             ),
             _STORM,
             attrs.evolve(
-                _STORM, name="hurricane", schedulers=2, kill=3000, freeze=8000, delete=2000, cut=1500
+                _STORM,
+                name="hurricane",
+                schedulers=2,
+                overtaken=0,
+                kill=3000,
+                freeze=8000,
+                delete=2000,
+                cut=1500,
             ),
         )
     }

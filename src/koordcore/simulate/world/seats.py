@@ -9,7 +9,9 @@ from typing import Final
 import attrs
 
 from koordcore.controlplane import NO_ANSWER, RESOURCES, Answer, Moment, Request
+from koordcore.controlplane.requests import Object
 from koordcore.simulate.world.chance import Chance
+from koordcore.simulate.world.facts import preempted_for
 from koordcore.simulate.world.judge import Judge
 from koordcore.simulate.world.plug import (
     Act,
@@ -34,6 +36,8 @@ BUSY: Final = 503
 _TIMEOUT: Final = 5 * SECOND
 """After so long nobody waits for an answer any more."""
 _BOOKMARK: Final = 10 * SECOND
+_OVERTAKEN: Final = SECOND
+"""How much later than those after it a change arrives at most."""
 
 
 @attrs.define
@@ -45,11 +49,15 @@ class _Wire:
     epoch
         Grows with every cut: what was under way then never arrives.
     version
-        Of the last change that has arrived.
+        Up to here all changes have arrived.
     sent
         Of the last change that is under way.
+    under_way
+        Versions of the changes that are, the oldest first.
     ready
-        When the last of them arrives: changes of a kind keep their order.
+        When the last of them arrives that keeps its order.
+    last
+        When the last of them arrives at all.
     slow
         Until when nothing arrives.
     open, listed
@@ -59,10 +67,18 @@ class _Wire:
     epoch: int = 0
     version: int = 0
     sent: int = 0
+    under_way: dict[int, None] = attrs.Factory(dict)
     ready: int = 0
+    last: int = 0
     slow: int = 0
     open: bool = False
     listed: bool = False
+
+    def close(self) -> None:
+        """Lose all that is under way, and hear nothing."""
+        self.epoch += 1
+        self.open = False
+        self.under_way.clear()
 
 
 class Seat:
@@ -125,8 +141,8 @@ class Seat:
         self._dies_after = -1
         self.scheduler = None
         for wire in self._wires.values():
-            wire.epoch += 1
-            wire.open = wire.listed = False
+            wire.close()
+            wire.listed = False
         self._line.after(self._chance.between(200, 4 * SECOND), "restart", self.start)
 
     def kill_after(self, calls: int) -> None:
@@ -178,8 +194,7 @@ class Seat:
             return
         self._tell(self.name, f"its watch of {kind} is cut" + (", the version is gone" if gone else ""))
         self._judge.failed()
-        wire.epoch += 1
-        wire.open = False
+        wire.close()
         self._line.after(down, "reconnect", self._reconnect, kind, wire.epoch, gone)
 
     def stall(self, kind: str, time: int) -> None:
@@ -195,7 +210,10 @@ class Seat:
             return False
         history = self._server.history
         return all(
-            wire.open and wire.listed and (not history[kind] or history[kind][-1].version <= wire.version)
+            wire.open
+            and wire.listed
+            and not wire.under_way
+            and (not history[kind] or history[kind][-1].version <= wire.version)
             for kind, wire in self._wires.items()
         )
 
@@ -205,16 +223,27 @@ class Seat:
             self._send_on(kind, wire, self._server.history[kind][-1])
 
     def _send_on(self, kind: str, wire: _Wire, change: Change) -> None:
-        now = self._line.now
-        arrives = max(wire.ready, wire.slow, now + self._chance.below(self._profile.lag + 1))
-        wire.ready, wire.sent = arrives, change.version
+        now, profile = self._line.now, self._profile
+        arrives = max(wire.ready, wire.slow, now + self._chance.below(profile.lag + 1))
+        wire.sent = change.version
+        if change.what == "BOOKMARK":
+            wire.ready = arrives = max(arrives, wire.last)  # it says that all before it has been told
+        else:
+            wire.under_way[change.version] = None
+            if profile.storms(now) and self._chance.happens(profile.overtaken):
+                self._judge.failed()
+                arrives += self._chance.between(1, _OVERTAKEN)
+            else:
+                wire.ready = arrives
+        wire.last = max(wire.last, arrives)
         self._line.after(arrives - now, "news", self._deliver, kind, wire.epoch, change)
 
     def _deliver(self, kind: str, epoch: int, change: Change) -> None:
         wire = self._wires[kind]
         if epoch != wire.epoch:
             return
-        wire.version = change.version
+        wire.under_way.pop(change.version, None)
+        wire.version = next(iter(wire.under_way), wire.sent + 1) - 1
         self._hear(self._life, Watched(kind, change.what, change.item))
 
     def _reconnect(self, kind: str, epoch: int, gone: bool) -> None:
@@ -233,8 +262,8 @@ class Seat:
     def _list(self, kind: str) -> None:
         """Ask for all objects of a kind; the watch goes on from the version of the answer."""
         wire = self._wires[kind]
-        wire.epoch += 1
-        wire.open = wire.listed = False
+        wire.close()
+        wire.listed = False
         self._line.after(self._way(), "list", self._read_list, kind, wire.epoch)
 
     def _read_list(self, kind: str, epoch: int) -> None:
@@ -335,23 +364,25 @@ class Seat:
             self._judge.failed()
         evicting = request.subresource == "eviction"
         self._judge.evicting = evicting
+        pod = self._server.objects["Pod"].get(request.pod) if request.pod else None
         status, body = self._server.handle(request)
         self._judge.evicting = False
         if request.method != "GET" and request.subresource != "status":
-            self._say(request, status)
+            self._say(request, pod, status)
         if evicting and status == 429 and request.pod is not None:
             self._judge.refused(self._server.objects["Pod"][request.pod])
         if life >= 0:
             answer = Answered(ticket, Answer(request, status, body))
             self._line.after(self._way(), "answer", self._answer, life, answer)
 
-    def _say(self, request: Request, status: int) -> None:
+    def _say(self, request: Request, pod: Object | None, status: int) -> None:
         if request.pod is None and request.path.endswith("journal"):
             what = "writes its journal"
         elif request.subresource == "binding":
             what = f"binds {request.about.rpartition('/')[2]} to {request.body['target']['name']}"
         elif request.subresource == "eviction":
-            what = f"evicts {request.about.rpartition('/')[2]}"
+            job = preempted_for(pod).rpartition("/")[2] if pod else ""
+            what = f"evicts {request.about.rpartition('/')[2]}" + (f" for {job}" if job else "")
         else:
             return
         self._tell(self.name, what if status < 300 else f"{what}: refused ({status})")

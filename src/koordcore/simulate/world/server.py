@@ -62,10 +62,9 @@ class ApiServer:
 
     def handle(self, request: Request) -> Reply:
         """Carry a request out, or refuse it as Kubernetes does."""
-        kind, key, collection = _target(request.about)
-        if request.method == "POST" and collection:
+        kind, key = _target(request.about)
+        if request.makes:
             metadata = request.body["metadata"]
-            key = (metadata.get("namespace", key[0]), metadata["name"])
             if key in self.objects[kind]:
                 return CONFLICT, {}
             return CREATED, self.put(kind, {**request.body, "metadata": {**metadata, "namespace": key[0]}})
@@ -192,22 +191,17 @@ def is_healthy(pod: Object) -> bool:
     return pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
 
 
-def _target(path: str) -> tuple[str, Key, bool]:
-    """Give the kind, namespace and name that a path is about, and whether it is a whole collection."""
-    if path in _KIND_AT:
-        return _KIND_AT[path], ("", ""), True
+def _target(path: str) -> tuple[str, Key]:
+    """Give the kind, namespace and name that a path is about."""
     parts = path.split("/")
     namespace = ""
     if "namespaces" in parts[2:5]:
         at = parts.index("namespaces")
         namespace = parts[at + 1]
         del parts[at : at + 2]
-    whole = "/".join(parts)
+    head, _, name = "/".join(parts).rpartition("/")
     kinds = {**_KIND_AT, "/api/v1/configmaps": "ConfigMap"}
-    if whole in kinds:
-        return kinds[whole], (namespace, ""), True
-    head, _, name = whole.rpartition("/")
-    return kinds[head], (namespace, name), False
+    return kinds[head], (namespace, name)
 
 
 def _merged(item: Any, patch: Mapping[str, Any]) -> Any:

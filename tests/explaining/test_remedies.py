@@ -1,0 +1,152 @@
+"""Remedies that are offered are true: carried out on the dump, the pod gets its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koordcore import schedule
+from koordcore.explaining.advice import Advice, advise
+from koordcore.explaining.remedy import Remedy, RemedyKind
+from koordcore.manifests import snapshot_from_objects
+from tests.manifests.builders import container, node, obj, pod
+
+Object = dict[str, Any]
+ROOM = {"cpu": "64", "memory": "64Gi", "pods": "99", "nvidia.com/gpu": "8"}
+GROUP = "pod-group.scheduling.sigs.k8s.io"
+
+
+def cards(name: str, number: int, on: str = "", quota: str = "", group: str = "", owner: str = "") -> Object:
+    labels = {"quota.scheduling.koordinator.sh/name": quota} if quota else {}
+    labels |= {GROUP: group} if group else {}
+    kind, _, owned = owner.partition("/")
+    one = {"apiVersion": "v1", "kind": kind, "name": owned, "uid": owned, "controller": True}
+    metadata: Object = {"labels": labels, **({"ownerReferences": [one]} if owner else {})}
+    box = container(limits={"nvidia.com/gpu": str(number)})
+    return pod(name, metadata=metadata, containers=[box], **({"nodeName": on} if on else {}))
+
+
+def quota(name: str, least: int, most: int, parent: str = "") -> Object:
+    labels = {"quota.scheduling.koordinator.sh/parent": parent} if parent else {}
+    labels |= {"quota.scheduling.koordinator.sh/is-parent": str(not parent).lower()}
+    spec = {"min": {"nvidia.com/gpu": str(least)}, "max": {"nvidia.com/gpu": str(most)}}
+    return obj(
+        "ElasticQuota", name, "scheduling.sigs.k8s.io/v1alpha1", spec=spec, metadata={"labels": labels}
+    )
+
+
+def advice(objects: list[Object], name: str) -> Advice:
+    snapshot = snapshot_from_objects(objects).snapshot
+    return advise(snapshot, schedule(snapshot), f"default/{name}")
+
+
+def helps(objects: list[Object], name: str, kind: RemedyKind) -> Remedy:
+    (found,) = (one for one in advice(objects, name).remedies if one.kind is kind)
+    return found
+
+
+def starts(objects: list[Object], name: str) -> bool:
+    result = schedule(snapshot_from_objects(objects).snapshot)
+    return any(one.pod.name == name for one in result.bound)
+
+
+def two_teams(most: int = 16, least: int = 8) -> list[Object]:
+    """Team a uses all of its max while b, which waits for more, is promised half of the cards."""
+    return [
+        *(node(f"n{number}", ROOM) for number in range(4)),
+        quota("org", 32, 32),
+        quota("a", least, most, "org"),
+        quota("b", 16, 24, "org"),
+        *(cards(f"a{number}", 4, f"n{number}", "a") for number in range(4)),
+        *(cards(f"b{number}", 2, f"n{number}", "b") for number in range(4)),
+        *(cards(f"bw{number}", 4, quota="b") for number in range(3)),
+        cards("aw", 2, quota="a"),
+    ]
+
+
+def test_a_larger_max_is_not_offered_where_others_may_claim_the_rest() -> None:
+    assert not starts(two_teams(most=18), "aw")
+    told = helps(two_teams(), "aw", RemedyKind.QUOTA)
+    assert told.text == "only its quota a is in the way; it fits n0 once default/a0, default/a1 end"
+    gone = {one.name for one in told.pods}
+    assert starts([one for one in two_teams() if one["metadata"]["name"] not in gone], "aw")
+
+
+def test_a_larger_max_is_offered_where_it_does() -> None:
+    def small(most: int) -> list[Object]:
+        return [node("n0", ROOM), quota("q", 4, most), cards("r", 4, "n0", "q"), cards("w", 2, quota="q")]
+
+    told = helps(small(4), "w", RemedyKind.QUOTA)
+    assert "with max 6 nvidia.com/gpu for q, or once default/r ends" in told.text
+    assert starts(small(6), "w")
+    assert starts([one for one in small(4) if one["metadata"]["name"] != "r"], "w")
+
+
+def test_whoever_is_replaced_when_it_ends_is_waited_for_last() -> None:
+    nodes = [node("n0", ROOM), node("n1", ROOM)]
+    serving = cards("a", 8, "n0", owner="ReplicaSet/web")
+    job = cards("b", 8, "n1", owner="Job/train")
+    told = helps([*nodes, serving, job, cards("w", 8)], "w", RemedyKind.WAIT)
+    assert told.text == "for default/b on n1; nothing says when it ends"
+    other = cards("b", 8, "n1", owner="StatefulSet/db")
+    told = helps([*nodes, serving, other, cards("w", 8)], "w", RemedyKind.WAIT)
+    assert told.text == "for default/a on n0, until somebody scales down ReplicaSet web"
+    static = cards("a", 8, "n0", owner="Node/n0")
+    found = advice([node("n0", ROOM), static, cards("w", 8)], "w")
+    assert RemedyKind.WAIT not in {one.kind for one in found.remedies}
+
+
+def group(least: int) -> Object:
+    return obj("PodGroup", "g", "scheduling.sigs.k8s.io/v1alpha1", spec={"minMember": least})
+
+
+def test_a_gang_waits_for_few_who_run() -> None:
+    nodes = [node(f"n{number}", ROOM) for number in range(4)]
+    running = [cards(f"r{number}", 4, f"n{number}", owner="Job/old") for number in range(3)]
+    members = [cards(f"m{number}", 8, group="g") for number in range(2)]
+    told = helps([*nodes, group(2), *running, *members], "m0", RemedyKind.WAIT)
+    assert told.text == "for default/r0 on n0; nothing says when it ends"
+
+
+@pytest.mark.parametrize(
+    ("least", "members", "text"),
+    [
+        (3, 2, "1 more pod of default/g: 2 of at least 3 exist"),
+        (4, 2, "2 more pods of default/g: 2 of at least 4 exist"),
+        (0, 1, "the dump has no PodGroup default/g, nor a pod that says how large this gang is"),
+    ],
+)
+def test_a_gang_that_is_not_tried_says_what_it_lacks(least: int, members: int, text: str) -> None:
+    own = [cards(f"m{number}", 1, group="g") for number in range(members)]
+    objects = [node("n0", ROOM), *([group(least)] if least else []), *own]
+    found = advice(objects, "m0")
+    assert [(one.kind, one.text) for one in found.remedies] == [(RemedyKind.COMPLETE, text)]
+
+
+def test_a_dump_without_its_pod_groups_is_said_to_lack_them() -> None:
+    own = [cards(f"m{number}", 1, group="g") for number in range(2)]
+    loaded = snapshot_from_objects([node("n0", ROOM), *own])
+    (told,) = (str(one) for one in loaded.warnings)
+    assert told.endswith("the dump has no PodGroup default/g, so 2 pods wait for it")
+    assert not snapshot_from_objects([node("n0", ROOM), group(2), *own]).warnings
+
+
+def test_more_nodes_are_described_by_what_is_asked_for() -> None:
+    room = {**ROOM, "nvidia.com/mig-3g.40gb": "2"}
+    box = container(limits={"nvidia.com/mig-3g.40gb": "2"})
+    objects = [node("n0", room), pod("r", containers=[box], nodeName="n0"), pod("w", containers=[box])]
+    assert "64Gi memory, 2 nvidia.com/mig-3g.40gb)" in helps(objects, "w", RemedyKind.GROW).text
+
+
+def test_a_cluster_without_nodes_is_called_so() -> None:
+    assert advice([cards("w", 1)], "w").never == ("the cluster has no node",)
+
+
+def test_the_deadline_of_a_job_is_an_end() -> None:
+    started = {"startTime": "2026-11-01T10:00:00Z"}
+    job = obj("Job", "old", "batch/v1", spec={"activeDeadlineSeconds": 3600}, status=started)
+    running = cards("r", 8, "n0", owner="Job/old")
+    running["status"] = {"phase": "Running", **started}
+    told = helps([node("n0", ROOM), job, running, cards("w", 8)], "w", RemedyKind.WAIT)
+    assert (told.until, told.pods[0].name) == ("2026-11-01T11:00:00Z", "r")
