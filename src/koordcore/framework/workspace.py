@@ -337,9 +337,11 @@ class Workspace(Amounts):
         self._pods = {row: {pod.key: pod for pod in old.pods} for row, (old, _) in changed.items()}
         nobody = dict.fromkeys(moves.came)
         self._kept = {build: kept.spliced(moves.edits, nobody) for build, kept in self._kept.items()}
-        for values in self._values.values():
+        for build, values in self._values.items():
             for at, gone, come in moves.edits:
                 values[at : at + gone] = [None] * come
+            for row in moves.came:
+                values[row] = build(self.snapshot, changed[row][0])
         corrected = moves.rows(np.array(sorted(self.corrected), np.int64))
         self.corrected = {row for row in corrected.tolist() if row >= 0}
         self._made = {make: made for make, made in self._made.items() if _moved(made, moves)}

@@ -36,7 +36,6 @@ from koordcore.protocol.reservation_status import made_available, made_nominated
 from koordcore.reservations.columns import (
     NOTHING,
     Back,
-    check_stand_ins,
     counted_twice,
     differs_in_status,
     named_in,
@@ -45,8 +44,8 @@ from koordcore.reservations.columns import (
     standing,
     standing_again,
     stands_now,
-    with_holders,
 )
+from koordcore.reservations.holders import check_stand_ins, with_holders
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.match import judge_match
 from koordcore.reservations.state import (

@@ -17,7 +17,6 @@ import numpy as np
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore._record import record
 from koordcore._vector import Vector
-from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
@@ -26,107 +25,29 @@ from koordcore.model.resources import CPU, MEMORY, PODS
 from koordcore.protocol.reservation import (
     OPERATING_MODE,
     is_operating_pod,
-    is_reserve_pod,
     operating_reservation,
     reservation_order,
 )
-from koordcore.reservations.known import known_reservations
+from koordcore.reservations.holders import reservation_changes
 from koordcore.reservations.state import (
     ReservationState,
     operating_state,
     owners_of,
     reservation_state,
-    reserve_pod,
     used_reservations,
 )
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import (
-    changed_records,
     changed_rows,
-    derived,
     node_values,
-    once,
     per_node,
     state_at,
 )
-from koordcore.snapshot.forking import with_pods
 
 UNLIMITED: Final = 2**62
 Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
 """Amounts that count twice, for filters and for scores."""
 NOTHING: Final[Back] = ({}, {})
-
-
-# --- pods that hold the room --------------------------------------------------------------------------------
-
-
-def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Put a pod on its node for every reservation that holds room there."""
-    return derived(snapshot, _held, held_again) if snapshot.has(Reservation) else snapshot
-
-
-def check_stand_ins(snapshot: ClusterSnapshot) -> None:
-    """Make sure that nothing has the key of the pod that stands for a reservation.
-
-    Raises
-    ------
-    ModelError
-        Names the reservation, and the pod or reservation whose key is the same.
-    """
-    names: dict[PodKey, str] = {}
-    for one in snapshot.of(Reservation):
-        if one.over:
-            continue
-        key = one.pod_key
-        other = names.setdefault(key, one.name)
-        if other is not one.name:
-            raise ModelError(f"reservation {one.name}: {key.name} is the uid of reservation {other} too")
-        pod = snapshot.pod(key)
-        if pod is not None and not is_reserve_pod(pod):
-            raise ModelError(f"reservation {one.name}: {key.name} is the name of pod {key} too")
-
-
-def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    once(snapshot, check_stand_ins)
-    holders = [
-        reserve_pod(one)
-        for one in snapshot.of(Reservation)
-        if one.active and one.status.node_name in snapshot.layout.row_of
-    ]
-    return snapshot.assume(*holders) if holders else snapshot
-
-
-def held_again(
-    nodes: Vector[NodeState],
-    records: Vector[ClusterRecord],
-    held: ClusterSnapshot,
-    snapshot: ClusterSnapshot,
-) -> ClusterSnapshot:
-    """Do the same, given what it came to for a snapshot that had some of the nodes and objects."""
-    changes = _changes(records, snapshot)
-    if changes is None:
-        return _held(snapshot)
-    touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
-    touched &= snapshot.layout.row_of.keys()
-    touched.update(state_at(snapshot, row).name for row in changed_rows(snapshot, nodes))
-    on = known_reservations(snapshot).on
-    pods = {
-        name: (*snapshot.node(name).pods, *map(reserve_pod, on.get(name, ()))) for name in sorted(touched)
-    }
-    return with_pods(held, pods, snapshot.pending, changed_records(snapshot, records))
-
-
-def _changes(
-    records: Vector[ClusterRecord], snapshot: ClusterSnapshot
-) -> list[tuple[Reservation, Reservation]] | None:
-    """Give the reservations that are not the same objects; ``None`` where some came or went."""
-    found = []
-    for old, new in changed_records(snapshot, records):
-        if isinstance(old, Reservation) and isinstance(new, Reservation):
-            found.append((old, new))
-        elif isinstance(old or new, Reservation):
-            return None
-    return found
 
 
 @per_node()
@@ -387,7 +308,7 @@ def standing_again(
     snapshot: ClusterSnapshot,
 ) -> Standing:
     """Do the same, given how those of a snapshot stood that had some of the nodes and objects."""
-    changes = _changes(records, snapshot)
+    changes = reservation_changes(records, snapshot)
     if changes is None or 2 * before.over > len(before.states):
         return standing(snapshot)
     states, holders = list(before.states), list(before.holders)

@@ -1,0 +1,101 @@
+"""Pods that stand for reservations on the nodes where these hold room."""
+
+from __future__ import annotations
+
+from koordcore._vector import Vector
+from koordcore.errors import ModelError
+from koordcore.model.nodes import NodeState
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
+from koordcore.protocol.reservation import is_reserve_pod
+from koordcore.reservations.known import known_reservations
+from koordcore.reservations.state import reserve_pod
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import Change, NodeAdded, NodeRemoved, NodeReplaced
+from koordcore.snapshot.following import changed_records, changed_states, derived, once
+from koordcore.snapshot.forking import with_pods
+
+
+def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Put a pod on its node for every reservation that holds room there."""
+    if not snapshot.has(Reservation):
+        return snapshot
+    return derived(snapshot, _held, held_again, replaced=True)
+
+
+def check_stand_ins(snapshot: ClusterSnapshot) -> None:
+    """Make sure that nothing has the key of the pod that stands for a reservation.
+
+    Raises
+    ------
+    ModelError
+        Names the reservation, and the pod or reservation whose key is the same.
+    """
+    names: dict[PodKey, str] = {}
+    for one in snapshot.of(Reservation):
+        if one.over:
+            continue
+        key = one.pod_key
+        other = names.setdefault(key, one.name)
+        if other is not one.name:
+            raise ModelError(f"reservation {one.name}: {key.name} is the uid of reservation {other} too")
+        pod = snapshot.pod(key)
+        if pod is not None and not is_reserve_pod(pod):
+            raise ModelError(f"reservation {one.name}: {key.name} is the name of pod {key} too")
+
+
+def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    once(snapshot, check_stand_ins)
+    holders = [
+        reserve_pod(one)
+        for one in snapshot.of(Reservation)
+        if one.active and one.status.node_name in snapshot.layout.row_of
+    ]
+    return snapshot.assume(*holders) if holders else snapshot
+
+
+def held_again(
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
+    held: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
+) -> ClusterSnapshot:
+    """Do the same, given what it came to for a snapshot that had some of the nodes and objects."""
+    changes = reservation_changes(records, snapshot)
+    if changes is None:
+        return _held(snapshot)
+    rows = snapshot.layout.row_of
+    touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
+    touched = {name for name in touched if name in rows}
+    others: list[Change] = []
+    on = known_reservations(snapshot).on
+
+    def there(state: NodeState) -> tuple[Pod, ...]:
+        return (*state.pods, *map(reserve_pod, on.get(state.name, ())))
+
+    for old, new in changed_states(snapshot, nodes):
+        if new is None:
+            others += [NodeRemoved(old.name)] if old is not None else []
+        elif old is None:
+            others.append(NodeAdded(NodeState(new.node, there(new))))
+        elif old.node is not new.node:
+            others.append(NodeReplaced(NodeState(new.node, there(new))))
+        else:
+            touched.add(new.name)
+    pods = {name: there(snapshot.node(name)) for name in sorted(touched)}
+    moved = held.apply(*others) if others else held
+    return with_pods(moved, pods, snapshot.pending, changed_records(snapshot, records))
+
+
+def reservation_changes(
+    records: Vector[ClusterRecord], snapshot: ClusterSnapshot
+) -> list[tuple[Reservation, Reservation]] | None:
+    """Give the reservations that are not the same objects; ``None`` where some came or went."""
+    found = []
+    for old, new in changed_records(snapshot, records):
+        if isinstance(old, Reservation) and isinstance(new, Reservation):
+            found.append((old, new))
+        elif isinstance(old or new, Reservation):
+            return None
+    return found

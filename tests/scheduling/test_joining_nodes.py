@@ -1,0 +1,119 @@
+"""Calls on a line where nodes join and leave go on with what earlier ones learnt, and decide as new ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, schedule
+from koordcore.framework.registry import known_plugins
+from koordcore.manifests.scheduler_config import koordinator_policy
+from koordcore.model.metrics import NodeMetric, measured_of
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.reservations import Reservation, ReservationOwner, ReservationPhase, ReservationStatus
+from koordcore.model.resources import make_resources
+from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.times import moment_of
+from koordcore.scheduling import cycle
+from koordcore.scheduling.plugins.resources import FitEvaluator
+from koordcore.snapshot import Change, NodeAdded, NodeRemoved, NodeReplaced, RecordAdded
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ROOM = {"cpu": 8000, "memory": 2**34, "pods": 20}
+POLICY = koordinator_policy(known_plugins())
+MANY = tuple(f"n{number:02}" for number in range(0, 80, 2))
+
+
+def node(name: str, **labels: str) -> Node:
+    return Node(name=name, labels={"kubernetes.io/hostname": name, **labels}, allocatable=ROOM)
+
+
+def pod(name: str, cpu: int = 1000, **fields: Any) -> Pod:
+    return Pod(name=name, requests={"cpu": cpu, "memory": 2**30}, priority=9500, **fields)
+
+
+def metric(name: str, cpu: int) -> NodeMetric:
+    return NodeMetric(
+        node=name,
+        update_time=moment_of(NOW),
+        report_interval=60 * 10**9,
+        node_usage=measured_of({"cpu": cpu, "memory": 2**30}),
+    )
+
+
+def held(name: str, on: str) -> Reservation:
+    amounts = {"cpu": 4000}
+    return Reservation(
+        name=name,
+        uid=f"uid-{name}",
+        template=Pod(name=name, requests=amounts),
+        owners=(ReservationOwner(selector=LabelSelector({"app": name})),),
+        allocate_once=False,
+        status=ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name=on, allocatable=amounts),
+    )
+
+
+def cluster(*records: Any) -> ClusterSnapshot:
+    metrics = [metric(name, 500) for name in MANY]
+    return ClusterSnapshot(nodes=[node(name) for name in MANY], records=[*metrics, *records])
+
+
+def decided(snapshot: ClusterSnapshot, *pods: Pod, policy: Policy = POLICY) -> ScheduleResult:
+    """Decide, and compare with what a cluster of the same contents without a past gives."""
+    warm = schedule(snapshot, pods, policy=policy, now=NOW)
+    anew = ClusterSnapshot(nodes=snapshot.nodes, pending=snapshot.pending, records=snapshot.records)
+    assert warm == schedule(anew, pods, policy=policy, now=NOW)
+    return warm
+
+
+CHANGES: tuple[tuple[Change, ...], ...] = (
+    (NodeAdded(node("n01")),),
+    (NodeRemoved("n04"),),
+    (NodeAdded(node("a")), NodeRemoved("n78"), NodeReplaced(node("n10", zone="x"))),
+    (NodeAdded(node("n05")), RecordAdded(metric("n05", 7000))),
+    (NodeRemoved("n01"), NodeAdded(node("n01", zone="y"))),
+)
+
+
+@pytest.mark.parametrize("records", [(), (held("r1", "n02"), held("r2", "n04"), held("r3", "n05"))])
+def test_every_call_decides_as_a_new_one(records: tuple[Any, ...]) -> None:
+    """Where the best node joins in the middle, and where nodes with pods and reservations leave."""
+    after = decided(cluster(*records), *(pod(f"first-{number}") for number in range(6))).snapshot
+    for step, changes in enumerate(CHANGES):
+        owner = pod(f"owner-{step}", labels={"app": f"r{step % 3 + 1}"})
+        after = decided(after.apply(*changes), pod(f"next-{step}"), owner).snapshot
+
+
+def test_no_plugin_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    after = schedule(cluster(), [pod("first")], policy=POLICY, now=NOW).snapshot
+
+    def made(*arguments: object) -> None:
+        raise AssertionError("plugins were made anew")
+
+    monkeypatch.setattr(cycle, "PluginSet", made)
+    for step, changes in enumerate(CHANGES):
+        after = schedule(after.apply(*changes), [pod(f"next-{step}")], policy=POLICY, now=NOW).snapshot
+
+
+def test_pods_of_other_quotas_are_asked_about_where_something_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a quota says concerns no node, so what is known of nodes serves the pods of all quotas."""
+    most = make_resources({"cpu": 10**6, "memory": 2**40})
+    after = cluster(*(ElasticQuota(name=f"q{number}", max=most) for number in range(6)))
+    asked: list[int] = []
+    scores = FitEvaluator.scores
+
+    def counted(self: FitEvaluator, view: Any) -> Any:
+        asked.append(len(view.numbers))
+        return scores(self, view)
+
+    for number in range(6):
+        if number == 3:
+            monkeypatch.setattr(FitEvaluator, "scores", counted)
+        labels = {"quota.scheduling.koordinator.sh/name": f"q{number}"}
+        after = schedule(after, [pod(f"p{number}", labels=labels)], policy=POLICY, now=NOW).snapshot
+    assert asked
+    assert max(asked) == 1
