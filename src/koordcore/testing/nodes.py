@@ -77,7 +77,7 @@ def check_fields(bench: Bench) -> Iterator[Finding]:
             _opinion(warm.plugins, pod)
         changes = changes_between(bench.snapshot.place.path(later.place) or ())
         plugins = warm.plugins
-        if changes is None or not warm.workspace.advance(later, changes, plugins.removed, plugins.placed):
+        if not warm.workspace.advance(later, changes, plugins.removed, plugins.placed):
             continue  # such a change begins everything anew
         plugins.follow(changes)
         for pod in bench.snapshot.pending:
