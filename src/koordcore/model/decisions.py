@@ -146,6 +146,9 @@ bound_plainly: Final = partial(
 )
 """``(pod, node, score, feasible)``: the decision by which a pod gets a node and nothing exact there."""
 
+bound_with: Final = copier(Bound, "annotations")
+"""``(decision, annotations)``: the same with these written on the pod."""
+
 
 @record(kw_only=True)
 class Waiting:

@@ -26,6 +26,7 @@ from koordcore.model.gangs import (
     PodGroup,
     gang_group_id,
 )
+from koordcore.model.mappings import found_in
 from koordcore.protocol.fields import (
     Json,
     as_list,
@@ -108,7 +109,7 @@ def parse_topology_index(annotations: Mapping[str, str]) -> int | None:
     ManifestError
         When the annotation is there and is no integer.
     """
-    text = annotations.get(ANNOTATION_TOPOLOGY_INDEX)
+    text = found_in(annotations, ANNOTATION_TOPOLOGY_INDEX)
     if text is None:
         return None
     try:
@@ -300,7 +301,7 @@ def parse_gang_pod(
     gang = gang_name(labels, annotations)
     notes = _Notes()
     config = None
-    by_crd = bool(labels.get(LABEL_POD_GROUP))
+    by_crd = bool(found_in(labels, LABEL_POD_GROUP))
     if gang and not by_crd:
         config = _gang_from_pod(
             f"{namespace}/{gang}",

@@ -207,7 +207,7 @@ class AllocatedReservation:
 
 def allocated_reservation(annotations: Mapping[str, str]) -> AllocatedReservation | None:
     """Give the reservation that a pod says it uses; ``None`` where it says nothing readable."""
-    text = annotations.get(RESERVATION_ALLOCATED)
+    text = found_in(annotations, RESERVATION_ALLOCATED)
     if not text:
         return None
     try:

@@ -11,7 +11,8 @@ from immutabledict import immutabledict
 from koordcore.allocators.gang.demand import GangPlacement
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus
-from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting
+from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting, bound_with
+from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import PodKey
 from koordcore.protocol.gang import binding_annotations
 from koordcore.scheduling.gang_groups import Job
@@ -42,9 +43,11 @@ def marked(
     internal = binding_annotations(tuple(sorted(job.gangs)), len(together))
     # Upstream writes them for itself, and once more for those who look from outside.
     marks = internal | {key.removeprefix("internal."): text for key, text in internal.items()}
+    alone = immutabledict(marks)
     for one in together:
         workspace.annotate(one.pod, workspace.layout.row_of[one.node], marks)
-        marked[one.pod] = attrs.evolve(one, annotations=immutabledict({**one.annotations, **marks}))
+        noted = alone if one.annotations is EMPTY else immutabledict({**one.annotations, **marks})
+        marked[one.pod] = bound_with(one, noted)
     return marked
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -19,6 +19,7 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.load import LoadAwareArgs
+from koordcore.model.mappings import EMPTY
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
@@ -77,10 +78,21 @@ class _Compiled:
         return state
 
 
-def renew(state: LoadState, snapshot: ClusterSnapshot, rows: Sequence[int]) -> None:
-    """Make the load of some nodes anew, from what a snapshot says of them."""
+def renew(
+    state: LoadState, snapshot: ClusterSnapshot, rows: Sequence[int], new: Mapping[str, NodeMetric] = EMPTY
+) -> None:
+    """Make the load of some nodes anew, from what a snapshot says of them.
+
+    Parameters
+    ----------
+    state, snapshot, rows
+        Of whom, from what, and which.
+    new
+        Metrics of the snapshot that need not be searched for, by node.
+    """
     states = [state_at(snapshot, row) for row in rows]
-    found = ((one.name, snapshot.find(NodeMetric, one.name)) for one in states)
+    names = (one.name for one in states)
+    found = ((name, new[name] if name in new else snapshot.find(NodeMetric, name)) for name in names)
     metrics = {name: metric for name, metric in found if metric is not None}
     state.renew(rows, [one.node for one in states], metrics, [one.pods for one in states])
 
@@ -177,7 +189,8 @@ class LoadAware(Plugin):
             self._came = ()
             return True
         row_of, came, self._came = workspace.layout.row_of, self._came, ()
-        names = ((before or after).name for before, after in metrics)  # type: ignore[union-attr]  # never both
+        new = {after.name: after for _, after in metrics if isinstance(after, NodeMetric)}
+        names = [*new, *(before.name for before, after in metrics if after is None and before is not None)]
         told = () if OFFERS.isdisjoint(changes.said) else changes.nodes
         rows = sorted({*came, *told, *(row_of[name] for name in names if name in row_of)})
         self._state.read(workspace.journal, self._nominated)
@@ -185,7 +198,7 @@ class LoadAware(Plugin):
         if turned is None:
             self._state, turned = None, np.arange(len(row_of))
         elif rows:
-            renew(self._state, workspace.snapshot, rows)
+            renew(self._state, workspace.snapshot, rows, new)
         workspace.touched.extend([*rows, *turned.tolist()])
         return True
 
