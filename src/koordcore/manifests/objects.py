@@ -134,6 +134,7 @@ def read_object(memory: Memory, source: SourceObject) -> ReadObject:
     """Read one object; what is wrong with it stands in the answer, whatever it is."""
     reading = Reading(memory)
     raw = _with_header(reading, source.raw)
+    reading.problems += source.refused
     own_name, wanting = True, False
     slim: Mapping[str, Json] | None = None
     owners: tuple[Key, ...] = ()
