@@ -14,7 +14,7 @@ from koordcore.errors import ManifestError, Problem
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source, SourceObject
 from koordcore.manifests.cross_checks import filled_topology
-from koordcore.manifests.loading import assemble
+from koordcore.manifests.loading import assemble, opened
 from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology
@@ -68,7 +68,7 @@ def load_admitted(
     Profiles change pods that wait for a node, as the webhook does when a pod is created. Where a profile
     applies to a percentage of pods, a pod's name decides, so that the same dump gives the same answer.
     """
-    read = list(found)
+    read = list(opened(found))
     problems = [one for one in read if isinstance(one, Problem)]
     if problems:
         raise ManifestError(problems)
