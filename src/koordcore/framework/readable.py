@@ -98,8 +98,11 @@ class Readable(Plugin):
         return ClosedEvaluator(self._holding, len(self.workspace.layout.names))
 
     def moved(self, moves: NodeMoves) -> bool:
-        """Go on while there are none of these, whose rows would be others."""
-        return not self._holding
+        """Take the nodes where they are now."""
+        rows = moves.rows(np.array([*self._holding], np.int64)).tolist()
+        there = zip(rows, self._holding.values(), strict=True)
+        self._holding = {row: pods for row, pods in there if row >= 0}
+        return True
 
     def follow(self, changes: ClusterChanges) -> bool:
         """Go on while nobody of these came or left."""
