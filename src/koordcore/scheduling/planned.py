@@ -82,7 +82,7 @@ def plan_and_bind(
     for _ in range(_REPLANS):
         demand = without(ask(offers, barred), refused)
         cut = doubtful
-        if not demand.size:
+        if not demand.size or (refused and _lacks_members(demand)):
             break
         answer = place_gang(tree, demand, fit_error=fit, limits=limits)
         if isinstance(answer, GangPlacement) and not answer.nodes:
@@ -115,6 +115,11 @@ def plan_and_bind(
     if refused:
         return Failed(refused=list(refused.values())[-1])
     return Failed("no plan was found whose members can all be bound")
+
+
+def _lacks_members(demand: GangDemand) -> bool:
+    """Tell whether so many members were taken out that a role cannot have a minimum that always binds."""
+    return any(role.unit < 0 and len(role.members) < role.min_available for role in demand.roles)
 
 
 def _one_more(demand: GangDemand) -> GangDemand:
