@@ -112,3 +112,33 @@ def test_pods_of_a_profile_s_tree_stay_on_its_nodes(
     nodes = {one["pod"]: one.get("node") for one in json.loads(told.out)["decisions"]}
     assert (nodes["default/labelled"], nodes["team/spaced"]) == ("z-mine", "z-mine")
     assert nodes["default/stranger"] == "a-other"
+
+
+def test_a_pod_that_a_webhook_would_refuse_is_unschedulable_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its profile names a PriorityClass that is not there; no other pod hears of it."""
+    profile = {
+        "apiVersion": "config.koordinator.sh/v1alpha1",
+        "kind": "ClusterColocationProfile",
+        "metadata": {"name": "be"},
+        "spec": {"selector": {"matchLabels": {"app": "batch"}}, "priorityClassName": "none-such"},
+    }
+    room = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "9"}}
+    items: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": room},
+        profile,
+    ]
+    for name, labels in (("batch", {"app": "batch"}), ("web", {})):
+        meta = {"name": name, "labels": labels}
+        spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+        items.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    assert main(["schedule", str(file), "--admit", "-o", "json"]) == 1
+    record = json.loads(capsys.readouterr().out)
+    told = 'spec.priorityClassName: priorityclasses.scheduling.k8s.io "none-such" not found'
+    assert record["unreadable"] == [f"{file} (item 3): Pod batch: {told}"]
+    outcomes = {one["pod"]: one for one in record["decisions"]}
+    assert outcomes["default/web"]["node"] == "n1"
+    assert told in json.dumps(outcomes["default/batch"], ensure_ascii=False).replace('\\"', '"')

@@ -360,3 +360,16 @@ def test_a_known_kind_in_a_foreign_group_is_kept_with_a_warning() -> None:
             "ElasticQuota is a kind of scheduling.sigs.k8s.io, not of scheduling.koordinator.sh"
         )
     ]
+
+
+def test_lists_are_opened_wherever_they_stand() -> None:
+    """Whoever hands over what kubectl printed has handed over its items."""
+    bare = {name: value for name, value in pod("bare").items() if name not in ("apiVersion", "kind")}
+    inner = {"apiVersion": "v1", "kind": "PodList", "items": [bare, 5]}
+    loaded = snapshot_from_objects(
+        [{"apiVersion": "v1", "kind": "List", "items": [node("n1"), inner, pod("p")]}]
+    )
+    assert loaded.counts == {"Node": 1, "Pod": 2}
+    assert [str(one) for one in loaded.problems] == ["object 1 (item 2) (item 2): expected object, got 5"]
+    odd = {"apiVersion": "shop/v1", "kind": "ShoppingList", "metadata": {"name": "a"}, "items": {"milk": 2}}
+    assert snapshot_from_objects([odd]).unread == {"ShoppingList.shop": 1}

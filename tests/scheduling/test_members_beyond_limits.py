@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, Nominated, Pod, Unschedulable, schedule, verify
+from koordcore import ClusterSnapshot, Node, Nominated, Pod, ScheduleResult, Unschedulable, schedule, verify
 from koordcore.model.pods import PodResourceClaim
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import make_resources
@@ -79,3 +79,25 @@ def test_a_group_beside_one_that_no_node_takes_makes_room(key: str) -> None:
     (plan,) = result.preemptions
     assert plan.certificate.proven
     assert f"has 0 of 1 {'slots' if key else 'cpu'}; 1 more" in result.jobs[0].detail
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_a_member_whose_text_cannot_be_read_is_no_member_beyond_the_minimum(gathered: bool) -> None:
+    """Of four that are all needed one is refused for what it says: nobody starts. Three that are, start."""
+    key = "gang.scheduling.koordinator.sh/"
+    spec = {f"{key}network-topology-spec": '{"gatherStrategy": []}'} if gathered else {}
+
+    def decided(least: int) -> ScheduleResult:
+        notes = {f"{key}name": "g", f"{key}min-available": str(least), **spec}
+        broken = {**notes, "scheduling.koordinator.sh/resource-spec": "1"}
+        pods = [Pod(name=f"g-{number}", annotations=notes if number else broken) for number in range(4)]
+        room = Node(
+            name="n", labels={"topology.kubernetes.io/rack": "r"}, allocatable={"cpu": 8000, "pods": 9}
+        )
+        snapshot = ClusterSnapshot(nodes=[room], pending=pods)
+        result = schedule(snapshot)
+        assert verify(snapshot, result) == ()
+        return result
+
+    assert decided(4).bound == ()
+    assert [one.pod.name for one in decided(3).bound] == ["g-1", "g-2", "g-3"]

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import attrs
 
-from koordcore.colocation.profile import PriorityClassSpec, chooses, mutate_pod
+from koordcore.colocation.profile import Mutation, PriorityClassSpec, chooses, mutate_pod
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source, SourceObject
 from koordcore.manifests.cross_checks import filled_topology
-from koordcore.manifests.loading import assemble
+from koordcore.manifests.loading import assemble, opened
 from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology
@@ -68,7 +68,7 @@ def load_admitted(
     Profiles change pods that wait for a node, as the webhook does when a pod is created. Where a profile
     applies to a percentage of pods, a pod's name decides, so that the same dump gives the same answer.
     """
-    read = list(found)
+    read = list(opened(found))
     problems = [one for one in read if isinstance(one, Problem)]
     if problems:
         raise ManifestError(problems)
@@ -122,10 +122,19 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
     if not _waits(raw):
         return source
     meta = raw.get("metadata") or {}
-    profiles = plain.of(ColocationProfile)
     pod = {**raw, "metadata": {**meta, "namespace": meta.get("namespace") or "default"}}
     draw = sum(map(ord, f"{pod['metadata']['namespace']}/{meta.get('name', '')}")) % _PERCENTS
-    done = mutate_pod(
+    try:
+        done = _mutated(pod, plain, draw)
+    except ManifestError as error:
+        return attrs.evolve(source, refused=error.problems)  # as the webhook would have refused it
+    changed.update(done.applied)
+    return SourceObject(source.source, done.pod) if done.changed else source
+
+
+def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot, draw: int) -> Mutation:
+    profiles = plain.of(ColocationProfile)
+    return mutate_pod(
         pod,
         profiles,
         namespaces={"default": {}, **{one.name: one.labels for one in plain.of(Namespace)}},
@@ -135,8 +144,6 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
         },
         draws=(draw,) * len(profiles),
     )
-    changed.update(done.applied)
-    return SourceObject(source.source, done.pod) if done.changed else source
 
 
 def _on_their_nodes(
@@ -166,7 +173,7 @@ def _on_their_nodes(
             after = None if profile is None else add_tree_affinity(before, profile.node_selector)
             if profile is not None and after != before:
                 spec = {**raw["spec"], "affinity": after}
-                changed = SourceObject(source.source, {**raw, "spec": spec})
+                changed = attrs.evolve(source, raw={**raw, "spec": spec})
                 kept[profile.name] += 1
         found.append(changed)
     return found or list(sources), kept

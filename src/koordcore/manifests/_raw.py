@@ -52,10 +52,17 @@ LIMITS: Final = SourceLimits()
 
 @attrs.frozen
 class SourceObject:
-    """One raw object and where it came from, such as ``pods.json (item 3)``."""
+    """One raw object and where it came from, such as ``pods.json (item 3)``.
+
+    Parameters
+    ----------
+    refused
+        Why it cannot be taken, whatever it says: a webhook that would have changed it could not.
+    """
 
     source: str
     raw: Json
+    refused: tuple[Problem, ...] = ()
 
 
 Source: TypeAlias = SourceObject | Problem

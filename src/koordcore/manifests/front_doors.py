@@ -322,11 +322,17 @@ class _Pods:
         """Give the objects of the dump, pods that joined a gang with its label."""
         found = list(known)
         for place, raw in self._queued.items():
-            found[place] = SourceObject(found[place].source, raw)
+            found[place] = _with(found[place], raw)
         for place, gang in self._gang.items():
             raw = _raw(found[place])
             meta = raw["metadata"]
             labels = {**_part(meta, "labels"), LABEL_POD_GROUP: gang}
             changed = {**raw, "metadata": {**meta, "labels": labels}}
-            found[place] = SourceObject(found[place].source, changed)
+            found[place] = _with(found[place], changed)
         return found
+
+
+def _with(one: Source, raw: dict[str, Any]) -> SourceObject:
+    """Give an object with another text in its place."""
+    assert isinstance(one, SourceObject)  # pods are known to be objects
+    return attrs.evolve(one, raw=raw)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
 from koordcore.errors import Problem
 from koordcore.manifests._raw import Source, SourceLimits, SourceObject
+from koordcore.manifests._reading import is_object
 from koordcore.manifests.bundle import Bundle, Loaded
 from koordcore.manifests.front_doors import with_gangs
 from koordcore.manifests.sources import read_sources
@@ -103,6 +104,7 @@ def assemble(
     strict: bool = False,
 ) -> Loaded:
     """Make a snapshot of objects that say where they come from; see :func:`load`."""
+    sources = opened(sources)
     bundle = Bundle(feature_gates)
     bundle.network = network
     if as_gangs:
@@ -120,3 +122,30 @@ def assemble(
             bundle.unfit.append(Problem("", told, source=where))
             break
     return bundle.finish(strict=strict or broken > _MAX_BROKEN)
+
+
+def opened(sources: Iterable[Source]) -> Iterator[Source]:
+    """Give the items of lists one by one, also where a list is an item of another one."""
+    for source in sources:
+        left = [source]
+        while left:
+            one = left.pop()
+            items = None if isinstance(one, Problem) else _items(one.raw)
+            if items is None or isinstance(one, Problem):
+                yield one
+            else:
+                places = (f"{one.source} (item {number})" for number in range(1, len(items) + 1))
+                left += reversed([SourceObject(*pair) for pair in zip(places, items, strict=True)])
+
+
+def _items(raw: Json) -> list[Json] | None:
+    """Give the items of a ``List``, or of a list of one kind, which they may leave to it to say."""
+    kind = raw.get("kind") if is_object(raw) else None
+    if not (isinstance(kind, str) and kind.endswith("List") and is_object(raw)):
+        return None
+    items = raw.get("items")
+    if not isinstance(items, list):
+        return None
+    element = kind.removesuffix("List")
+    known = {"apiVersion": raw.get("apiVersion"), "kind": element} if element else {}
+    return [{**known, **one} if known and is_object(one) else one for one in items]

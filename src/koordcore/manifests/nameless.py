@@ -9,7 +9,7 @@ from typing import Final
 from immutabledict import immutabledict
 
 from koordcore.errors import printable
-from koordcore.manifests._reading import Reading, as_name
+from koordcore.manifests._reading import MAX_NAME, Reading, as_name
 from koordcore.protocol.fields import Json, as_mapping, show
 
 _PLACE: Final = re.compile(r"(?P<file>.*?)(?P<places>(?: \((?:document|item) [0-9]+\))*)\Z", re.DOTALL)
@@ -34,6 +34,12 @@ def named(reading: Reading, raw: Mapping[str, Json], source: str) -> Mapping[str
     if raw.get("kind") in _NO_NAME_NEEDED:
         return raw
     meta = raw.get("metadata")
+    if (
+        type(meta) is dict
+        and _plain(meta.get("name"))
+        and (not meta.get("namespace") or _plain(meta["namespace"]))
+    ):
+        return raw  # nearly all
     known = _NO_FIELDS if meta is None else reading.take(raw, "metadata", "", as_mapping, None)
     if known is None:
         return {**raw, "metadata": {"name": _name_after(source)}}
@@ -50,6 +56,10 @@ def named(reading: Reading, raw: Mapping[str, Json], source: str) -> Mapping[str
     if not unsaid and reading.take(known, "namespace", "metadata", as_name, None) is None:
         found["namespace"] = _called(space)
     return {**raw, "metadata": {**known, **found}} if found else raw
+
+
+def _plain(value: Json) -> bool:
+    return type(value) is str and 0 < len(value) <= MAX_NAME and value.isprintable()
 
 
 def _called(value: Json) -> str:

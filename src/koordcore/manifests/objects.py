@@ -134,6 +134,7 @@ def read_object(memory: Memory, source: SourceObject) -> ReadObject:
     """Read one object; what is wrong with it stands in the answer, whatever it is."""
     reading = Reading(memory)
     raw = _with_header(reading, source.raw)
+    reading.problems += source.refused
     own_name, wanting = True, False
     slim: Mapping[str, Json] | None = None
     owners: tuple[Key, ...] = ()
@@ -142,12 +143,13 @@ def read_object(memory: Memory, source: SourceObject) -> ReadObject:
         name = identity_of(source.raw)
         key = unique_key((*name[:3], name[3] or source.source or _name_by_content(show(source.raw))))
     else:
-        decoder = DECODERS.get(identity_of(raw)[:2])
+        name = identity_of(raw)
+        decoder = DECODERS.get(name[:2])
         if decoder is not None:
-            before = len(reading.problems)
+            before, written = len(reading.problems), raw
             raw = named(reading, raw, source.source)
             own_name = len(reading.problems) == before
-        name = identity_of(raw)
+            name = name if raw is written else identity_of(raw)
         key = unique_key(name)
         try:
             content = None if decoder is None else decoder(reading, raw)
