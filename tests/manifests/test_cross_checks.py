@@ -119,6 +119,18 @@ def test_a_legal_tree_is_not_warned_of() -> None:
     assert warnings(*objects, pod(metadata={"labels": {QUOTA + "name": "a"}})) == []
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["downwards", "upwards"])
+def test_a_tree_is_named_by_the_nearest_quota_above_however_far(order: int) -> None:
+    line = [quota(f"q{depth}", parent=f"q{depth - 1}" if depth else "", labels=INNER) for depth in range(6)]
+    line[2]["metadata"]["labels"][QUOTA + "tree-id"] = "t"
+    told = sorted(one.split("refuses it: ")[1] for one in warnings(*line[::order]))
+    # Those below belong to it; those above do not, and that is said of the pair.
+    assert told == [
+        "q1 tree id is different from child q2, [] vs [t]",
+        "q2 tree id is different from parent q1, [t] vs []",
+    ]
+
+
 def test_a_profile_whose_quota_nobody_made_is_named() -> None:
     spec = {"quotaName": "pool", "nodeSelector": {"matchLabels": {"pool": "a"}}}
     profile = obj("ElasticQuotaProfile", "e", "quota.koordinator.sh/v1alpha1", spec=spec)

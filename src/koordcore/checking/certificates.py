@@ -82,8 +82,7 @@ def check_certificate(problem: Problem | None, certificate: Certificate) -> Chec
         Accepted only where the claim follows from the problem: an answer of this objective exists (for linear
         problems, where the evidence holds it) and none is lexicographically smaller, or there is none at all.
     """
-    claimed = (CertificateStatus.PROVEN, CertificateStatus.INFEASIBLE)
-    if certificate.status not in claimed or problem is None:
+    if certificate.status not in (CertificateStatus.PROVEN, CertificateStatus.INFEASIBLE) or problem is None:
         return CheckedProof(CertificateCheck.NOT_CHECKED, f"{certificate.status.text}: no evidence is kept")
     try:
         fault = _fault(problem, certificate)

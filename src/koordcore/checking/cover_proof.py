@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from koordcore.model.proofs import CoolingProblem, VacatingProblem
 
-IntVector: TypeAlias = NDArray[np.int64]
 Option: TypeAlias = tuple[int, tuple[int, ...]]
 """What it costs that somebody leaves, and what that gives."""
 Unit: TypeAlias = Sequence[Option]
@@ -87,19 +85,20 @@ def units_of(
     problem: CoolingProblem | VacatingProblem, hosts: int, costs: Sequence[int], alike: Sequence[int]
 ) -> list[list[Unit]]:
     """Let everybody of every host leave; of those that are alike, only one of a host."""
+    if problem.amounts.min(initial=0) < 0:
+        raise ValueError("amounts are not negative")
     units: list[dict[int, list[Option]]] = [{} for _ in range(hosts)]
-    for host, cost, kind, gives in zip(
-        problem.host.tolist(), costs, alike, problem.amounts.T.tolist(), strict=True
-    ):
+    everybody = zip(problem.host.tolist(), costs, alike, problem.amounts.T.tolist(), strict=True)
+    for host, cost, kind, gives in everybody:
         units[host].setdefault(kind, []).append((cost, tuple(gives)))
     return [list(own.values()) for own in units]
 
 
 def least_vacating(problem: VacatingProblem) -> tuple[int, int, int]:
     """Bound every plan: slots that are missing, pods that move, and again, as each costs 1 at least."""
-    many = range(len(problem.host))
-    units = units_of(problem, len(problem.home), [1] * len(many), many)
-    missing, moves = cheapest_room(problem, units, range(1, len(many) + 2))
+    many = len(problem.host)
+    units = units_of(problem, len(problem.home), [1] * many, range(many))
+    missing, moves = cheapest_room(problem, units, range(1, many + 2))
     return missing, moves, moves
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 from numpy.typing import NDArray
 
 from koordcore.checking.cover_proof import PART, cheapest_room, units_of
 from koordcore.model.preemption import NO_PRIORITY
 from koordcore.model.proofs import EvictionEvidence, EvictionProblem, Evidence, VacatingProblem
-
-BoolVector: TypeAlias = NDArray[np.bool_]
-IntVector: TypeAlias = NDArray[np.int64]
 
 
 def eviction_fault(
@@ -58,25 +53,26 @@ def _damage(problem: EvictionProblem, leaving: tuple[int, ...]) -> tuple[int, ..
     broken = left > problem.slack
     if (broken & (~problem.breakable | (left < whole))).any() or not _holds(problem, gone):
         return None
-    sums = [int(one[gone].sum()) for one in _costs(problem)]
-    return 0, int(problem.priority[gone].max(initial=NO_PRIORITY)), int(broken.sum()), *sums, 0
+    highest = int(problem.priority[gone].max(initial=NO_PRIORITY))
+    return 0, highest, int(broken.sum()), *_costs(problem)[gone].sum(axis=0).tolist(), 0
 
 
-def _costs(problem: EvictionProblem) -> tuple[IntVector, IntVector, IntVector]:
-    """What each adds to pods, priorities and restarts."""
+def _costs(problem: EvictionProblem) -> NDArray[np.int64]:
+    """What each adds to pods, priorities and restarts, shape (V, 3)."""
     ones = np.ones_like(problem.node)
-    return ones, problem.priority, 0 * ones if problem.restart is None else problem.restart
+    return np.stack(
+        (ones, problem.priority, 0 * ones if problem.restart is None else problem.restart), axis=1
+    )
 
 
-def _usable(problem: EvictionProblem, mask: BoolVector) -> BoolVector:
+def _usable(problem: EvictionProblem, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Tell who of some may leave: where its job can spare somebody, or leaves whole."""
     whole = problem.breakable.copy()
     whole[problem.job[~mask]] = False
-    usable: BoolVector = mask & (whole | (problem.slack > 0))[problem.job]
-    return usable
+    return mask & (whole | (problem.slack > 0))[problem.job]
 
 
-def _slots(problem: EvictionProblem, gone: BoolVector) -> IntVector:
+def _slots(problem: EvictionProblem, gone: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Count the members that every node of a domain takes once some have left, shape (N,)."""
     slots = np.where(problem.home >= 0, problem.most, 0)
     for asked, free, amounts in zip(problem.request, problem.free, problem.amounts, strict=True):
@@ -87,40 +83,48 @@ def _slots(problem: EvictionProblem, gone: BoolVector) -> IntVector:
     return np.maximum(slots, 0)
 
 
-def _holds(problem: EvictionProblem, gone: BoolVector) -> bool:
+def _holds(problem: EvictionProblem, gone: NDArray[np.bool_]) -> bool:
     """Tell whether some domain may hold all members once some have left; False is certain."""
     sums = np.zeros(int(problem.home.max(initial=-1)) + 2, np.int64)
     np.add.at(sums, problem.home, _slots(problem, gone))
     return bool((sums >= problem.members).any())
 
 
-def _least(problem: EvictionProblem, usable: BoolVector, known: list[int]) -> int | None:
+def _least(problem: EvictionProblem, usable: NDArray[np.bool_], known: list[int]) -> int | None:
     """Bound jobs, pods, priorities and restarts, in one number; None where more than is known is needed.
 
-    Everybody leaves alone, node by node; that a job breaks is counted once, and not who else leaves with it.
+    A single member is on one node, where of every job single pods leave, or all of it. Several are placed
+    node by node, and everybody leaves alone; that a job breaks counts once, and not who leaves with it.
     """
-    costs, asked = np.stack(_costs(problem), axis=1), problem.request > 0
-    if problem.amounts.min(initial=0) < 0 or costs[:, 2].min(initial=0) < 0:
-        raise ValueError("amounts and restarts are not negative")
-    spared = usable & (problem.slack > 0)[problem.job]
-    broken = not _holds(problem, spared)
-    chosen = usable if broken else spared
-    most = _slots(problem, chosen)
+    spared, lone = usable & (problem.slack > 0)[problem.job], problem.members == 1
+    broken = not lone and not _holds(problem, spared)
+    most, asked = _slots(problem, usable if broken or lone else spared), problem.request > 0
+    chosen = np.flatnonzero(usable if broken else spared)
+    node, job, amounts = problem.node[chosen], problem.job[chosen], problem.amounts[:, chosen]
+    # Of a job that spares one, and of no more than one, one leaves; more than that is not looked at.
+    alike = np.where((problem.slack[job] == 1) & (not broken), job, -1 - np.arange(len(job)))
+    single = [_packed([0, *one]) for one in _costs(problem)[chosen].tolist()]
+    if lone:
+        here = np.flatnonzero(usable & problem.breakable[problem.job] & (problem.slack < 2)[problem.job])
+        whole = np.zeros((len(problem.slack), 3), np.int64)
+        np.add.at(whole, problem.job, _costs(problem))
+        pairs, at = np.unique(np.stack((problem.node, problem.job))[:, here], axis=1, return_inverse=True)
+        gives = np.zeros((len(amounts), pairs.shape[1]), np.int64)
+        np.add.at(gives, (slice(None), at.ravel()), problem.amounts[:, here])
+        single += [_packed([1, *one]) for one in whole[pairs[1]].tolist()]
+        node, alike = np.concatenate((node, pairs[0])), np.concatenate((alike, pairs[1]))
+        amounts = np.concatenate((amounts, gives), axis=1)
     room = VacatingProblem(
         request=problem.request[asked],
         count=problem.members,
         free=problem.free[asked],
         most=most,
         home=np.where(most > 0, problem.home, -1),
-        host=problem.node[chosen],
-        amounts=problem.amounts[asked][:, chosen],
+        host=node,
+        amounts=amounts[asked],
     )
-    job = problem.job[chosen]
-    # Of a job that spares one, and of no more than one, one leaves; more than that is not looked at.
-    alike = np.where((problem.slack[job] == 1) & (not broken), job, -1 - np.arange(len(job)))
-    prices = [_packed([0, *cost]) for cost in costs[chosen].tolist()]
-    units = units_of(room, len(most), prices, alike.tolist())
-    caps = [_packed([0, pods, 0, 0]) for pods in range(1, known[1] + 2)]
+    units = units_of(room, len(most), single, alike.tolist())
+    caps = [_packed(known) + 1] if lone else [_packed([0, pods, 0, 0]) for pods in range(1, known[1] + 2)]
     missing, least = cheapest_room(room, units, caps)
     return None if missing else _packed([int(broken), 0, 0, 0]) + least
 

@@ -86,7 +86,8 @@ class _Tree:
             ]
             table = self._alone(inside) if depth < problem.must_depth else reduce(self._both, inside, table)
         counts = np.arange(len(table)).astype(object)
-        never = (table >= self.never) | ((counts + bound) % problem.multiples[depth] != 0)
+        # Nothing that is possible costs half as much as what is not.
+        never = (table >= self.never // 2) | ((counts + bound) % problem.multiples[depth] != 0)
         if depth == problem.must_depth and self._bound[0] and not bound:
             never[1:] = True
         table[1:] += self._use[domain]
@@ -95,12 +96,11 @@ class _Tree:
 
     def _alone(self, tables: list[Table]) -> Table:
         """All members in one of them; the others stay as they are, if they may."""
-        broken = [number for number, table in enumerate(tables) if table[0] >= self.never]
+        stay = sum(int(table[0]) for table in tables)
         best = np.full(max(map(len, tables), default=1), self.never, object)
-        best[0] = self.never if broken else 0
-        for number, table in enumerate(tables):
-            if broken in ([], [number]):
-                np.minimum(best[: len(table)], table, out=best[: len(table)])
+        best[0] = stay
+        for table in tables:
+            np.minimum(best[: len(table)], table + (stay - table[0]), out=best[: len(table)])
         return best
 
     def _both(self, left: Table, right: Table) -> Table:
@@ -108,8 +108,6 @@ class _Tree:
         few, many = sorted((left, right), key=len)
         best = np.full(min(self._problem.size + 1, len(few) + len(many) - 1), self.never, object)
         for count, cost in enumerate(few):
-            if cost < self.never:
-                part = best[count : count + len(many)]
-                np.minimum(part, many[: len(part)] + cost, out=part)
-        # Nothing that is possible costs half as much.
-        return np.where(best >= self.never // 2, self.never, best)
+            part = best[count : count + len(many)]
+            np.minimum(part, many[: len(part)] + cost, out=part)
+        return best

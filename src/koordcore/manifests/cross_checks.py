@@ -235,25 +235,32 @@ def quota_remarks(
 
 def filled_topology(named: Mapping[str, QuotaObject]) -> QuotaTopology:
     """Take quotas in by name, each with the tree that the webhook fills in where it names none."""
-    return open_topology([attrs.evolve(one, labels=_filled(one, named)) for one in named.values()])
+    trees: dict[str, str] = {}
+    return open_topology([attrs.evolve(one, labels=_filled(one, named, trees)) for one in named.values()])
 
 
 def _key(quota: QuotaObject) -> Key:
     return (_SIGS, "ElasticQuota", quota.namespace, quota.name)
 
 
-def _filled(quota: QuotaObject, named: Mapping[str, QuotaObject]) -> immutabledict[str, str]:
-    """Give the labels with the tree of the nearest quota above that names one, as the webhook fills it in."""
-    if quota.tree:
-        return quota.labels
-    seen = {quota.name}
-    above = named.get(quota.parent)
-    while above is not None and above.name not in seen:
-        if above.tree:
-            return immutabledict({**quota.labels, TREE_ID: above.tree})
-        seen.add(above.name)
+def _filled(
+    quota: QuotaObject, named: Mapping[str, QuotaObject], trees: dict[str, str]
+) -> immutabledict[str, str]:
+    """Give the labels with the tree of the nearest quota above that names one, as the webhook fills it in.
+
+    ``trees`` keeps what was found for the quotas on the way, so that a long line of them is walked once.
+    """
+    seen: list[str] = []
+    above: QuotaObject | None = quota
+    while above is not None and not above.tree and above.name not in trees:
+        seen.append(above.name)
+        trees[above.name] = ""
         above = named.get(above.parent)
-    return quota.labels
+    tree = "" if above is None else above.tree or trees[above.name]
+    trees.update(dict.fromkeys(seen, tree))
+    return (
+        immutabledict({**quota.labels, TREE_ID: trees[quota.name]}) if trees.get(quota.name) else quota.labels
+    )
 
 
 # --- cycles ---------------------------------------------------------------------------------------------

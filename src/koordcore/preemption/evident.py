@@ -64,8 +64,8 @@ def with_evidence(
 
 def _plain(problem: PreemptionProblem, domains: Domains, answer: ExactAnswer) -> bool:
     """Tell whether trying everybody on every node, and amounts alone, comes to the same answer soon."""
-    violations, highest, jobs, pods, *_, moves = answer.certificate.objective
-    if violations or jobs or moves or not answer.first or problem.pools or len(problem.budgets):
+    violations, highest, _, pods, *_, moves = answer.certificate.objective
+    if violations or moves or not answer.first or problem.pools or len(problem.budgets):
         return False
     # Where amounts would do with less, something else was in the way, before any dry run.
     if holding(problem, slots_up_to(problem, highest - 1), domains, Members.MINIMUM).any():

@@ -57,15 +57,17 @@ class Refused:
 def open_topology(quotas: Iterable[QuotaObject]) -> QuotaTopology:
     """Take quotas in as they are, without checking them."""
     known: dict[str, QuotaObject] = {}
-    children: dict[str, frozenset[str]] = {ROOT_QUOTA: frozenset()}
+    children: dict[str, set[str]] = {ROOT_QUOTA: set()}
     namespaces: dict[str, str] = {}
     for quota in quotas:
         known[quota.name] = quota
-        children[quota.parent] = children.get(quota.parent, frozenset()) | {quota.name}
-        children.setdefault(quota.name, frozenset())
+        children.setdefault(quota.parent, set()).add(quota.name)
+        children.setdefault(quota.name, set())
         namespaces.update(dict.fromkeys(quota.namespaces, quota.name))
     return QuotaTopology(
-        quotas=immutabledict(known), children=immutabledict(children), namespaces=immutabledict(namespaces)
+        quotas=immutabledict(known),
+        children=immutabledict((name, frozenset(its)) for name, its in children.items()),
+        namespaces=immutabledict(namespaces),
     )
 
 
