@@ -23,7 +23,7 @@ def holder(name: str, queue: str, cards: int, priority: int = 0, hour: int = 0) 
 
 
 def world(
-    *waiting: Object, holders: list[Object], mine: int = 4, others: int = 4, **rules: str
+    *waiting: Object, holders: list[Object], mine: int = 4, others: int = 4, **rules: Any
 ) -> list[Object]:
     """Two queues of one cohort; whoever waits is in the first."""
     return [
@@ -56,8 +56,13 @@ def evicted(objects: list[Object]) -> dict[str, list[str]]:
 WITHIN, RECLAIM = "withinClusterQueue", "reclaimWithinCohort"
 
 
+def rules(field: str, value: str) -> dict[str, Any]:
+    """One rule of a queue."""
+    return {field: value}
+
+
 @pytest.mark.parametrize(
-    ("rules", "priority", "hour", "expected"),
+    ("given", "priority", "hour", "expected"),
     [
         ({}, 5, 9, []),
         ({WITHIN: "Never"}, 5, 9, []),
@@ -68,10 +73,10 @@ WITHIN, RECLAIM = "withinClusterQueue", "reclaimWithinCohort"
     ],
 )
 def test_a_queue_evicts_of_its_own_whom_its_rule_names(
-    rules: dict[str, str], priority: int, hour: int, expected: list[str]
+    given: dict[str, Any], priority: int, hour: int, expected: list[str]
 ) -> None:
     holders = [holder("low", "mine", 4, priority=1, hour=3), holder("other", "others", 4)]
-    assert evicted(world(wants(2, priority, hour=hour), holders=holders, **rules)) == {"new": expected}
+    assert evicted(world(wants(2, priority, hour=hour), holders=holders, **given)) == {"new": expected}
 
 
 @pytest.mark.parametrize(
@@ -90,22 +95,22 @@ def test_a_queue_takes_back_what_others_have_borrowed_of_it(
     rule: str, cards: int, borrowers: list[tuple[str, int, int]], expected: list[str]
 ) -> None:
     holders = [holder(name, "others", size, priority) for name, size, priority in borrowers]
-    assert evicted(world(wants(cards), holders=holders, **{RECLAIM: rule})) == {"new": expected}
+    assert evicted(world(wants(cards), holders=holders, **rules(RECLAIM, rule))) == {"new": expected}
 
 
 def test_who_need_not_go_is_put_back_and_nobody_goes_twice() -> None:
     """The small one goes first in order, and the large one alone is enough."""
     holders = [holder("small", "mine", 1, 0), holder("large", "mine", 4, 1)]
-    rules = {WITHIN: "LowerPriority"}
-    assert evicted(world(wants(4), holders=holders, mine=5, others=0, **rules)) == {"new": ["large"]}
+    only = rules(WITHIN, "LowerPriority")
+    assert evicted(world(wants(4), holders=holders, mine=5, others=0, **only)) == {"new": ["large"]}
     two = [wants(4, name="first", hour=8), wants(4, 2, name="second")]
-    found = evicted(world(*two, holders=holders, mine=5, others=0, **rules))
+    found = evicted(world(*two, holders=holders, mine=5, others=0, **only))
     assert found == {"first": ["large"], "second": []}
 
 
 def test_compare_says_whom_kueue_would_evict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
-    objects = world(wants(2), holders=[holder("low", "mine", 8)], **{WITHIN: "LowerPriority"})
+    objects = world(wants(2), holders=[holder("low", "mine", 8)], **rules(WITHIN, "LowerPriority"))
     dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     main(["compare", str(dump), "--as-gangs", "-q"])
     row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ml/new "))
