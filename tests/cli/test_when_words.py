@@ -76,3 +76,23 @@ def test_sort_by_orders_the_nodes_of_explain_and_leaves_what_would_help(
     assert "What would help" in shown
     rows = [line.split()[0] for line in shown.partition("Does not fit")[2].splitlines()[2:5]]
     assert rows == ["a", "b", "n"]
+
+
+def test_seconds_of_a_watch_are_named_when_they_are_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("0", "soon"):
+        assert main(["inspect", dump(tmp_path), "--watch", text]) == 2
+        assert f"--watch: expected seconds from 0.1 to 86400, got {text}" in capsys.readouterr().err
+
+
+def test_nodes_in_one_row_show_what_they_have_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = [("m1", "64"), ("m2", "32")]
+    nodes = [{**node(name), "status": {"capacity": {"cpu": cpu, "memory": "8Gi"}}} for name, cpu in sizes]
+    assert main(["colocation", dump(tmp_path, *nodes), "--now", "2026-11-01T00:00:00Z", "-o", "json"]) == 0
+    assert {tuple(one["capacity"]) for one in json.loads(capsys.readouterr().out)[:-1]} >= {(64_000, 8 << 30)}
+    assert main(["colocation", dump(tmp_path, *nodes), "--now", "2026-11-01T00:00:00Z"]) == 0
+    joined = next(line for line in capsys.readouterr().out.splitlines() if "more" in line)
+    assert "64/8Gi" not in joined

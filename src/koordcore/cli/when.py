@@ -19,10 +19,10 @@ from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
 from koordcore.cli.queues import decide, in_queue, said
 from koordcore.cli.selection import add_selection, selection_of
-from koordcore.cli.starts import expectations, newest_start
 from koordcore.cli.tables import say, show
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
+from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.groups import job_of, waiting_jobs
 from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest

@@ -326,7 +326,7 @@ class Preemptor:
         own = classes[trigger.key]
         statuses = {}
         if isinstance(own, SchedulingClass) and on_node:
-            mask = own.mendable()
+            mask = own.may_fit_after_preemption()
             statuses = {node: "Unschedulable" for node in on_node if mask[workspace.layout.row_of[node]]}
         return check_eligible(trigger, members, on_node, statuses).eligible
 
@@ -393,7 +393,9 @@ class Preemptor:
     def _wanted(self, pod: Pod) -> Wanted:
         scheduling_class = self._plugins.class_of(pod)
         assert isinstance(scheduling_class, SchedulingClass)
-        return Wanted(id(scheduling_class), scheduling_class.mendable(), scheduling_class.amounts)
+        return Wanted(
+            id(scheduling_class), scheduling_class.may_fit_after_preemption(), scheduling_class.amounts
+        )
 
     # -- standing plans --------------------------------------------------------------------------------
 
