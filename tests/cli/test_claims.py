@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -38,6 +39,47 @@ def test_pictures_fit_a_terminal(capsys: pytest.CaptureFixture[str], node: str) 
     out = run(capsys, "inspect", "--node", node, EXAMPLE)
     assert max(map(len, out.splitlines())) <= 80
     assert "devices of drivers" in out
+
+
+@pytest.mark.parametrize(
+    ("expressions", "told"),
+    [
+        (
+            ["device.attributes['d'].memory > 4"],
+            "a selector errs on 2 devices: CEL runtime error:",
+        ),
+        (["device.attributes['d'].model == 'x'", "device.attributes['d'].memory > 4"], "errs on 1 device:"),
+        (["device.attributes['d'].model == 'z'", "device.attributes['d'].memory > 4"], ""),
+    ],
+)
+def test_a_class_whose_selector_errs_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, expressions: list[str], told: str
+) -> None:
+    """A device that an earlier selector leaves out is not asked about."""
+    devices = [{"name": name, "attributes": {"model": {"string": name}}} for name in ("x", "y")]
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    selectors = [{"cel": {"expression": one}} for one in expressions]
+    objects = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {}}},
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "s"},
+            "spec": {"driver": "d", "nodeName": "n", "pool": pool, "devices": devices},
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": "c"},
+            "spec": {"selectors": selectors},
+        },
+    ]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert main(["inspect", str(dump), "-q"]) == 0
+    out = capsys.readouterr().out
+    assert told in out
+    assert bool(told) == ("errs" in out)
 
 
 def test_a_node_shows_who_holds_and_shares_what(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,9 @@ def dump(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", ["podgroup/train", "podgroup/ml/train", "train", "ml/train", "t0"])
+@pytest.mark.parametrize(
+    "name", ["podgroup/train", "podgroup/ml/train", "podgroup:ml/train", "train", "ml/train", "t0"]
+)
 def test_when_knows_a_group_by_its_name_and_by_its_pods(
     capsys: pytest.CaptureFixture[str], dump: str, name: str
 ) -> None:
@@ -119,6 +121,8 @@ def test_explain_and_inspect_name_the_group(capsys: pytest.CaptureFixture[str], 
     assert "the best rack, b, has 2 of 4 slots; 2 more would do" in told
     assert main(["inspect", dump]) == 0
     assert "podgroup:ml/train" in capsys.readouterr().out
+    assert main(["explain", "podgroup:ml/train", dump]) == 1
+    assert main(["explain", "podgroup:ml/none", dump]) == 2
     assert main(["explain", "podgroup/none", dump]) == 2
     assert "no podgroup none with waiting pods in the dump" in capsys.readouterr().err
 

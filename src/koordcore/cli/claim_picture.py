@@ -142,13 +142,13 @@ def claim_tables(snapshot: ClusterSnapshot) -> Iterator[Table]:
                 Column("STILL FIT", number=True),
                 Column("NODES", number=True),
                 Column("MOST ON ONE", number=True),
-                Column("", tone=Tone.BAD),
+                Column("", tone=Tone.BAD, text=True),
             ),
             rows=[
                 (
                     one.name,
                     *map(str, (one.devices, one.held, one.fits, one.nodes, one.most)),
-                    one.problem[:40],
+                    one.problem,
                 )
                 for one in classes
             ],

@@ -20,6 +20,8 @@ from koordcore.protocol.gang_names import gang_name
 from koordcore.snapshot import ClusterSnapshot
 
 _GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
+_IDS: Final = {"podgroup": "podgroup", "compositepodgroup": "compositepodgroup", "workload": "gang"}
+"""How the ids of Kubernetes' own groups begin, and what kind of subject they are."""
 
 
 @attrs.frozen
@@ -161,6 +163,11 @@ def _is_about(shown: str, kind: str, space: str, name: str) -> bool:
 
 def _group(snapshot: ClusterSnapshot, text: str) -> Subject | None:
     """Find the waiting members of a group such as ``podgroup/ml/train``; None where it names no kind."""
+    kind, colon, _ = text.partition(":")
+    if colon and kind in _IDS:
+        # As tables print it.
+        found = waiting_jobs(snapshot, text)
+        return Subject(_IDS[kind], text, found[0].pods) if found else None
     kind, _, name = text.partition("/")
     if kind.lower() not in _GROUPS or not name or snapshot.pod(PodKey(kind, name)) is not None:
         return None

@@ -168,7 +168,8 @@ def comparison_record(found: QueueComparison) -> dict[str, Any]:
 
 def _outcome(one: WorkloadDecision) -> str:
     if not one.admitted:
-        return "waits"
+        more = f" and {len(one.evicts) - 2} more" if len(one.evicts) > 3 else ""
+        return f"evicts {', '.join(one.evicts[: 2 if more else 3])}{more}" if one.evicts else "waits"
     part = "" if one.pods == one.asked else f", {one.pods} of {one.asked} pods"
     return f"{_flavors(one)}{part}{', borrowing' if one.borrows else ''}"
 
@@ -195,4 +196,5 @@ def workload_record(one: WorkloadDecision) -> dict[str, Any]:
         "borrows": one.borrows,
         "reason": one.reason,
         "passedOver": list(one.passed_over),
+        "evicts": list(one.evicts),
     }

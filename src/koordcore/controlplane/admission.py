@@ -16,17 +16,18 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice, Flavors
+from koordcore.controlplane.quota_targets import opened, quota_targets, without
 from koordcore.controlplane.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import JobPlan, PodDecision, Waiting
-from koordcore.model.kueue import ClusterQueue, Cohort, KueueWorkload, LocalQueue
+from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
-from koordcore.quota.kueue import QueueLedger, QueueShortfall, open_queues
+from koordcore.quota.kueue import QueueLedger, QueueShortfall
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
@@ -58,6 +59,8 @@ class WorkloadDecision:
         Why it waits; where it is admitted by quota alone, what of it cannot start; else empty.
     passed_over
         Why flavors before those that it got were not taken, in their order.
+    evicts
+        Workloads that Kueue would evict so that it gets its quota; asked for by quota alone only.
     """
 
     workload: str
@@ -69,6 +72,7 @@ class WorkloadDecision:
     borrows: bool = False
     reason: str = ""
     passed_over: tuple[str, ...] = ()
+    evicts: tuple[str, ...] = ()
 
 
 @record(kw_only=True)
@@ -171,7 +175,7 @@ class _Admission:
             {one.name: one for one in snapshot.of(KueueTopology)},
         )
         self._queues = {one.name: one for one in snapshot.of(ClusterQueue)}
-        self._ledger = _opened(snapshot)
+        self._ledger = opened(snapshot)
         waiting = {one.key: one for one in snapshot.of(KueueWorkload) if one.waits}
         self._members: dict[str, list[Pod]] = {key: [] for key in waiting}
         self._free: list[Pod] = []
@@ -179,6 +183,8 @@ class _Admission:
             self._members.get(workload_of(pod), self._free).append(pod)
         gone = [pod.key for members in self._members.values() for pod in members]
         self._cluster = snapshot.apply(*map(PodEnded, gone)) if gone else snapshot
+        self._targets = quota_targets(snapshot, self._ledger)
+        self._evicted: set[str] = set()
         self._results: list[ScheduleResult] = []
         self._changed: dict[str, tuple[Pod, ...]] = {}
         self._groups: list[object] = []
@@ -295,7 +301,20 @@ class _Admission:
                 break
         if missed and missed[0][1] is not None:
             self._plans.append(missed[0][1])
-        return self._waits(entry.workload, entry.queue.name, "; ".join(dict.fromkeys(passed)), passed)
+        waits = self._waits(entry.workload, entry.queue.name, "; ".join(dict.fromkeys(passed)), passed)
+        return attrs.evolve(waits, evicts=() if missed or not self._by_quota_alone else self._evicts(entry))
+
+    def _evicts(self, entry: _Entry) -> tuple[str, ...]:
+        """Name whom Kueue would evict; their quota is the Workload's from then on."""
+        key, queue = entry.workload.key, entry.queue
+        for choice in entry.choices:
+            amounts = choice.amounts(entry.asked, entry.counts())
+            found = self._targets.evicted_for(entry.workload, queue, amounts, self._ledger, self._evicted)
+            if found:
+                self._ledger = without(self._ledger, found).with_usage(key, queue.name, amounts)
+                self._evicted.update(one.key for one in found)
+                return tuple(one.key for one in found)
+        return ()
 
     def _ordered(self, entry: _Entry) -> Iterable[FlavorChoice]:
         if not entry.queue.next_for_borrowing:
@@ -384,22 +403,6 @@ class _Admission:
         return schedule(
             cluster, pods, policy=self._policy, now=self._now, limits=self._limits, preempt=preempt
         )
-
-
-def _opened(snapshot: ClusterSnapshot) -> QueueLedger:
-    """Open the queues' ledger with what admitted Workloads use."""
-    ledger = open_queues(snapshot.of(ClusterQueue), snapshot.of(Cohort))
-    for one in snapshot.of(KueueWorkload):
-        known = one.admitted_by in ledger.nominal and one.admitted_by not in ledger.broken
-        if one.finished or not known:
-            continue
-        amounts: dict[str, int] = {}
-        for given in one.assignments:
-            for resource, flavor in given.flavors.items():
-                key = f"{flavor}/{resource}"
-                amounts[key] = amounts.get(key, 0) + given.usage.get(resource, 0)
-        ledger = ledger.with_usage(one.key, one.admitted_by, amounts)
-    return ledger
 
 
 def _rank(one: KueueWorkload) -> tuple[int, datetime, str]:

@@ -371,7 +371,8 @@ def _class_view(one: DeviceClass, rooms: Sequence[Room]) -> ClassView:
     seen: set[DeviceId] = set()
     held: set[DeviceId] = set()
     counts: list[int] = []
-    problem = ""
+    problem, first = "", ""
+    failing: set[DeviceId] = set()
     for room in rooms:
         mask = room.table.everything
         for selector in one.selectors:
@@ -379,6 +380,10 @@ def _class_view(one: DeviceClass, rooms: Sequence[Room]) -> ClassView:
                 problem, mask = "a selector is not CEL", 0
                 break
             found = room.table.selected(selector)
+            # A device that an earlier selector leaves out is not asked about.
+            errs = [place for place, fault in found.faults.items() if fault.compiles and mask >> place & 1]
+            failing.update(room.table.devices[place].id for place in errs)
+            first = first or next((found.faults[place].text for place in errs), "")
             mask &= found.mask
             problem = problem or next(
                 (fault.text for fault in found.faults.values() if not fault.compiles), ""
@@ -389,6 +394,9 @@ def _class_view(one: DeviceClass, rooms: Sequence[Room]) -> ClassView:
             if (room.held >> place | room.charged >> place) & 1 or place in room.consumed:
                 held.add(device)
         counts.append(together(room, mask & room.table.tolerated(())))
+    if failing and not problem:
+        more = "s" * (len(failing) != 1)
+        problem = f"a selector errs on {len(failing)} device{more}: {first.partition('. consider')[0]}"
     return ClassView(
         one.name,
         devices=len(seen),

@@ -119,13 +119,14 @@ def waiting_jobs(snapshot: ClusterSnapshot, name: str) -> tuple[Job, ...]:
     Parameters
     ----------
     name
-        Of a gang, a PodGroup or a group above it: ``namespace/name``, or the name alone.
+        Of a gang, a PodGroup or a group above it: ``namespace/name``, the name alone, or its id as plans and
+        tables write it, such as ``podgroup:ml/train``.
     """
     found = []
     for turn in JobTable(snapshot).turns(snapshot.pending):
         if isinstance(turn, Job):
             ids = {*turn.gangs, *(() if turn.tree is None else _ids(turn.tree))}
-            known = {one.rpartition(":")[2] for one in ids}
+            known = {*ids, *(one.rpartition(":")[2] for one in ids)}
             if name in known or ("/" not in name and any(one.rpartition("/")[2] == name for one in known)):
                 found.append(turn)
     return tuple(found)

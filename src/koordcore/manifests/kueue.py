@@ -8,7 +8,14 @@ from typing import Final
 from koordcore.manifests._reading import Reading, read_metadata, section
 from koordcore.manifests.kubernetes import Decoder
 from koordcore.manifests.kueue_workloads import read_kueue_workload
-from koordcore.model.kueue import ClusterQueue, Cohort, FlavorQuota, LocalQueue, ResourceGroup
+from koordcore.model.kueue import (
+    ClusterQueue,
+    Cohort,
+    FlavorQuota,
+    LocalQueue,
+    QueuePreemption,
+    ResourceGroup,
+)
 from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.resources import Resources, parse_resources
 from koordcore.model.selectors import NOTHING
@@ -19,6 +26,7 @@ from koordcore.protocol.fields import (
     as_mapping,
     as_str,
     as_strings,
+    choice,
     collect,
     list_of,
     optional,
@@ -27,6 +35,7 @@ from koordcore.protocol.fields import (
 from koordcore.protocol.selectors import as_label_selector, as_taints, as_tolerations
 
 _GROUP: Final = "kueue.x-k8s.io"
+_evicting: Final = choice(QueuePreemption)
 _RUNS: Final = ("", "None")
 _DEFAULTS: Final[Mapping[str, Sequence[str]]] = {
     "reclaimWithinCohort": ("Never",),
@@ -112,6 +121,7 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
     checks = reading.take(spec, "admissionChecks", "spec", as_strings, ())
     rules = section(reading, spec, "admissionChecksStrategy", "spec")
     named = reading.take(rules, "admissionChecks", "spec.admissionChecksStrategy", list_of(_check), ())
+    policies = section(reading, spec, "preemption", "spec")
     queue = ClusterQueue(
         name=meta.name,
         cohort=reading.take(spec, "cohortName", "spec", as_str, "")
@@ -123,18 +133,23 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
         next_for_borrowing=reading.take(fungible, "whenCanBorrow", "spec.flavorFungibility", as_str, "")
         == "TryNextFlavor",
         checks=(*checks, *named),
+        within=reading.take(
+            policies, "withinClusterQueue", "spec.preemption", _evicting, QueuePreemption.NEVER
+        ),
+        reclaim=reading.take(
+            policies, "reclaimWithinCohort", "spec.preemption", _evicting, QueuePreemption.NEVER
+        ),
     )
     if queue.checks:
         reading.warn("spec.admissionChecks", f"not asked: {', '.join(queue.checks)}")
     _not_decided(reading, spec, "fairSharing", "shares by weight are not decided")
     _not_decided(reading, spec, "admissionScope", "who used little lately does not come first")
     _not_decided(reading, spec, "concurrentAdmissionPolicy", "a Workload takes one flavor, and keeps it")
-    policies = section(reading, spec, "preemption", "spec")
     for field, idle in _DEFAULTS.items():
         head, _, tail = field.partition(".")
         value = section(reading, policies, head).get(tail) if tail else policies.get(head)
         if value is not None and value not in idle:
-            told = f"{value}: nobody is evicted for quota; who needs that waits"
+            told = f"{value}: nobody is evicted for quota; `koordcore compare` says whom Kueue would"
             reading.warn(f"spec.preemption.{field}", told)
     return queue
 

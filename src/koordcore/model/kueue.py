@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Final
 
 import attrs
@@ -70,6 +71,15 @@ class ResourceGroup:
     __attrs_post_init__ = check_fields
 
 
+class QueuePreemption(StrEnum):
+    """Which Workloads a queue may evict for quota: of its own, and of those that borrow in its cohort."""
+
+    NEVER = "Never"
+    LOWER = "LowerPriority"
+    LOWER_OR_NEWER = "LowerOrNewerEqualPriority"
+    ANY = "Any"
+
+
 @record(kw_only=True)
 class ClusterQueue:
     """A ClusterQueue.
@@ -92,6 +102,8 @@ class ClusterQueue:
         ``flavorFungibility.whenCanBorrow`` is ``TryNextFlavor``: a flavor without borrowing comes first.
     checks
         Admission checks; nobody here asks them.
+    within, reclaim
+        ``preemption.withinClusterQueue`` and ``preemption.reclaimWithinCohort``: told, not done.
     """
 
     name: str
@@ -102,6 +114,8 @@ class ClusterQueue:
     stopped: bool = False
     next_for_borrowing: bool = False
     checks: tuple[str, ...] = ()
+    within: QueuePreemption = QueuePreemption.NEVER
+    reclaim: QueuePreemption = QueuePreemption.NEVER
     namespace: str = ""
 
     __attrs_post_init__ = check_fields

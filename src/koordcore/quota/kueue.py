@@ -121,6 +121,10 @@ class QueueLedger:
         """Count what a workload uses already, whether or not it may."""
         return self._with(_usage(key, _queue(queue), amounts))
 
+    def without_usage(self, key: str, queue: str, amounts: Mapping[str, int]) -> QueueLedger:
+        """Take out again what a workload uses."""
+        return self._with(_usage(key, _queue(queue), amounts), gone=True)
+
     def settled(self) -> QueueLedger:
         """Hold in the cohorts what nobody uses yet and is not lent, from the queues up."""
         ledger = self.ledger
@@ -129,12 +133,12 @@ class QueueLedger:
             ledger = ledger if stand_in is None else ledger.track(stand_in)
         return attrs.evolve(self, ledger=ledger)
 
-    def _with(self, pod: QuotaPod) -> QueueLedger:
+    def _with(self, pod: QuotaPod, *, gone: bool = False) -> QueueLedger:
         ledger, path = self.ledger, [pod.quota]
         while (parent := ledger.quotas[path[-1]].parent) != ROOT_QUOTA:
             path.append(parent)
         before = [self._stand_in(ledger, node) for node in path]
-        ledger = ledger.track(pod)
+        ledger = ledger.untrack(pod) if gone else ledger.track(pod)
         for node, old in zip(path, before, strict=True):
             new = self._stand_in(ledger, node)
             if old is not None and new is not None and old != new:

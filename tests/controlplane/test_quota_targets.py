@@ -1,0 +1,121 @@
+"""Whom Kueue would evict for quota: by its own rule, told and not done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.cli import main
+from koordcore.controlplane import admit_workloads
+from koordcore.manifests import snapshot_from_objects
+from tests.manifests.kueue_builders import admitted, flavor, local, node, pod_set, queue, workload
+
+Object = dict[str, Any]
+
+
+def holder(name: str, queue: str, cards: int, priority: int = 0, hour: int = 0) -> Object:
+    """A Workload that holds cards of a queue."""
+    raw = workload(name, pod_set("main", 1, cards), hour=hour, priority=priority)
+    return admitted(raw, queue, {"nvidia.com/gpu": "a100"}, cards)
+
+
+def world(
+    *waiting: Object, holders: list[Object], mine: int = 4, others: int = 4, **rules: Any
+) -> list[Object]:
+    """Two queues of one cohort; whoever waits is in the first."""
+    return [
+        *(node(f"n{number}", "r") for number in range(4)),
+        flavor("a100", ""),
+        queue("mine", {"a100": mine}, "all", preemption=rules),
+        queue("others", {"a100": others}, "all"),
+        local("q", "mine"),
+        *holders,
+        *waiting,
+    ]
+
+
+def wants(cards: int, priority: int = 5, name: str = "new", hour: int = 9) -> Object:
+    return workload(name, pod_set("main", 1, cards), hour=hour, priority=priority)
+
+
+def evicted(objects: list[Object]) -> dict[str, list[str]]:
+    """Who would go for whom by Kueue's rule."""
+    snapshot = snapshot_from_objects(objects, as_gangs=True).snapshot
+    plan = admit_workloads(snapshot, by_quota_alone=True)
+    assert not any(one.admitted and one.evicts for one in plan.workloads)
+    assert not any(one.evicts for one in admit_workloads(snapshot).workloads)
+    return {
+        one.workload.removeprefix("ml/"): [name.removeprefix("ml/") for name in one.evicts]
+        for one in plan.workloads
+    }
+
+
+WITHIN, RECLAIM = "withinClusterQueue", "reclaimWithinCohort"
+
+
+def rules(field: str, value: str) -> dict[str, Any]:
+    """One rule of a queue."""
+    return {field: value}
+
+
+@pytest.mark.parametrize(
+    ("given", "priority", "hour", "expected"),
+    [
+        ({}, 5, 9, []),
+        ({WITHIN: "Never"}, 5, 9, []),
+        ({WITHIN: "LowerPriority"}, 5, 9, ["low"]),
+        ({WITHIN: "LowerPriority"}, 1, 9, []),
+        ({WITHIN: "LowerOrNewerEqualPriority"}, 1, 0, ["low"]),
+        ({WITHIN: "LowerOrNewerEqualPriority"}, 1, 9, []),
+    ],
+)
+def test_a_queue_evicts_of_its_own_whom_its_rule_names(
+    given: dict[str, Any], priority: int, hour: int, expected: list[str]
+) -> None:
+    holders = [holder("low", "mine", 4, priority=1, hour=3), holder("other", "others", 4)]
+    assert evicted(world(wants(2, priority, hour=hour), holders=holders, **given)) == {"new": expected}
+
+
+@pytest.mark.parametrize(
+    ("rule", "cards", "borrowers", "expected"),
+    [
+        ("Any", 4, [("a", 4, 9), ("b", 4, 0)], ["b"]),
+        ("LowerPriority", 4, [("a", 4, 9), ("b", 4, 9)], []),
+        ("LowerPriority", 4, [("a", 4, 9), ("b", 4, 0)], ["b"]),
+        ("Any", 4, [("a", 4, 0), ("b", 1, 0), ("c", 3, 0)], ["a"]),
+        # Not more than its own, and not from who is back within his.
+        ("Any", 5, [("a", 4, 0), ("b", 4, 0)], []),
+        ("Never", 4, [("a", 4, 0), ("b", 4, 0)], []),
+    ],
+)
+def test_a_queue_takes_back_what_others_have_borrowed_of_it(
+    rule: str, cards: int, borrowers: list[tuple[str, int, int]], expected: list[str]
+) -> None:
+    holders = [holder(name, "others", size, priority) for name, size, priority in borrowers]
+    assert evicted(world(wants(cards), holders=holders, **rules(RECLAIM, rule))) == {"new": expected}
+
+
+def test_who_need_not_go_is_put_back_and_nobody_goes_twice() -> None:
+    """The small one goes first in order, and the large one alone is enough."""
+    holders = [holder("small", "mine", 1, 0), holder("large", "mine", 4, 1)]
+    only = rules(WITHIN, "LowerPriority")
+    assert evicted(world(wants(4), holders=holders, mine=5, others=0, **only)) == {"new": ["large"]}
+    two = [wants(4, name="first", hour=8), wants(4, 2, name="second")]
+    found = evicted(world(*two, holders=holders, mine=5, others=0, **only))
+    assert found == {"first": ["large"], "second": []}
+
+
+def test_compare_says_whom_kueue_would_evict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    objects = world(wants(2), holders=[holder("low", "mine", 8)], **rules(WITHIN, "LowerPriority"))
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    main(["compare", str(dump), "--as-gangs", "-q"])
+    row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ml/new "))
+    assert row[:4] == ["ml/new", "evicts", "ml/low", "waits"]
+    main(["compare", str(dump), "--as-gangs", "-q", "-o", "json"])
+    record = json.loads(capsys.readouterr().out)
+    (one,) = record["kueue"]["workloads"]
+    assert (one["byKueuesRule"]["evicts"], one["here"]["evicts"]) == (["ml/low"], [])
