@@ -49,6 +49,9 @@ ODD: Final[tuple[Any, ...]] = (
 )
 
 
+_NOTHING: Final = {"apiVersion": "campaigns/v1", "kind": "Nothing"}
+
+
 class Manifests:
     """The campaign; see the module."""
 
@@ -145,7 +148,11 @@ def _alone(objects: Sequence[Any], loaded: Loaded, decided: ScheduleResult, case
             yield f"{pod.key}: cannot be read, and gets {one}"
     if any(pod.unreadable for pod in loaded.snapshot.bound_pods()):
         return  # what it holds is not free: see the law "shut"
-    rest = [one for number, one in enumerate(objects, 1) if f"object {number}" not in broken]
+    # Each in its place, after which what has no name is called.
+    rest = [
+        one if f"object {number}" not in broken else {**_NOTHING, "metadata": {"name": f"gone-{number}"}}
+        for number, one in enumerate(objects, 1)
+    ]
     without = snapshot_from_objects(rest)
     if without.problems:
         yield f"what is left cannot be read either: {without.problems[0]}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -38,9 +40,13 @@ OPEN: Final[tuple[str, ...]] = ("plugin-order", "explained", "nominated")
 
 
 def policy_of(drawn: Object | None) -> Policy:
-    """Read a drawn policy."""
-    if drawn is None:
-        return Policy()
+    """Read a drawn policy; asked about again and again, it is read once."""
+    return Policy() if drawn is None else _policy_of(json.dumps(drawn))
+
+
+@lru_cache(maxsize=8)
+def _policy_of(text: str) -> Policy:
+    drawn = json.loads(text)
     profile = {
         "schedulerName": "default-scheduler",
         "plugins": {"multiPoint": {"enabled": drawn["plugins"], "disabled": [{"name": "*"}]}},

@@ -70,27 +70,42 @@ class Proofs:
 
     def check(self, case: Case, laws: Iterable[str], figures: Figures) -> list[Failure]:
         """Ask once with a budget for everything, and again with less."""
-        result = _asked(case, PLENTY)
+        question = _Question(case)
+        result = question.asked(PLENTY)
         figures["outcome", case["kind"]] += len(result.decisions)
         return check_laws(
             {
                 "repeated": lambda: _repeated(result, figures),
                 "best": lambda: _best(case, result),
                 "cheapest": lambda: _cheapest(case, result),
-                "budgets": lambda: _budgets(case, result),
+                "budgets": lambda: _budgets(case, question),
             },
             laws,
         )
 
 
-def _asked(case: Case, budget: float) -> ScheduleResult:
-    snapshot = snapshot_from_objects(case["objects"], strict=True).snapshot
-    rules = None if case["preempt"] is None else PreemptionRules(**case["preempt"])
-    policy = policy_of(case["policy"])
-    if case["kind"] == "queue":
-        policy = attrs.evolve(policy, gangs="Together")
-    now = datetime.fromisoformat(case["now"])
-    return schedule(snapshot, policy=policy, now=now, preempt=rules, limits=Limits(budget))
+class _Question:
+    """A case, read once, and what was answered within each budget."""
+
+    def __init__(self, case: Case) -> None:
+        self._snapshot = snapshot_from_objects(case["objects"], strict=True).snapshot
+        self._rules = None if case["preempt"] is None else PreemptionRules(**case["preempt"])
+        self._now = datetime.fromisoformat(case["now"])
+        self._policy = policy_of(case["policy"])
+        self._turns = "Together" if case["kind"] == "queue" else self._policy.gangs
+        self._known: dict[tuple[float, bool], ScheduleResult] = {}
+
+    def asked(self, budget: float, *, alone: bool = False) -> ScheduleResult:
+        """Ask with a budget; ``alone``: gangs one by one."""
+        if (budget, alone) not in self._known:
+            self._known[budget, alone] = schedule(
+                self._snapshot,
+                policy=attrs.evolve(self._policy, gangs=self._policy.gangs if alone else self._turns),
+                now=self._now,
+                preempt=self._rules,
+                limits=Limits(budget),
+            )
+        return self._known[budget, alone]
 
 
 def _repeated(result: ScheduleResult, figures: Figures) -> Iterator[str]:
@@ -144,12 +159,11 @@ def _cheapest(case: Case, result: ScheduleResult) -> Iterator[str]:
         yield f"{found.certificate.status} says {found.damage.vector}, trying everything {expected}"
 
 
-def _budgets(case: Case, result: ScheduleResult) -> Iterator[str]:
+def _budgets(case: Case, question: _Question) -> Iterator[str]:
     """No budget claims a bound that another one beats; where nothing better exists, nobody finds it."""
     if case["kind"] not in ("queue", "evict"):
         return
-    known = {budget: certificates_of(_asked(case, budget)) for budget in case["budgets"]}
-    known[PLENTY] = certificates_of(result)
+    known = {budget: certificates_of(question.asked(budget)) for budget in (*case["budgets"], PLENTY)}
     names = set.intersection(*(set(one) for one in known.values()))
     for name in sorted(one for one in names if one.startswith(("together", "preemption"))):
         best = min(one[name].objective for one in known.values())
@@ -157,10 +171,10 @@ def _budgets(case: Case, result: ScheduleResult) -> Iterator[str]:
             if one[name].bound and one[name].bound > best:
                 yield f"budget {budget}: bound {one[name].bound}, and {best} is reached"
     if case["kind"] == "queue":
-        yield from _waiting_for_less(case)
+        yield from _waiting_for_less(case, question)
 
 
-def _waiting_for_less(case: Case) -> Iterator[str]:
+def _waiting_for_less(case: Case, question: _Question) -> Iterator[str]:
     """Whatever the budget, no fewer gangs of the highest priority start than one by one."""
     priority = _priorities(case)
     top = max(priority.values(), default=0)
@@ -168,9 +182,9 @@ def _waiting_for_less(case: Case) -> Iterator[str]:
     def started(of: ScheduleResult) -> int:
         return sum(bool(one.placed) and priority.get(one.job) == top for one in of.jobs)
 
-    alone = started(_asked({**case, "kind": "one by one"}, PLENTY))
+    alone = started(question.asked(PLENTY, alone=True))
     for budget in case["budgets"]:
-        together = started(_asked(case, budget))
+        together = started(question.asked(budget))
         if together < alone:
             yield f"budget {budget}: {together} gangs of priority {top} start, one by one {alone}"
 

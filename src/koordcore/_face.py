@@ -8,6 +8,8 @@ from importlib import import_module
 from types import FunctionType
 from typing import Final
 
+_OWN: Final = {"TYPE_CHECKING", "read_late"}
+"""What a package's file needs and does not offer."""
 _HANDED_OUT: Final[dict[FunctionType, object]] = {}
 
 
@@ -33,7 +35,7 @@ def read_late(
         return value
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of})
+        return sorted({*vars(sys.modules[package]), *home_of} - _OWN)
 
     return sorted(home_of), read, listed
 

@@ -10,7 +10,8 @@ import pytest
 
 from campaigns.api import Api
 from campaigns.brute import best_gathering, cheapest_eviction
-from campaigns.case import Campaign
+from campaigns.case import Campaign, Case
+from campaigns.cli import Commands
 from campaigns.groups import Groups
 from campaigns.laws import Laws
 from campaigns.manifests import Manifests
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.solver
 
 @pytest.mark.parametrize(
     ("campaign", "cases"),
-    [(Laws(), 3), (Manifests(), 12), (Api(), 30), (Proofs(), 6), (Groups(), 4)],
+    [(Laws(), 3), (Manifests(), 12), (Api(), 30), (Proofs(), 6), (Groups(), 4), (Commands(), 12)],
     ids=lambda one: getattr(one, "name", ""),
 )
 def test_a_few_cases_fail_in_known_ways_only(campaign: Campaign, cases: int) -> None:
@@ -78,3 +79,27 @@ def test_mutations_change_something() -> None:
     campaign = Manifests()
     drawn = [campaign.draw(random.Random(f"m {number}")) for number in range(8)]
     assert len({str(one["objects"]) for one in drawn}) == len(drawn)
+
+
+def test_a_case_is_drawn_the_same_after_others_were_broken() -> None:
+    campaign = Manifests()
+    first = [case_of(campaign, 5, number) for number in range(30)]
+    assert first == [case_of(campaign, 5, number) for number in range(30)]
+
+
+def test_a_defect_of_a_command_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    case: Case = {
+        "objects": [room("a", "b", 1000)],
+        "plain": [],
+        "words": ["inspect", "@dump"],
+        "cut": [1.0, ""],
+    }
+    assert not check_case(Commands(), case, Commands.laws, Counter())
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("\x1b[31m")
+
+    monkeypatch.setattr("koordcore.cli.inspect.run", broken)
+    (found,) = check_case(Commands(), case, Commands.laws, Counter())
+    assert found.law == "answers"
+    assert "ends with 70: koordcore: ZeroDivisionError" in found.what

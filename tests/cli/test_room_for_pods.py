@@ -78,3 +78,18 @@ def test_a_member_of_a_gang_is_said_to_be_looked_at_by_itself(
     dump = half_full(tmp_path / "c.json", group, *members)
     text = told(capsys, "defrag", dump, "--for", "m0")[1]
     assert "by itself: `koordcore explain default/train` is about all of its gang" in text
+
+
+def test_a_plan_of_another_dump_is_told_from_a_wrong_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = written(tmp_path / "one.json", [node("ga", ROOM), waiting("a")])
+    other = written(tmp_path / "other.json", [node("ga", ROOM), waiting("b")])
+    assert main(["schedule", one, "-o", "json"]) == 0
+    plan = tmp_path / "plan.json"
+    plan.write_text(capsys.readouterr().out)
+    code, text = told(capsys, "verify", other, "--plan", str(plan))
+    assert (code, "1 pod of the plan is not in the dump: was it made from this one?" in text) == (1, True)
+    full = written(tmp_path / "full.json", [node("ga", ROOM), waiting("a"), running("r", "ga", 8)])
+    code, text = told(capsys, "verify", full, "--plan", str(plan))
+    assert (code, text.startswith("Not legal: 1 violation RULE"), "was it made" in text) == (1, True, False)

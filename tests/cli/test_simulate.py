@@ -84,3 +84,33 @@ def test_the_pending_pods_of_a_dump_are_replayed(capsys: pytest.CaptureFixture[s
 def test_the_published_figure_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(OPENB), "--policy", "fgd", "--seed", "42"]) == 0
     assert " 95.14 " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["-j", "0"], "--workers: must be at least 1, got 0"),
+        (["--compress", "0"], "--compress: must be at least 1, got 0"),
+        (["--compress", "4"], "--compress: changes nothing without --clock trace"),
+        (["--kind", "waiting", "--plot", "w.png"], "--kind waiting: nobody waits without --clock trace"),
+        (["--store", "/dev/null/x"], "--store: /dev/null/x: Not a directory"),
+        (
+            ["--policy", "own_needs:Needs"],
+            "Needs: cannot be made: nobody gives it weight; there are mix, nodes, seed",
+        ),
+        (["--policy", "own_broken:Any"], "--policy own_broken:Any: own_broken: ValueError: not today"),
+        (["--policy", "own_needs:Other"], "--policy own_needs:Other: own_needs has no Other"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_the_work(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    argv: list[str],
+    told: str,
+) -> None:
+    (tmp_path / "own_needs.py").write_text("class Needs:\n    def __init__(self, weight):\n        pass\n")
+    (tmp_path / "own_broken.py").write_text("raise ValueError('not today')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["simulate", FOLDER, *argv]) == 2
+    assert f"koordcore: {told}" in capsys.readouterr().err

@@ -54,3 +54,45 @@ def test_why_there_is_no_start_is_said_once(tmp_path: Path, capsys: pytest.Captu
     assert main(["when", "a", dump(tmp_path, waiting("a", 16), waiting("b", 16))]) == 1
     told = " ".join(capsys.readouterr().out.split())
     assert (told.count("1 Insufficient nvidia.com/gpu"), told.count("no start is in sight")) == (1, 2)
+
+
+def test_an_empty_queue_is_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = dump(tmp_path)
+    assert main(["when", "--all", cluster]) == 0
+    assert capsys.readouterr().out == "nobody waits\n"
+    assert main(["when", "--all", cluster, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main(["simulate", cluster]) == 2
+    assert "no pod waits, so nobody arrives" in capsys.readouterr().err
+
+
+def test_sort_by_orders_the_nodes_of_explain_and_leaves_what_would_help(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [node("a", {**ROOM, "nvidia.com/gpu": "6"}), node("b", {**ROOM, "nvidia.com/gpu": "4"})]
+    cluster = dump(tmp_path, *items, waiting("w", 16))
+    assert main(["explain", "w", cluster, "--sort-by", "nodes"]) == 1
+    shown = capsys.readouterr().out
+    assert "What would help" in shown
+    rows = [line.split()[0] for line in shown.partition("Does not fit")[2].splitlines()[2:5]]
+    assert rows == ["a", "b", "n"]
+
+
+def test_seconds_of_a_watch_are_named_when_they_are_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("0", "soon"):
+        assert main(["inspect", dump(tmp_path), "--watch", text]) == 2
+        assert f"--watch: expected seconds from 0.1 to 86400, got {text}" in capsys.readouterr().err
+
+
+def test_nodes_in_one_row_show_what_they_have_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = [("m1", "64"), ("m2", "32")]
+    nodes = [{**node(name), "status": {"capacity": {"cpu": cpu, "memory": "8Gi"}}} for name, cpu in sizes]
+    assert main(["colocation", dump(tmp_path, *nodes), "--now", "2026-11-01T00:00:00Z", "-o", "json"]) == 0
+    assert {tuple(one["capacity"]) for one in json.loads(capsys.readouterr().out)[:-1]} >= {(64_000, 8 << 30)}
+    assert main(["colocation", dump(tmp_path, *nodes), "--now", "2026-11-01T00:00:00Z"]) == 0
+    joined = next(line for line in capsys.readouterr().out.splitlines() if "more" in line)
+    assert "64/8Gi" not in joined

@@ -141,3 +141,12 @@ def test_more_nodes_are_described_by_what_is_asked_for() -> None:
 
 def test_a_cluster_without_nodes_is_called_so() -> None:
     assert advice([cards("w", 1)], "w").never == ("the cluster has no node",)
+
+
+def test_the_deadline_of_a_job_is_an_end() -> None:
+    started = {"startTime": "2026-11-01T10:00:00Z"}
+    job = obj("Job", "old", "batch/v1", spec={"activeDeadlineSeconds": 3600}, status=started)
+    running = cards("r", 8, "n0", owner="Job/old")
+    running["status"] = {"phase": "Running", **started}
+    told = helps([node("n0", ROOM), job, running, cards("w", 8)], "w", RemedyKind.WAIT)
+    assert (told.until, told.pods[0].name) == ("2026-11-01T11:00:00Z", "r")

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from koordcore import Bound, Nominated, Policy, ScheduleResult, schedule, verify
+from koordcore import (
+    Bound,
+    Nominated,
+    Policy,
+    ScheduleResult,
+    Unschedulable,
+    Waiting,
+    schedule,
+    verify,
+)
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import ElasticQuota
@@ -365,3 +375,45 @@ def test_a_reservation_preempts_as_the_notes_configure_it() -> None:
     result = schedule(snapshot, policy=policy(profile, version), preempt=PreemptionRules())
     assert verify(snapshot, result) == ()
     assert [str(one.pod) for plan in result.preemptions for one in plan.victims] == ["default/low"]
+
+
+@pytest.mark.parametrize(
+    ("status", "now", "held"),
+    [
+        ({"scheduleStartTime": "2026-11-01T12:00:00Z"}, "2026-11-01T12:05:00+00:00", "2026-11-01T12:10:00Z"),
+        ({"scheduleStartTime": "2026-11-01T12:00:00Z"}, "2026-11-01T12:10:00+00:00", ""),
+        ({}, "2026-11-01T13:00:00+00:00", "2026-11-01T13:10:00Z"),
+    ],
+)
+def test_members_without_times_keep_their_places_for_a_time_that_is_told(
+    status: dict[str, str], now: str, held: str
+) -> None:
+    """By what the PodGroup says of the start, else from the moment of the call on."""
+    notes = {"gang.scheduling.koordinator.sh/mode": "NonStrict"}
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default", "annotations": notes},
+        "spec": {"minMember": 2, "scheduleTimeoutSeconds": 600},
+        "status": status,
+    }
+    room = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": room},
+        group,
+    ]
+    for name in ("a", "b"):
+        labels = {"pod-group.scheduling.sigs.k8s.io": "g"}
+        spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
+        meta = {"name": name, "labels": labels}
+        objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    snapshot = snapshot_from_objects(objects).snapshot
+    result = schedule(snapshot, now=datetime.fromisoformat(now))
+    first = result.decision("a")
+    if held:
+        assert isinstance(first, Waiting)
+        assert first.reason == f'gang "default/g" waits for its minimum until {held}'
+    else:
+        assert isinstance(first, Unschedulable)
+        assert "was not complete in time" in first.message
+    assert verify(snapshot, result) == ()

@@ -41,7 +41,7 @@ def policy(strategy: ScoringStrategy, resources: tuple[str, ...]) -> Policy:
 
 def parts_of(plugins: PluginSet, pod: Pod) -> AmountParts:
     """The evaluators of a pod's class, as the class would make them."""
-    fit, balanced = plugins.plugins
+    *_, fit, balanced = plugins.plugins  # whoever is there whatever the policy comes first
     evaluator = fit.evaluator(pod, fit.request_of(pod))
     scorers: list[tuple[int, Evaluator]] = [(3, evaluator)]
     request = balanced.request_of(pod)
@@ -69,10 +69,10 @@ def test_together_is_each_alone(
     alike: dict[object, list[AmountParts]] = {}
     for number, requests in enumerate(asked):
         parts = parts_of(plugins, Pod(name=f"p{number}", requests=requests))
-        alike.setdefault(parts.likeness, []).append(parts)
+        alike.setdefault(parts.batch_key, []).append(parts)
     rows = np.array(data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=8)), np.int64)
-    for likeness, group in alike.items():
-        if likeness is None:
+    for batch_key, group in alike.items():
+        if batch_key is None:
             continue
         score, enough = AmountParts.together(group).answers(NodeView(workspace, rows))
         alone = [one.answers(NodeView(workspace, rows)) for one in group]
@@ -85,7 +85,7 @@ def test_together_is_each_alone(
 def test_other_strategies_are_asked_alone() -> None:
     workspace = Workspace(ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 1000, "memory": 2**30})]))
     plugins = PluginSet(workspace, policy(ScoringStrategy.MOST_ALLOCATED, ("cpu", "memory")))
-    assert parts_of(plugins, Pod(name="p", requests={"cpu": 1})).likeness is None
+    assert parts_of(plugins, Pod(name="p", requests={"cpu": 1})).batch_key is None
 
 
 @pytest.mark.parametrize("most", [1, 2, 256])

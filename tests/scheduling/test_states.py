@@ -70,7 +70,7 @@ def test_a_state_knows_its_first_node_and_how_many_there_are() -> None:
     assert shown(table) == [(FAR, 0), (1, 2), (0, 2)]
     workspace.rollback(mark)
     assert shown(table) == [(0, 2), (1, 2), (FAR, 0)]
-    assert table.births.tolist() == [0, 1, 2, 0], "the first state came up twice"
+    assert table.new_states.tolist() == [0, 1, 2, 0], "the first state came up twice"
 
 
 @pytest.mark.usefixtures("eager")

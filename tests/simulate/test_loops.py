@@ -12,9 +12,9 @@ import pytest
 from koordcore import ClusterSnapshot, ModelError, Node, Pod, Policy, PreemptionRules, schedule, verify
 from koordcore.cli import main
 from koordcore.model import ElasticQuota, QuotaPolicy
-from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
+from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.simulate import KNOWN_RULES, LoopPod, LoopRules, LoopWorld, find_loop, search_loops
 from koordcore.simulate.loop_search import loop_story, nested_worlds, small_worlds
 

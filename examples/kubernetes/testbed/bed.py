@@ -156,6 +156,10 @@ class Bed:
             chosen = [one for one in listed if one[0].endswith("/pods") is pods]
             list(self._pool.map(self._make, chosen))
 
+    def bring(self, one: tuple[str, Object]) -> None:
+        """Make an object, and do not wait."""
+        self._pool.submit(self._make, one)
+
     def _make(self, one: tuple[str, Object]) -> None:
         try:
             self.api.send("POST", *one)

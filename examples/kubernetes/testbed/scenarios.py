@@ -275,7 +275,7 @@ def live(bed: Bed, plan: Plan, outcome: Outcome) -> None:
             begin = time.monotonic()
             for number in range(plan.arrivals):
                 time.sleep(max(0.0, begin + number / _A_SECOND - time.monotonic()))
-                bed.create([pod(f"come-{number}", {"cpu": "1", "memory": "2Gi"})])
+                bed.bring(pod(f"come-{number}", {"cpu": "1", "memory": "2Gi"}))
             bed.until(pods=plan.arrivals, prefix="come-", seconds=_PLENTY)
             outcome.bound = bed.running("come-")
             outcome.seconds = bed.kubelets.last_bind - begin

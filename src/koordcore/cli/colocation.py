@@ -118,14 +118,20 @@ def _rendered(table: LendingTable, *, joined: bool, total: bool) -> Table:
 
 
 def _joined(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Join nodes that lend nothing for the same reason into one row."""
+    """Join nodes that lend nothing for the same reason into one row, with what all of them have alike."""
     groups: dict[str, list[tuple[str, ...]]] = {}
     for row in rows:
         groups.setdefault(row[-1] or row[0], []).append(row)
     return [
-        members[0] if len(members) == 1 else (f"{members[0][0]} and {len(members) - 1} more", *members[0][1:])
+        members[0]
+        if len(members) == 1
+        else (f"{members[0][0]} and {len(members) - 1} more", *map(_alike, *(row[1:] for row in members)))
         for members in groups.values()
     ]
+
+
+def _alike(*cells: str) -> str:
+    return cells[0] if len(set(cells)) == 1 else ""
 
 
 def _cells(row: LendingRow) -> tuple[str, ...]:

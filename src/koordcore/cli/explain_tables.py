@@ -8,7 +8,7 @@ from typing import Any, Final
 from koordcore.cli.finding import Subject
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.plan_tables import counted, cut, describe_requests
-from koordcore.cli.tables import amount, say, show
+from koordcore.cli.tables import amount, say, show_ranked
 from koordcore.explaining import Explanation, NodeVerdict
 from koordcore.explaining.advice import Advice, Ahead
 from koordcore.model.decisions import Bound, Shortfall
@@ -55,7 +55,7 @@ def say_advice(advice: Advice, about: str = "") -> None:
         return
     columns = (Column("HOW"), Column("WHAT", text=True))
     rows = [(str(one.kind), one.text) for one in advice.remedies]
-    show(Table(title="What would help, each by itself", columns=columns, rows=rows))
+    show_ranked(Table(title="What would help, each by itself", columns=columns, rows=rows))
     pastes = [one for one in advice.remedies if one.paste]
     for one in pastes:
         if "\n" in one.paste:

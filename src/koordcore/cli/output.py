@@ -60,9 +60,12 @@ def add_record_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
     if not 0.1 <= value <= 86400:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"expected seconds from 0.1 to 86400, got {text}")
     return value
 
 

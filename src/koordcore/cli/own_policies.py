@@ -25,9 +25,12 @@ def own_policy(text: str) -> PolicyLike | None:
     if here not in sys.path:
         sys.path.insert(0, here)  # the processes of a sweep are given it, too
     try:
-        found: PolicyLike = getattr(import_module(module), name)
+        found = import_module(module)
     except ImportError as error:
         raise ModelError(f"--policy {text}: {error}") from None
-    except AttributeError:
-        raise ModelError(f"--policy {text}: {module} has no {name}") from None
-    return found
+    except Exception as error:  # the module is its author's, and so is what it raises
+        raise ModelError(f"--policy {text}: {module}: {type(error).__name__}: {error}") from error
+    if not hasattr(found, name):
+        raise ModelError(f"--policy {text}: {module} has no {name}")
+    own: PolicyLike = getattr(found, name)
+    return own

@@ -101,6 +101,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print, draw; 1 when a run was given up or a recorded call comes out differently."""
     need_picture(arguments.plot)
+    _check(arguments)
     if arguments.folder.is_file():
         text = read_text(arguments.folder)
         if is_record(text):
@@ -117,6 +118,23 @@ def run(arguments: argparse.Namespace) -> int:
             _print(SweepResult(done), arguments)
             print(f"koordcore: {len(done)} of {len(cells)} runs are done", file=sys.stderr)
             return INTERRUPTED
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what would change nothing, or could not be done, before the work."""
+    for flag in ("workers", "compress"):
+        if getattr(arguments, flag) < 1:
+            raise ModelError(f"--{flag}: must be at least 1, got {getattr(arguments, flag)}")
+    fills = arguments.clock == Clock.FILL and not arguments.folder.is_file()
+    if fills and arguments.compress > 1:
+        raise ModelError("--compress: changes nothing without --clock trace")
+    if fills and arguments.plot and arguments.kind == PlotKind.WAITING:
+        raise ModelError("--kind waiting: nobody waits without --clock trace")
+    if arguments.store is not None:
+        try:
+            arguments.store.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ModelError(f"--store: {arguments.store}: {error.strerror}") from None
 
 
 def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
@@ -136,6 +154,8 @@ def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
 def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     """Let the pending pods of a dump arrive when they were created."""
     snapshot = load([arguments.folder], strict=True).snapshot
+    if not snapshot.pending:
+        raise ModelError(f"{arguments.folder}: no pod waits, so nobody arrives")
     nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending, snapshot.of(SchedulingPodGroup))
     mix = workload_mix([demand_of(pod) for pod in (*snapshot.bound_pods(), *snapshot.pending)])
     results = []

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
+from itertools import groupby
 from typing import Final
 
 import attrs
@@ -103,6 +104,13 @@ def show(*tables: Table) -> None:
             _print_table(ordered, how)
 
 
+def show_ranked(table: Table) -> None:
+    """Print a table whose rows have an order of their own, which ``--sort-by`` does not change."""
+    how = _presentation.get()
+    if not how.names:
+        _print_table(table, how)
+
+
 def say(text: str) -> None:
     """Print a sentence for people; it is folded on a terminal and left out where only names are asked for."""
     if _presentation.get().names:
@@ -189,15 +197,13 @@ def _size(text: str) -> float:
 
 
 def _counted(text: str) -> list[tuple[int, int, str]]:
-    """Order ``w-2`` before ``w-10``."""
-    parts: list[tuple[int, int, str]] = []
-    word = ""
-    for one in text + "\0":
-        if word and word[-1].isdigit() != one.isdigit():
-            parts.append((0, int(word), "") if word.isdigit() else (1, 0, word))
-            word = ""
-        word += one
-    return parts
+    """Order ``w-2`` before ``w-10``.
+
+    >>> sorted(["b", "w-10", "a", "w-2"], key=_counted)
+    ['a', 'b', 'w-2', 'w-10']
+    """
+    words = ("".join(part) for _, part in groupby(text, key=str.isdecimal))
+    return [(0, int(word), "") if word.isdecimal() else (1, 0, word) for word in words]
 
 
 def need_yaml(purpose: str) -> None:

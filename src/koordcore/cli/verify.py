@@ -23,10 +23,12 @@ from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.tables import say, show
+from koordcore.cli.words import many
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
 from koordcore.manifests.proof_records import certificate_from_record, certificates_of, proofs_from_record
 from koordcore.manifests.records import result_from_record
 from koordcore.model.certificates import Certificate
+from koordcore.model.reservations import Reservation
 
 _REJECTED: Final = "REJECTED"
 
@@ -98,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
     record = read_json("--plan", arguments.plan)
-    rules = read_rules(arguments)
+    rules, strangers = read_rules(arguments), 0
     if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
         moves, bound = moves_from_record(record)
         claim = certificate_from_record(record["certificate"]) if "certificate" in record else None
@@ -109,6 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
         checked = f"{len(moves)} moves"
     else:
         result = result_from_record(snapshot, record, policy=rules.policy)
+        held = {one.pod_key for one in snapshot.of(Reservation)}
+        strangers = sum(snapshot.pod(one.pod) is None and one.pod not in held for one in result.decisions)
         violations = verify(snapshot, result)
         say_left_out(result, quiet=arguments.quiet)
         checked = f"{len(result.decisions)} decisions"
@@ -125,5 +129,8 @@ def run(arguments: argparse.Namespace) -> int:
         return int(proofs is not None and any(row[2] == _REJECTED for row in proofs.rows))
     columns = (Column("RULE", tone=Tone.BAD), Column("WHERE", tone=Tone.NAME), Column("WHAT", text=True))
     rows = [(str(one.kind), one.subject, one.message) for one in violations]
-    show(Table(title=f"Not legal: {len(rows)} violations", columns=columns, rows=rows))
+    show(Table(title=f"Not legal: {many(len(rows), 'violation')}", columns=columns, rows=rows))
+    if strangers:
+        are = "is" if strangers == 1 else "are"
+        say(f"{many(strangers, 'pod')} of the plan {are} not in the dump: was it made from this one?")
     return 1

@@ -87,6 +87,8 @@ class Journal:
             self._batch = self._batch.without(hopeless)
             if any(one.passing and one.request.about not in hopeless for one in failed):
                 yield from pause(0.2)
+                # Not all of a long batch again for a few calls that got lost.
+                self._batch = self._batch.checked(self._feed.mirror, thoroughly=True)
             elif (yield Await(self._settled, _ECHO)):
                 return
             else:

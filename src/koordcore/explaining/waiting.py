@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
-from koordcore.errors import ManifestError
 from koordcore.explaining.attempts import Attempts, fewest
+from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.remedy import Remedy, RemedyKind, some
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.expectations import expected_end
 from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.scheduling.backfilling import EarliestStart, earliest_start
 from koordcore.snapshot import ClusterSnapshot
@@ -30,8 +28,8 @@ _SERVING: Final = ("Deployment", "ReplicaSet", "ReplicationController", "Statefu
 
 def waiting(asked: Attempts) -> Iterator[Remedy]:
     """Yield until when, or at least for whom, the pods have to wait."""
-    ends = _ends(asked.snapshot)
-    now = asked.now or _newest_start(asked.snapshot)
+    ends, _ = expectations(asked.snapshot)
+    now = asked.now or newest_start(asked.snapshot)
     if ends and now is not None:
         plan = earliest_start(
             asked.snapshot, asked.members, ends, now=now, policy=asked.policy, limits=asked.limits
@@ -52,23 +50,6 @@ def waiting(asked: Attempts) -> Iterator[Remedy]:
             known = f", until somebody scales down {some(served)}"
         text = f"for {some(list(map(str, pods)))} on {some(nodes)}{known}"
         yield Remedy(kind=RemedyKind.WAIT, text=text, pods=pods)
-
-
-def _ends(snapshot: ClusterSnapshot) -> dict[PodKey, datetime]:
-    ends = {}
-    for pod in snapshot.bound_pods():
-        try:
-            end = expected_end(pod)
-        except ManifestError:
-            continue  # `when` says what is wrong with it
-        if end is not None:
-            ends[pod.key] = end
-    return ends
-
-
-def _newest_start(snapshot: ClusterSnapshot) -> datetime | None:
-    times = (pod.started or pod.scheduled for pod in snapshot.bound_pods())
-    return max((one for one in times if one is not None), default=None)
 
 
 def _whose_end(asked: Attempts) -> tuple[list[str], tuple[PodKey, ...]] | None:

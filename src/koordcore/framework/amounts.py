@@ -10,6 +10,7 @@ import numpy as np
 
 from koordcore._arrays import AMOUNT_LIMIT, PODS_ROW, ClusterLayout, FloatCube, IntCube, IntMatrix, Rows
 from koordcore.framework.node_moves import NodeMoves
+from koordcore.model.resources import PODS
 from koordcore.snapshot import ClusterSnapshot
 
 REQUESTED: Final = 0
@@ -127,9 +128,10 @@ class Amounts:
         row, sign
             The node; 1 to count them, -1 to take them off.
         requested, scored
-            Amounts by resource, as filters and as scores count them.
+            Amounts by resource, as filters and as scores count them; slots of pods as ``pods``.
         """
-        self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items())
+        slots = requested.get(PODS, 0)
+        self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items(), pods=slots)
         self.touched.append(row)
 
     def offer(self, rows: Iterable[int], layout: ClusterLayout) -> None:

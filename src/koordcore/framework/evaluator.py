@@ -149,17 +149,17 @@ class Evaluator:
         return ()
 
     @property
-    def likeness(self) -> Hashable:
+    def batch_key(self) -> Hashable:
         """With ``amounts_only``: what is equal for evaluators that :meth:`together` can join, or ``None``."""
         return None
 
     def together(self, ones: Sequence[Any]) -> Evaluator:
-        """Join evaluators of one likeness, this one among them.
+        """Join evaluators of one batch key, this one among them.
 
         ``fits`` and ``scores`` of what it gives have a row for each of them, ``(C, n)``; it is asked about
-        selections of nodes only, never about all of them. Not asked of evaluators without a likeness.
+        selections of nodes only, never about all of them. Not asked of evaluators without a batch key.
         """
-        raise NotImplementedError  # without a likeness there is nothing to join
+        raise NotImplementedError  # without a batch key there is nothing to join
 
     def scores(self, view: NodeView) -> IntVector | None:
         """Score the nodes; ``None`` where the plugin has no preference about this pod."""

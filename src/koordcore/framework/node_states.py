@@ -45,7 +45,7 @@ class AmountStates:
         ``(S,)``: how many nodes are in it.
     size
         States so far.
-    births
+    new_states
         State by state as each came up that no node was in, again or for the first time; appended only.
     """
 
@@ -60,7 +60,7 @@ class AmountStates:
         self.first: IntVector = np.frombuffer(self._first, np.int64)
         self.count: IntVector = np.frombuffer(self._count, np.int64)
         self.size = 0
-        self.births: array[int] = array("q")
+        self.new_states: array[int] = array("q")
         self._most = most
         self._table: dict[bytes, int] | None = {}
         self._state = array("q")
@@ -113,7 +113,7 @@ class AmountStates:
             self._rows.append([])
         heappush(self._rows[state], row)
         if not self._count[state]:
-            self.births.append(state)
+            self.new_states.append(state)
         self._count[state] += 1
         self._first[state] = min(self._first[state], row)
 

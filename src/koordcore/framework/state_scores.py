@@ -73,15 +73,15 @@ class AmountParts(NamedTuple):
         return score, enough
 
     @property
-    def likeness(self) -> Hashable:
+    def batch_key(self) -> Hashable:
         """What is equal for classes that can be answered for together; ``None`` where none can."""
         every = [*(evaluator for _, evaluator in self.scorers), *self.filters]
-        parts = tuple([evaluator.likeness for evaluator in every])
+        parts = tuple([evaluator.batch_key for evaluator in every])
         return None if None in parts else (parts, tuple([weight for weight, _ in self.scorers]))
 
     @staticmethod
     def together(ones: Sequence[AmountParts]) -> AmountParts:
-        """Join the parts of classes of one likeness; answers have a row for each of them, ``(C, n)``."""
+        """Join the parts of classes of one batch key; answers have a row for each of them, ``(C, n)``."""
         first = ones[0]
         if len(ones) == 1:
             return first
@@ -97,7 +97,7 @@ class AmountParts(NamedTuple):
 
 
 class _StateGroup:
-    """Classes of one ground and one likeness, and what each state is worth to each of them."""
+    """Classes of one ground and one batch key, and what each state is worth to each of them."""
 
     def __init__(self, workspace: Workspace, states: AmountStates, ground: StaticResult) -> None:
         self._workspace = workspace
@@ -109,7 +109,7 @@ class _StateGroup:
         # (C, S): the score in the high bits; a state that is not known to all was never learned.
         self._rank: IntMatrix = np.full((1, len(states.first)), _UNFIT)
         self._known = bytearray(len(states.first))
-        self._births = 0
+        self._seen_states = 0
         self._some_unfit = False
 
     @property
@@ -157,10 +157,10 @@ class _StateGroup:
     def _learn(self) -> None:
         """Work out what is not known yet of the states that nodes are in."""
         states, known = self.states, self._known
-        born = states.births[self._births :]
-        self._births += len(born)
-        # What nobody is in any more is born anew before it counts.
-        new = [state for state in born if not known[state] and states.count[state]]
+        came = states.new_states[self._seen_states :]
+        self._seen_states += len(came)
+        # What nobody is in any more comes up anew before it counts.
+        new = [state for state in came if not known[state] and states.count[state]]
         if not new or not self._members:
             return
         if self._together is None:
@@ -174,7 +174,7 @@ class _StateGroup:
         """Bring the ranks up to date; tell whether states can be used."""
         if not self.states.ready():
             return False
-        if self._births != len(self.states.births):
+        if self._seen_states != len(self.states.new_states):
             self._learn()
         return True
 
@@ -223,7 +223,7 @@ class Membership(NamedTuple):
 
 
 class StateGroups:
-    """All groups of one plugin set, by ground and likeness."""
+    """All groups of one plugin set, by ground and batch key."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -251,8 +251,8 @@ class StateGroups:
         states = self.states_of(ground)
         if states is None or not states.ready():
             return None
-        likeness = parts.likeness
-        groups = [] if likeness is None else self._groups.setdefault((id(ground), likeness), [])
+        batch_key = parts.batch_key
+        groups = [] if batch_key is None else self._groups.setdefault((id(ground), batch_key), [])
         group = next((one for one in groups if not one.full), None)
         if group is None:
             group = _StateGroup(self._workspace, states, ground)

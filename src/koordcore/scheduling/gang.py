@@ -143,7 +143,7 @@ def _held(
     mark: int,
 ) -> Outcome:
     """NonStrict (ruling 8): who found a place keeps it for a while, until the others come."""
-    ends = {pod.key: wait_ends(workspace.snapshot, job, pod) for pod in job.pods}
+    ends = {pod.key: wait_ends(workspace.snapshot, job, pod, workspace.now) for pod in job.pods}
     now = None if workspace.now is None else moment_of(workspace.now)
     over = {key for key, end in ends.items() if now is not None and end is not None and end <= now}
     if any(isinstance(decisions[key], Bound) for key in over):
@@ -203,7 +203,8 @@ def _planned(
     fit = fit_error(outline)
     found = plan_and_bind(workspace, plugins, tree, outline, offers_of(outline, job.fit), ask, limits, fit)
     if isinstance(found, Planned):
-        return finish(workspace, job, marked(workspace, job, found.bound), found.answer, cut=found.cut)
+        bound = marked(workspace, job, found.bound)
+        return finish(workspace, job, bound, found.answer, cut=found.cut, refused=found.refused)
     known = {} if found.refused is None else {found.refused.pod: found.refused}
     decisions, plan = give_up(workspace, job, known, found.message)
     return decisions, attrs.evolve(plan, detail=found.detail, certificate=found.certificate)

@@ -96,9 +96,10 @@ class Preemptor:
             About its members.
         """
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
+        job = self._with_hope(job)
         if job.tree is not None:
             # Who starts now evicts nobody now: the rest may in the next cycle.
-            return [] if placed else self._for_groups(job)
+            return [] if placed or not job.pods else self._for_groups(job)
         bound = [node for nodes in job.bound.values() for node in nodes]
         found: list[Nominated] = []
         if job.pods and not placed:
@@ -135,6 +136,14 @@ class Preemptor:
                 )
                 found += self._preempt(one, job.spec, [*bound, *there.values()]) or ()
         return found
+
+    def _with_hope(self, job: Job) -> Job:
+        """Leave out the members that are refused whoever leaves: others may be enough."""
+        members = {
+            name: tuple(pod for pod in pods if not _hopeless(self._plugins.class_of(pod)))
+            for name, pods in job.members.items()
+        }
+        return attrs.evolve(job, members=members)
 
     def _for_groups(self, job: Job) -> list[Nominated]:
         """Make room for Kubernetes' own groups: for as many of them as could start at all."""
@@ -302,7 +311,8 @@ class Preemptor:
             return wider
         if isinstance(wider, PreemptionPlan) and wider.certificate.proven:
             return plan
-        return attrs.evolve(plan, certificate=_unproven(plan.certificate))
+        known = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
+        return attrs.evolve(plan, certificate=known)
 
     def _eligible(
         self, trigger: Pod, members: Sequence[Pod], classes: Mapping[PodKey, SchedulingClass | Refusal]
@@ -316,7 +326,7 @@ class Preemptor:
         own = classes[trigger.key]
         statuses = {}
         if isinstance(own, SchedulingClass) and on_node:
-            mask = own.mendable()
+            mask = own.may_fit_after_preemption()
             statuses = {node: "Unschedulable" for node in on_node if mask[workspace.layout.row_of[node]]}
         return check_eligible(trigger, members, on_node, statuses).eligible
 
@@ -383,7 +393,9 @@ class Preemptor:
     def _wanted(self, pod: Pod) -> Wanted:
         scheduling_class = self._plugins.class_of(pod)
         assert isinstance(scheduling_class, SchedulingClass)
-        return Wanted(id(scheduling_class), scheduling_class.mendable(), scheduling_class.amounts)
+        return Wanted(
+            id(scheduling_class), scheduling_class.may_fit_after_preemption(), scheduling_class.amounts
+        )
 
     # -- standing plans --------------------------------------------------------------------------------
 
@@ -426,10 +438,6 @@ def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionPr
 def _started(job: Job, there: Mapping[PodKey, str]) -> bool:
     """Tell whether every gang of a group has its minimum, with those who have a place now."""
     return all(sum(pod.key in there for pod in pods) >= job.least(gang) for gang, pods in job.members.items())
-
-
-def _unproven(certificate: Certificate) -> Certificate:
-    return Certificate(CertificateStatus.HEURISTIC, certificate.objective)
 
 
 def _hopeless(scheduling_class: SchedulingClass | Refusal) -> bool:

@@ -185,4 +185,14 @@ def _called(make: Callable[..., object], given: Mapping[str, object]) -> object:
         wanted = signature(make).parameters
     except ValueError:
         return None
+    missing = [
+        name
+        for name, one in wanted.items()
+        if one.default is one.empty
+        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        and (name not in given or one.kind is one.POSITIONAL_ONLY)
+    ]
+    if missing:
+        told, known = getattr(make, "__name__", make), ", ".join(given)
+        raise ModelError(f"{told}: cannot be made: nobody gives it {', '.join(missing)}; there are {known}")
     return make(**{name: given[name] for name in wanted if name in given})

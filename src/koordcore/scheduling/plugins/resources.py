@@ -166,7 +166,7 @@ class FitEvaluator(Evaluator):
         return fitting
 
     @property
-    def likeness(self) -> Hashable:
+    def batch_key(self) -> Hashable:
         least = self._args.strategy is ScoringStrategy.LEAST_ALLOCATED and self._scored.capacity.exact
         return (id(self._scored), len(self.needed)) if least else None
 
@@ -365,7 +365,7 @@ class BalancedEvaluator(Evaluator):
         self.own: FloatMatrix = np.array(own).reshape(-1, 1)
 
     @property
-    def likeness(self) -> Hashable:
+    def batch_key(self) -> Hashable:
         return id(self._scored)
 
     def together(self, ones: Sequence[BalancedEvaluator]) -> BalancedEvaluator:

@@ -1,0 +1,88 @@
+"""Why a reservation does not serve the pod that owns it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordcore.cli import main
+from tests.manifests.builders import container, node, obj, pod
+
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+
+
+def reservation(spec: dict[str, Any], **meta: Any) -> dict[str, Any]:
+    amount = {"cpu": "6"}
+    return obj(
+        "Reservation",
+        "r",
+        "scheduling.koordinator.sh/v1alpha1",
+        metadata={"uid": "uid-r", "labels": {"pool": "a"}, **meta},
+        spec={
+            "ttl": "24h",
+            "template": {"spec": {"containers": [container(requests=amount)]}},
+            "owners": [{"labelSelector": {"matchLabels": {"app": "o"}}}],
+            **spec,
+        },
+        status={"phase": "Available", "nodeName": "n1", "allocatable": amount},
+    )
+
+
+def choosing(pool: str) -> dict[str, str]:
+    one = {"matchExpressions": [{"key": "pool", "operator": "In", "values": [pool]}]}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"reservationSelectorTerms": [one]}}
+    return {AFFINITY: json.dumps(terms)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "notes", "why"),
+    [
+        ({"unschedulable": True}, {}, "which takes no new owner: it is unschedulable"),
+        ({"unschedulable": True}, choosing("a"), "which takes no new owner: it is unschedulable"),
+        ({}, choosing("b"), "which the pod's reservation affinity does not choose"),
+        (
+            {"taints": [{"key": "t", "value": "v", "effect": "NoSchedule"}]},
+            choosing("a"),
+            "whose taint {t: v} the pod's reservation affinity does not tolerate",
+        ),
+    ],
+)
+def test_an_owner_is_told_what_keeps_it_out(
+    spec: dict[str, Any],
+    notes: dict[str, str],
+    why: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    asks = pod("p", containers=[container(requests={"cpu": "4"})])
+    asks["metadata"] |= {"labels": {"app": "o"}, "annotations": notes}
+    file = tmp_path / "dump.json"
+    items = [node("n1", {"cpu": "8", "memory": "8Gi", "pods": "9"}), reservation(spec), asks]
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    assert main(["explain", "default/p", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert why in out
+    assert "belongs to" not in out
+
+
+def test_a_reservation_that_is_being_deleted_takes_nobody(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    asks = pod("p", containers=[container(requests={"cpu": "4"})], metadata={"labels": {"app": "o"}})
+    gone = datetime(2026, 11, 1, tzinfo=UTC).isoformat()
+    file = tmp_path / "dump.json"
+    items = [
+        node("n1", {"cpu": "8", "memory": "8Gi", "pods": "9"}),
+        reservation({}, deletionTimestamp=gone),
+        asks,
+    ]
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    assert main(["explain", "default/p", str(file)]) == 1
+    assert (
+        "fits only inside reservation r, which takes no new owner: it is being deleted"
+        in capsys.readouterr().out
+    )
