@@ -212,7 +212,7 @@ def _path(key: PodKey) -> str:
 
 def main() -> int:
     """Let the queue live through some worlds."""
-    plain = {"cards": 0, "quotas": 0, "budgets": 0, "nodes": 3, "arrival": 800, "most": 15}
+    plain: dict[str, Any] = {"cards": 0, "quotas": 0, "budgets": 0, "nodes": 3, "arrival": 800, "most": 15}
     for name in ("calm", "nodes", "network"):
         run = run_world(1, attrs.evolve(named_profile(name), **plain), lambda seat: BottledQueue())
         print(
