@@ -124,7 +124,8 @@ def main() -> int:
             print(f"{number:2}  {what}: {_told(kill)}", flush=True)
             if kill is not None and asked.search:
                 known[what] = kill
-                KILLS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+                lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in known.items())
+                KILLS.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     return int(lived > 0)
 
 

@@ -118,8 +118,8 @@ def dispatch(queue: Queue, now: int) -> Queue:
             for run in victims:
                 queue = _stop(queue, run, What.PREEMPTED, now)
             todo = sorted((job, *todo, *(run.job for run in victims)), key=_turn)
-        else:
-            blocked = (job, _promise(queue, job))
+        elif (promised := _promise(queue, job)) is not None:
+            blocked = (job, promised)
     return queue
 
 
@@ -176,14 +176,17 @@ def _victims(queue: Queue, job: Job) -> tuple[Run, ...]:
     return tuple(victims)
 
 
-def _promise(queue: Queue, job: Job) -> int:
-    """Find the first moment at which the job fits, if everybody takes the time allowed."""
+def _promise(queue: Queue, job: Job) -> int | None:
+    """Find the first moment at which the job fits, if everybody takes the time allowed.
+
+    ``None`` where it would not even then, because a node has gone since it was submitted.
+    """
     cluster = queue.cluster
     for run in sorted(queue.running, key=lambda one: (one.ends, one.job.name)):
         cluster = _without(cluster, (run,))
         if _place(cluster, job) is not None:
             return run.ends
-    raise AssertionError(f"{job.name} fits the empty cluster, or it would not wait")
+    return None
 
 
 def _keeps_promise(

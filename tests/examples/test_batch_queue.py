@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from examples.batch_queue.__main__ import main
+from examples.batch_queue.bottled import BottledQueue
 from examples.batch_queue.queue import Job, Queue, What, dispatch, finish, submit
 from koordcore import ClusterSnapshot, ModelError, Node, Unschedulable
+from koordcore.simulate.world import named_profile, run_world
 
 CARDS = 4
 
@@ -115,6 +120,22 @@ def test_a_queue_is_a_value() -> None:
     assert before.running == ()
     assert list(before.cluster.bound_pods()) == []
     assert dispatch(before, 0) == after
+
+
+def test_a_job_that_fits_no_longer_holds_nobody_up() -> None:
+    """A node has gone since it was submitted; nobody knows when it will start, and others need not wait."""
+    queue = waiting(job("wide", 4, width=2), job("late", 1, submitted=1))
+    left = attrs.evolve(queue, cluster=queue.cluster.without_nodes("n1"))
+    assert running(dispatch(left, 2)) == {"late"}
+
+
+@pytest.mark.parametrize("name", ["nodes", "network"])
+def test_the_queue_lives_in_a_bottle(name: str) -> None:
+    plain: dict[str, Any] = {"cards": 0, "quotas": 0, "budgets": 0, "nodes": 3, "arrival": 800, "most": 12}
+    plain |= {"seconds": 80, "storm": 25, "calm": 50}
+    run = run_world(2, attrs.evolve(named_profile(name), **plain), lambda seat: BottledQueue())
+    assert run.breaches == ()
+    assert run.counts["begin"] > 20
 
 
 def test_mistakes_are_named() -> None:

@@ -169,7 +169,10 @@ def test_the_audit_tells_the_loop_and_how_to_end_it(
     told = capsys.readouterr().out
     assert "p1 reclaims on n0: p0 has to go" in told
     assert max(map(len, told.splitlines())) <= 80
-    assert main(["audit", "--loops", "koordinator", "--nodes", "1"]) == 0
+    assert main(["audit", "--loops", "koordinator", "--nodes", "1", "--trees"]) == 0
+    told = capsys.readouterr().out
+    assert "one above others" in told
+    assert "(enableRuntimeQuota)" in told  # what was not searched
     own = tmp_path / "rules.json"
     own.write_text(json.dumps({"promises": False}), encoding="utf-8")
     assert main(["audit", "--loops", str(own)]) == 1

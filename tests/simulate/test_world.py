@@ -102,7 +102,8 @@ def test_two_who_decide_on_stale_views_are_found_out() -> None:
     run = run_world(2, profile, lambda seat: Hasty(seat, 2))
     assert run.breaches[0].rule is Rule.CAPACITY
     lenient = run_world(2, profile, lambda seat: Hasty(seat, 2), exclusive=False)
-    assert Rule.CAPACITY not in {one.rule for one in lenient.breaches}
+    assert lenient.breaches == ()  # what kubelets refused was repaired within the bound
+    assert lenient.counts["replace"] > 10
 
 
 def test_books_that_miss_news_are_found() -> None:

@@ -10,7 +10,7 @@ import attrs
 
 from koordcore.checking.claim_records import claims_after
 from koordcore.checking.profiles import by_profile, check_strangers
-from koordcore.checking.quota_sums import NOBODY, Elsewhere
+from koordcore.checking.quota_sums import Elsewhere, held_away
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.nodes import NodeState
@@ -99,9 +99,10 @@ def check_result(
         Every node afterwards, and what pods hold that the snapshot does not show; left out: it shows all.
     """
     states = result.snapshot.nodes if everywhere is None else everywhere
+    others_hold = held_away(snapshot) if elsewhere is None else elsewhere
     found = set(check_strangers(snapshot, result))
     for own, others in by_profile(result):
-        mine = _check_profile(snapshot, own, states, elsewhere or NOBODY)
+        mine = _check_profile(snapshot, own, states, others_hold)
         found |= {one for one in mine if one.subject not in others}
     return tuple(sorted(found))
 

@@ -135,6 +135,9 @@ class ClusterIndex:
             for state in self._nodes:
                 for pod in state.pods:
                     self._sums.count(pod)
+            for pod in self.of(Pod):
+                if pod.bound:  # to a node that is not there
+                    self._sums.count(pod)
         return self._sums
 
     def of(self, kind: type[T]) -> Iterator[T]:
@@ -277,6 +280,8 @@ class ClusterIndex:
         elif isinstance(record, Pod):
             for what, name in _memberships(record):
                 self._set(self._by, (f"ended of {what}", name), record, sign)
+            if self._sums is not None and record.bound:
+                self._sums.count(record, sign)
         elif isinstance(record, ElasticQuota):
             self._sums = None
 

@@ -175,3 +175,15 @@ class Elsewhere:
 
 NOBODY: Final = Elsewhere()
 """Every pod is shown."""
+
+
+def held_away(snapshot: ClusterSnapshot) -> Elsewhere:
+    """Give what pods hold that are bound to nodes which are not there."""
+    away = [pod for pod in snapshot.of(Pod) if pod.bound]
+    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+    if not away or not quotas:
+        return NOBODY
+    sums = QuotaSums(quotas, specs_in(snapshot))
+    for pod in away:
+        sums.count(pod)
+    return Elsewhere(sums)

@@ -63,6 +63,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="pods of a world (2; 3 takes half a minute, 4 ten minutes and more)",
     )
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="nodes of a world (2)")
+    parser.add_argument(
+        "--trees", action="store_true", help="worlds with a quota above others, instead of side by side"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no warnings about the policy")
     add_record_output(parser)
     parser.set_defaults(run=run)
@@ -75,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         name, _, value = text.partition("=")
         rules = _made({**attrs.asdict(rules), name: _value(value)}, f"--set {text}")
     with working("searching"):
-        loop, worlds = search_loops(rules, pods=arguments.pods, nodes=arguments.nodes)
+        loop, worlds = search_loops(rules, pods=arguments.pods, nodes=arguments.nodes, trees=arguments.trees)
     if for_programs(arguments):
         story = [] if loop is None else loop_story(loop)
         print_record(
@@ -85,16 +88,17 @@ def run(arguments: argparse.Namespace) -> int:
                 "worlds": worlds,
                 "loop": loop is not None,
                 "story": story,
-                "unsearched": _unsearched(policy),
+                "unsearched": _unsearched(policy, arguments.trees),
             },
         )
         return 0 if loop is None else 1
     for name, value in attrs.asdict(rules).items():
         print(f"  {name:<11} {str(value).lower()}")
     size = f"up to {arguments.pods} pods, {arguments.nodes} node{'s' * (arguments.nodes != 1)} and 2 quotas"
+    size += ", one above others" if arguments.trees else ""
     if loop is None:
         say(f"no loop in {worlds} worlds of {size}, nor where a rule that moves pods is off")
-        for line in _unsearched(policy):
+        for line in _unsearched(policy, arguments.trees):
             print(*textwrap.wrap(line, 78, subsequent_indent="  "), sep="\n")
         return 0
     print(f"a loop, in the {worlds}. world of {size}:")
@@ -103,9 +107,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 1
 
 
-def _unsearched(policy: Policy | None) -> list[str]:
+def _unsearched(policy: Policy | None, trees: bool) -> list[str]:
     """Say what the worlds that were searched leave out."""
-    found = ["searched: one resource, quotas side by side; docs/loops.md says what follows for others"]
+    how = "a quota above others, whose max refuses nobody" if trees else "quotas side by side"
+    found = [f"searched: one resource, {how}; docs/loops.md says what follows for others"]
     if policy is None:
         return found
     setting = policy.plugin("ElasticQuota")

@@ -29,6 +29,8 @@ def cluster_ledger(
 ) -> QuotaLedger:
     """Open the ledger of a cluster: its quotas, all nodes' allocatable, bound and pending pods.
 
+    Pods count that are bound to a node which is not there: they hold their quota until somebody deletes them.
+
     Parameters
     ----------
     snapshot
@@ -64,7 +66,8 @@ class _Opened:
     policy: QuotaPolicy
 
     def __call__(self, snapshot: ClusterSnapshot) -> _Open:
-        pods = (pod for pod in (*snapshot.bound_pods(), *snapshot.pending) if _counts(pod))
+        away = filter(_is_away, snapshot.of(Pod))
+        pods = (pod for pod in (*snapshot.bound_pods(), *away, *snapshot.pending) if _counts(pod))
         ledger = open_ledger(
             snapshot.of(ElasticQuota),
             total=_offered(snapshot),
@@ -81,7 +84,8 @@ class _Opened:
         snapshot: ClusterSnapshot,
     ) -> _Open:
         """Count who came and who left; other quotas are another tree."""
-        changed = [type(old or new) for old, new in changed_records(snapshot, records)]
+        pairs = changed_records(snapshot, records)
+        changed = [type(old or new) for old, new in pairs]
         if ElasticQuota in changed or (ResourceClaimTemplate in changed and counted_classes(snapshot)):
             return self(snapshot)
         ledger, offers = value.ledger, []
@@ -93,6 +97,9 @@ class _Opened:
             offered = tuple(NO_RESOURCES if one is None else one.node.allocatable for one in (old, new))
             if offered[0] != offered[1]:
                 offers.append((offered[0], offered[1]))
+        for one, other in pairs:
+            before += [one] if isinstance(one, Pod) and _is_away(one) else []
+            after += [other] if isinstance(other, Pod) and _is_away(other) else []
         stay = {*map(id, before)} & {*map(id, after)}
         for pod in before:
             if id(pod) not in stay and _counts(pod):
@@ -103,6 +110,11 @@ class _Opened:
         if offers:
             ledger = ledger.with_total(_total_with(ledger.total, offers) or _offered(snapshot))
         return _Open(ledger, snapshot.pending)
+
+
+def _is_away(pod: Pod) -> bool:
+    """Tell whether a pod that stands among the records is bound to a node that is not there."""
+    return pod.bound
 
 
 def _counts(pod: Pod) -> bool:

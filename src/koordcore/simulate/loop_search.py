@@ -97,7 +97,7 @@ def _key(pod: LoopPod) -> tuple[int, int, int]:
 
 
 def search_loops(
-    rules: LoopRules, *, pods: int = 3, nodes: int = 2, quotas: int = 2
+    rules: LoopRules, *, pods: int = 3, nodes: int = 2, quotas: int = 2, trees: bool = False
 ) -> tuple[Loop | None, int]:
     """Search all small worlds for a loop, the smallest first.
 
@@ -109,6 +109,8 @@ def search_loops(
         Which rules move pods, and how.
     pods, nodes, quotas
         How large the worlds are at most.
+    trees
+        Search worlds with a quota above others instead (:func:`nested_worlds`).
 
     Returns
     -------
@@ -116,7 +118,7 @@ def search_loops(
         The shortest loop of the first world that has one, and how many worlds were searched.
     """
     count = 0
-    for world in small_worlds(pods, nodes, quotas):
+    for world in (nested_worlds if trees else small_worlds)(pods, nodes, quotas):
         count += 1
         found = find_loop(world, rules)
         if found is not None:

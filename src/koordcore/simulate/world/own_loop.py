@@ -96,7 +96,8 @@ class OwnScheduler:
                 yield from self._answered(ticket, answer, moment)
                 return
             case Rang(bell):
-                if bell == self._bell:
+                # What it was set for may have come before it rings.
+                if bell == self._bell and self._awaited is not None:
                     self._awaited = None
                     yield from self._go_on(False, moment)
                 return
