@@ -150,3 +150,11 @@ def test_the_deadline_of_a_job_is_an_end() -> None:
     running["status"] = {"phase": "Running", **started}
     told = helps([node("n0", ROOM), job, running, cards("w", 8)], "w", RemedyKind.WAIT)
     assert (told.until, told.pods[0].name) == ("2026-11-01T11:00:00Z", "r")
+
+
+def test_many_to_wait_for_are_counted() -> None:
+    nodes = [node(f"n{number}", ROOM) for number in range(6)]
+    running = [cards(f"r{number}", 4, f"n{number}", owner="Job/old") for number in range(6)]
+    members = [cards(f"m{number}", 8, group="g") for number in range(5)]
+    told = helps([*nodes, group(5), *running, *members], "m0", RemedyKind.WAIT)
+    assert told.text == "for 5 pods on 5 nodes, n4, n3, n2 and others; nothing says when they end"
