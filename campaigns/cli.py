@@ -161,6 +161,8 @@ def _drawn(chance: random.Random, verb: str) -> list[str]:
         elif chance.random() < 0.06:
             many = 0 if action.nargs == 0 else action.nargs if isinstance(action.nargs, int) else 1
             words += [names[-1], *(_word(chance, names[-1], action) for _ in range(many))]
+    if verb == "verify" and "--plan" not in words and chance.random() < 0.8:
+        words += ["--plan", "@plan"]
     if chance.random() < 0.02:
         words.append(chance.choice(_ODD))
     return words

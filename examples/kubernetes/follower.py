@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from examples.kubernetes.api import Api, GoneError, Listing, RefusedError, UnreachableError
@@ -36,6 +37,7 @@ class Follower:
         self._stale: set[str] = set()
         self._looked_for: set[str] = set()
         self._settled: set[str] = set()
+        self._failure: BaseException | None = None
         self._changed = threading.Condition()
         self.feed = Feed({})
 
@@ -51,17 +53,40 @@ class Follower:
 
     def start(self) -> None:
         """List every kind and go on watching; returns once all have been listed."""
-        threading.Thread(target=self._look_around, name="kinds", daemon=True).start()
+        self._start("kinds", self._look_around)
         self.wait(lambda: bool(self._looked_for) and self._settled >= self._looked_for, timeout=None)
 
     def wait(self, done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until the mirror shows something; ``False`` when that takes too long."""
+        """Wait until the mirror shows something; ``False`` when that takes too long.
+
+        Raises
+        ------
+        RuntimeError
+            When a thread has ended that follows the cluster: nobody should decide on what stands still.
+        """
         with self._changed:
-            return self._changed.wait_for(done, timeout)
+            reached = self._changed.wait_for(lambda: self._failure is not None or done(), timeout)
+        if self._failure is not None:
+            raise RuntimeError("the cluster is not followed any more") from self._failure
+        return reached
 
     def refresh(self, kind: str) -> None:
         """List a kind anew at its next change, for a watch that seems to have lost something."""
         self._stale.add(kind)
+
+    def _start(self, name: str, follow: Callable[[], None]) -> None:
+        """Do something in a thread of its own that never ends."""
+
+        def run() -> None:
+            try:
+                follow()
+            except BaseException as error:
+                with self._changed:
+                    self._failure = error
+                    self._changed.notify_all()
+                raise
+
+        threading.Thread(target=run, name=name, daemon=True).start()
 
     def _look_around(self) -> None:
         """Follow what the server has, and what it comes to have later."""
@@ -76,8 +101,7 @@ class Follower:
             with self._changed:
                 self._looked_for.update(one[-1] for one in new)
             for paths in new:
-                name = f"watch-{paths[-1].rpartition('/')[2]}"
-                threading.Thread(target=self._follow, args=(paths,), name=name, daemon=True).start()
+                self._start(f"watch-{paths[-1].rpartition('/')[2]}", partial(self._follow, paths))
             time.sleep(_NEW_KINDS)
 
     def _follow(self, paths: Sequence[str]) -> None:

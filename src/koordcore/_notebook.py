@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any, Final
 
 _MOST: Final = 30
@@ -30,6 +29,8 @@ def html_table(title: str, table: Mapping[str, Sequence[Any]], notes: Iterable[s
     <tr><td>a&lt;b</td><td>3</td></tr>
     </tbody></table>
     """
+    from html import escape  # with its table of entities: only who looks pays for it
+
     length = max((len(values) for values in table.values()), default=0)
     rows = [[values[row] for values in table.values()] for row in range(min(length, _MOST))]
     more = [f"… and {length - _MOST} more; table() has them all"] if length > _MOST else []
@@ -43,10 +44,12 @@ def html_table(title: str, table: Mapping[str, Sequence[Any]], notes: Iterable[s
 
 
 def _cells(tag: str, values: Iterable[Any]) -> str:
-    return "".join(_cell(tag, "" if one is None else str(one)) for one in values)
+    from html import escape
+
+    return "".join(_cell(tag, escape("" if one is None else str(one))) for one in values)
 
 
 def _cell(tag: str, text: str) -> str:
     # A browser breaks names at their hyphens.
     whole = ' style="white-space:nowrap"' if "-" in text and " " not in text else ""
-    return f"<{tag}{whole}>{escape(text)}</{tag}>"
+    return f"<{tag}{whole}>{text}</{tag}>"

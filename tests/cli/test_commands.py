@@ -69,6 +69,23 @@ def test_explain_says_what_would_help(capsys: pytest.CaptureFixture[str]) -> Non
     assert "What would help" in out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "-q", "default/urgent-1", EXAMPLE),
+        ("explain", "default/urgent-1", "-q", EXAMPLE),
+        ("explain", EXAMPLE, "default/urgent-1", "-q"),
+        ("-q", "explain", "default/urgent-1", EXAMPLE),
+    ],
+)
+def test_options_stand_anywhere(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """Only before the verb there is nobody yet whose option it could be."""
+    code, out, err = run(capsys, *words)
+    assert (code == 2) == (words[0] == "-q"), err
+    if code != 2:
+        assert out.startswith("default/urgent-1: ")
+
+
 def test_explain_a_running_pod(capsys: pytest.CaptureFixture[str]) -> None:
     """It is judged as if it were not there yet."""
     code, out, _ = run(capsys, "explain", "default/eval-1", EXAMPLE, "-o", "json")

@@ -241,8 +241,10 @@ def test_what_cannot_be_read_is_named(capsys: pytest.CaptureFixture[str], tmp_pa
     dump = tmp_path / "dump.json"
     bad = {**JOB, "spec": {"parallelism": -1, "template": template()}}
     dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(1), bad]}))
-    assert main(["schedule", str(dump), "--as-gangs"]) == 2
-    assert "Job ml/train: parallelism: expected 0 to 100000, got -1" in capsys.readouterr().err
+    assert main(["schedule", str(dump), "--as-gangs"]) == 1
+    told = capsys.readouterr().err
+    assert "Job ml/train: parallelism: expected 0 to 100000, got -1" in told
+    assert "not looked at: 1 Job without pods (see above)" in told
     _, told = planned(capsys, tmp_path, [*nodes(1), TRAIN], "--as-gangs")
     assert "not said by a gang: its pods: ClusterTrainingRuntime torch is not in the dump" in told
 
@@ -257,6 +259,32 @@ def test_what_would_become_of_a_job(
     assert "train-0" in capsys.readouterr().out
     assert main(["explain", "jobset/train", str(dump)]) == 2
     assert "no pod of JobSet train in the dump" in capsys.readouterr().err
+
+
+def test_every_replica_of_a_job_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The first replica fits and the second does not: one of them alone would be half the answer."""
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(2), LWS]}))
+    assert main(["explain", "lws/train", str(dump), "-q"]) == 1
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[:3] for row in rows if row and row[0] in ("ml/train-0", "ml/train-1") and len(row) > 3] == [
+        ["ml/train-0", "3/3", "3"],
+        ["ml/train-1", "0/3", "3"],
+    ]
+    assert main(["when", "lws/train", str(dump), "--now", "2026-01-01T00:00:00Z"]) == 0
+    assert "lws/train: this is about gang ml/train-0; ask for ml/train-1 likewise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [("explain",), ("when", "--now", "2026-01-01T00:00:00Z")])
+def test_a_job_without_pods_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: Sequence[str]
+) -> None:
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(1), TRAIN]}))
+    assert main([*verb, "trainjob/train", "-q", str(dump)]) == 2
+    told = capsys.readouterr().err
+    assert "no pod of TrainJob train in the dump" in told
+    assert "ClusterTrainingRuntime torch is not in the dump" in told
 
 
 def test_jobs_without_pods_are_named_where_nobody_takes_them_for_gangs(

@@ -258,3 +258,30 @@ def test_a_threshold_that_no_node_reaches_is_warned_of(
     assert capsys.readouterr().err == ""
     for odd in ("nan", "inf", "-5"):
         assert main(["rebalance", str(path), "--high", f"cpu={odd}"]) == 2
+
+
+def test_settings_that_change_no_plan_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = dump(tmp_path / "c.json", cores={"a": [2, 2, 2, 2], "b": [1]})
+    args, limits = tmp_path / "args.json", tmp_path / "limits.json"
+    pool = {"name": "p", "nodeSelector": {"matchLabels": {"x": "y"}}, "resourceWeights": {"cpu": 2}}
+    args.write_text(
+        json.dumps({"paused": True, "numberOfNodes": 9, "highThresholds": {"cpu": 65}, "nodePools": [pool]})
+    )
+    limits.write_text(json.dumps({"evictQPS": "5", "maxMigratingPerNode": 3}))
+    words = ["rebalance", str(path), "--args", str(args), "--migration", str(limits)]
+    assert main(words) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "has no effect" in line]
+    assert told == [
+        "warning: --args: paused has no effect: a plan moves nobody by itself",
+        "warning: --args: numberOfNodes has no effect: hot nodes are cooled however few are idle",
+        (
+            "warning: --args: nodePools[0].resourceWeights has no effect: "
+            "the fewest moves are taken, not those of the highest scores"
+        ),
+        (
+            "warning: --migration: evictQPS has no effect: "
+            "how fast the controller works says nothing about the plan"
+        ),
+    ]
+    assert main([*words, "--quiet"]) == 0
+    assert "has no effect" not in capsys.readouterr().err

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from koordcore import ClusterSnapshot, NodeState, PreemptionRules, schedule, verify
@@ -17,6 +18,7 @@ from koordcore.model.cluster import Unreadable
 from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
+from koordcore.snapshot.changes import NodeAdded, NodeRemoved, PodBound, PodEnded
 from tests.manifests.builders import container, node, obj, pod
 
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "10"}
@@ -207,3 +209,26 @@ def test_verify_refuses_a_place_beside_what_cannot_be_read() -> None:
     found = {str(one) for one in verify(told, schedule(plain))}
     assert "unreadable: default/good: is put on n1 beside default/bad, which cannot be read" in found
     assert "unreadable: default/lost: is placed, and says spec.y: wrong" in found
+
+
+def test_what_runs_unreadably_is_heeded_as_soon_as_it_is_known_and_while_it_is_there() -> None:
+    """From call to call on one line of snapshots: it comes, with its node or later, and goes."""
+    room = Node(name="n1", allocatable={"cpu": 4000, "pods": 9})
+    asks = Pod(name="asks", requests={"cpu": 1000})
+
+    def place_of(snapshot: ClusterSnapshot) -> str:
+        (one,) = schedule(snapshot.with_pending(asks), [asks]).decisions
+        return one.node if isinstance(one, Bound) else "nowhere"
+
+    line = ClusterSnapshot(nodes=[room])
+    assert place_of(line) == "n1"
+    bad = Pod(name="bad", unreadable="spec.x: wrong")
+    shut = line.apply(PodBound(bad.at("n1")))
+    assert place_of(shut) == "nowhere"
+    wider = shut.apply(NodeAdded(attrs.evolve(room, name="a0")))
+    assert place_of(wider) == "a0"
+    worse = wider.apply(PodBound(attrs.evolve(bad, name="too").at("a0")))
+    assert place_of(worse) == "nowhere"
+    again = worse.apply(PodEnded(bad.key))
+    assert place_of(again) == "n1"
+    assert place_of(again.apply(NodeRemoved("a0"))) == "n1"

@@ -188,7 +188,7 @@ def test_a_replacement_joins_its_slice() -> None:
     )
     refused = legal(full)
     assert not refused.bound
-    assert refused.jobs[0].detail.startswith("default/g:w/1: the best Rack, r1, has 0 of 1 cpu")
+    assert refused.jobs[0].detail.startswith("default/g:w/1: the best Rack, r1, has 0 of 8 nvidia.com/gpu;")
 
 
 def test_room_is_made_for_slices_where_they_can_lie() -> None:

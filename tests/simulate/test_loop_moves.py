@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
 from koordcore.simulate import KNOWN_RULES, LoopPod, LoopWorld
 from koordcore.simulate.loop_moves import NOMINATED, WAITS, LoopMoves, State, starts
-from koordcore.simulate.loop_search import small_worlds
+from koordcore.simulate.loop_search import nested_worlds, small_worlds
 from tests.simulate.test_loops import POLICY as GUARDED, real
 
 OURS = KNOWN_RULES["koordcore"]
@@ -56,13 +57,16 @@ def decided(snapshot: ClusterSnapshot, pod: int) -> tuple[str, int, tuple[int, .
     return "reclaims" if plan.borrowers else "preempts", int(one.node[1:]), victims
 
 
-@pytest.mark.parametrize(("pods", "every"), [(2, 7), (3, 167), (4, 6007)])
+@pytest.mark.parametrize(
+    ("pods", "every", "worlds_of"),
+    [(2, 7, small_worlds), (3, 167, small_worlds), (4, 6007, small_worlds), (3, 997, nested_worlds)],
+)
 def test_the_library_does_what_the_model_lets_it_and_nothing_where_that_has_nothing(
-    pods: int, every: int
+    pods: int, every: int, worlds_of: Callable[[int], Iterator[LoopWorld]]
 ) -> None:
     """Every pod that waits, in two of the states that each world of a sample can come to."""
     luck = random.Random(pods)
-    worlds = [world for world in small_worlds(pods) if len(world.pods) == pods]
+    worlds = [world for world in worlds_of(pods) if len(world.pods) == pods]
     seen = Counter[str]()
     for world in worlds[::every]:
         moves = LoopMoves(world, OURS)
@@ -99,3 +103,11 @@ def test_what_lies_within_a_min_in_part_is_had_back_from_who_is_no_more_importan
     """``p0`` uses two of which one is promised to its quota; ``p1`` is promised two."""
     world = LoopWorld((2,), ((1, 2), (2, 2)), (LoopPod(2, priority, 0), LoopPod(2, 1, 1)))
     assert (decided(snapshot_of(world, (0, WAITS)), 1) is not None) is leaves
+
+
+def test_who_is_promised_room_by_his_own_quota_keeps_it_although_the_one_above_has_used_up_its_own() -> None:
+    """``p1`` was made room for by the eviction of ``p2``, who is more important and only borrows."""
+    pods = (LoopPod(1, 0, 0), LoopPod(1, 1, 1), LoopPod(1, 2, 0))
+    world = LoopWorld((2,), ((0, 2), (1, 1), (1, 3)), pods, (2, 2, -1))
+    assert decided(snapshot_of(world, (0, NOMINATED, WAITS)), 2) == ("preempts", 0, (0,))
+    assert decided(snapshot_of(world, (0, NOMINATED, WAITS)), 1) == ("places", 0, ())

@@ -14,8 +14,9 @@ from koordcore.cli import main
 from koordcore.model import ElasticQuota, QuotaPolicy
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
+from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.simulate import KNOWN_RULES, LoopPod, LoopRules, LoopWorld, find_loop, search_loops
-from koordcore.simulate.loop_search import loop_story, small_worlds
+from koordcore.simulate.loop_search import loop_story, nested_worlds, small_worlds
 
 OURS = KNOWN_RULES["koordcore"]
 LOOPING = (
@@ -64,13 +65,33 @@ def test_every_condition_is_needed() -> None:
         assert find_loop(worlds[0], attrs.evolve(OURS, kept=kept)) is not None
 
 
+def test_a_quota_above_others_makes_no_loop_but_by_its_max() -> None:
+    """Whoever is promised room by his own quota keeps it, whatever the quota above has used up."""
+    assert all(find_loop(world, OURS) is None for world in islice(nested_worlds(2), 0, None, 9))
+    pods = (LoopPod(1, 0, 0), LoopPod(1, 1, 1), LoopPod(1, 2, 0))
+    assert find_loop(LoopWorld((2,), ((0, 2), (1, 1), (1, 3)), pods, (2, 2, -1)), OURS) is None
+    # A max above does not count what others were promised: who was evicted comes back within it.
+    tight = LoopWorld((1, 1), ((0, 1), (1, 1), (1, 1)), (LoopPod(1, 0, 0), LoopPod(1, 0, 1)), (2, 2, -1))
+    loop = find_loop(tight, OURS)
+    assert loop is not None
+    assert "quota c: min 1, max 1, above a and b" in loop_story(loop)
+
+
 def real(world: LoopWorld, placed: dict[int, int]) -> ClusterSnapshot:
     nodes = [
         Node(name=f"n{number}", allocatable={"cpu": 1000 * room, "memory": 1 << 40, "pods": 9})
         for number, room in enumerate(world.nodes)
     ]
+    above = world.above or (-1,) * len(world.quotas)
     quotas = [
-        ElasticQuota(name="ab"[number], namespace="q", min={"cpu": 1000 * least}, max={"cpu": 1000 * most})
+        ElasticQuota(
+            name="abc"[number],
+            namespace="q",
+            parent="abc"[above[number]] if above[number] >= 0 else ROOT_QUOTA,
+            is_parent=number in above,
+            min={"cpu": 1000 * least},
+            max={"cpu": 1000 * most},
+        )
         for number, (least, most) in enumerate(world.quotas)
     ]
     pods = [

@@ -221,6 +221,27 @@ class Grudge(Good):
         return made
 
 
+class SaysItReadsTaintsAlone(Good):
+    looks_at = frozenset({"taints"})
+
+
+class SaysItReadsLabels(Good):
+    looks_at = frozenset({"labels"})
+
+
+class KeepsItsTableWhateverNodesSay(Good):
+    """Declares what it reads, and keeps what it once read of it."""
+
+    looks_at = frozenset({"labels"})
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self.table = Table(workspace)
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return self.table
+
+
 BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.CONCERN, Silent),
     (Clause.ERROR, with_evaluator(Raises)),
@@ -244,6 +265,8 @@ BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.SCOPE, with_evaluator(CallsTheClusterOneNode)),
     (Clause.UNDO, Grudge),
     (Clause.WARM, with_evaluator(Remembers)),
+    (Clause.WARM, KeepsItsTableWhateverNodesSay),
+    (Clause.LOOKS_AT, SaysItReadsTaintsAlone),
 ]
 
 
@@ -274,6 +297,16 @@ def test_one_defect_is_told_once_for_each_cluster_and_raised_on_request() -> Non
 
 def test_what_keeps_the_contract_passes() -> None:
     assert check_plugin(Good, raises=True) == ()
+
+
+def test_who_names_what_it_looks_at_passes_and_who_leaves_a_field_out_is_told_which() -> None:
+    assert check_plugin(SaysItReadsLabels) == ()
+    (found, *_) = check_plugin(SaysItReadsTaintsAlone)
+    assert found.clause is Clause.LOOKS_AT
+    assert found.message == (
+        "pod default/batch, after node node-0 said something else in labels: "
+        "fits on node-0 is True, with a new plugin False"
+    )
 
 
 def test_clusters_of_ones_own_come_first() -> None:

@@ -60,7 +60,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=2,
         choices=(1, 2, 3, 4),
-        help="pods of a world (2; 3 takes half a minute, 4 a quarter of an hour)",
+        help="pods of a world (2; 3 takes half a minute, 4 ten minutes and more)",
     )
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="nodes of a world (2)")
     parser.add_argument("-q", "--quiet", action="store_true", help="no warnings about the policy")
@@ -70,7 +70,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Search and tell; 1 where there is a loop."""
-    rules = _rules(arguments)
+    rules, policy = _rules(arguments)
     for text in arguments.set:
         name, _, value = text.partition("=")
         rules = _made({**attrs.asdict(rules), name: _value(value)}, f"--set {text}")
@@ -80,7 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
         story = [] if loop is None else loop_story(loop)
         print_record(
             arguments,
-            {"rules": attrs.asdict(rules), "worlds": worlds, "loop": loop is not None, "story": story},
+            {
+                "rules": attrs.asdict(rules),
+                "worlds": worlds,
+                "loop": loop is not None,
+                "story": story,
+                "unsearched": _unsearched(policy),
+            },
         )
         return 0 if loop is None else 1
     for name, value in attrs.asdict(rules).items():
@@ -88,6 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     size = f"up to {arguments.pods} pods, {arguments.nodes} node{'s' * (arguments.nodes != 1)} and 2 quotas"
     if loop is None:
         say(f"no loop in {worlds} worlds of {size}, nor where a rule that moves pods is off")
+        for line in _unsearched(policy):
+            print(*textwrap.wrap(line, 78, subsequent_indent="  "), sep="\n")
         return 0
     print(f"a loop, in the {worlds}. world of {size}:")
     for line in loop_story(loop):
@@ -95,17 +103,37 @@ def run(arguments: argparse.Namespace) -> int:
     return 1
 
 
-def _rules(arguments: argparse.Namespace) -> LoopRules:
+def _unsearched(policy: Policy | None) -> list[str]:
+    """Say what the worlds that were searched leave out."""
+    found = ["searched: one resource, quotas side by side; docs/loops.md says what follows for others"]
+    if policy is None:
+        return found
+    setting = policy.plugin("ElasticQuota")
+    if setting is None:
+        return found
+    args = setting.args if isinstance(setting.args, QuotaPolicy) else QuotaPolicy()
+    if args.enable_runtime_quota:
+        found.append("not searched: limits that are a share of what others leave (enableRuntimeQuota)")
+    if args.enable_check_parent_quota:
+        found.append(
+            "not searched, and not free of loops: a parent whose max is less than the pods below it ask for "
+            "(enableCheckParentQuota)"
+        )
+    return found
+
+
+def _rules(arguments: argparse.Namespace) -> tuple[LoopRules, Policy | None]:
+    """Give the rules that were asked for, and the policy that they were read from."""
     asked: str = arguments.loops
     if asked in KNOWN_RULES:
-        return KNOWN_RULES[asked]
+        return KNOWN_RULES[asked], None
     if asked.endswith(".json"):
         try:
             written: Any = json.loads(Path(asked).read_text(encoding="utf-8"))
         except ValueError as error:
             raise ManifestError.at(asked, f"this is no JSON: {error}") from None
         if isinstance(written, dict) and "kind" not in written:
-            return _made(written, asked)
+            return _made(written, asked), None
     if not Path(asked).exists() and asked not in KNOWN_POLICIES:
         raise ModelError(f"--loops: no rules {asked}{near(asked, (*KNOWN_RULES, *KNOWN_POLICIES))}")
     source = argparse.Namespace(
@@ -116,7 +144,8 @@ def _rules(arguments: argparse.Namespace) -> LoopRules:
         gang_fit=None,
         quiet=arguments.quiet,
     )
-    return rules_of(read_policy(source))
+    policy = read_policy(source)
+    return rules_of(policy), policy
 
 
 def rules_of(policy: Policy) -> LoopRules:

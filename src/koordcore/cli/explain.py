@@ -23,6 +23,7 @@ from koordcore.cli.finding import Subject, find_subject, name_and_paths
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.output import NAME, add_output, for_programs, print_record
 from koordcore.cli.placing import place
+from koordcore.cli.plan_tables import jobs_table
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queues import decide, in_queue, said
@@ -106,8 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
         return compare_plans(arguments, first, second)
     arguments.pod, arguments.paths = _name_first(arguments)
     arguments.as_gangs = arguments.as_gangs or arguments.pod.partition("/")[0].lower() in DOORS
-    snapshot, now = lent(arguments, as_of(arguments, load_paths(arguments).snapshot)), read_now(arguments)
-    subject = find_subject(snapshot, arguments.pod, arguments.namespace or "")
+    loaded = load_paths(arguments)
+    snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
+    subject = find_subject(snapshot, arguments.pod, arguments.namespace or "", loaded.warnings)
     pod, policy = subject.pods[0], read_policy(arguments)
     queued = ""
     if in_queue(snapshot, pod):
@@ -150,6 +152,9 @@ def run(arguments: argparse.Namespace) -> int:
     tables = explanation_tables(explanation, arguments.nodes)
     if len(together) > 1:
         tables.insert(0, members_table(result, together, arguments.limit))
+    several = [plan for plan in result.jobs if not subject.gangs.keys().isdisjoint(plan.job.split(","))]
+    if len(several) > 1:
+        tables.insert(0, jobs_table(result, several))
     show(*tables)
     _say_details(explanation)
     if "reservation affinity" in explanation.refusal:

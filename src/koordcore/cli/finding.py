@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from koordcore.cli.words import near
-from koordcore.errors import ModelError
+from koordcore.errors import ModelError, Problem
 from koordcore.explaining.groups import waiting_jobs
 from koordcore.explaining.workloads import workload_of
 from koordcore.manifests.front_doors import DOORS
+from koordcore.model.naming import natural_key
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
@@ -39,16 +40,38 @@ class Subject:
     name: str
     pods: tuple[Pod, ...]
 
+    @property
+    def gangs(self) -> dict[str, list[Pod]]:
+        """The gangs that they are members of by labels or annotations: members by id."""
+        found: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            if _gang(pod):
+                found.setdefault(f"{pod.namespace}/{_gang(pod)}", []).append(pod)
+        return {name: found[name] for name in sorted(found, key=natural_key)}
 
-def find_subject(snapshot: ClusterSnapshot, text: str, namespace: str = "") -> Subject:
+
+def find_subject(
+    snapshot: ClusterSnapshot, text: str, namespace: str = "", warnings: Iterable[Problem] = ()
+) -> Subject:
     """Find a pod, else a gang, a job such as ``jobset/train``, or a workload of that name.
+
+    Parameters
+    ----------
+    snapshot
+        What was read.
+    text
+        The name.
+    namespace
+        Where to look for a name without one; empty for everywhere.
+    warnings
+        What was said when it was read; why a job has no pods may be among it.
 
     Raises
     ------
     ModelError
         When there is nothing of that name, or more than one.
     """
-    job = _job(snapshot, text) or _group(snapshot, text)
+    job = _job(snapshot, text, warnings) or _group(snapshot, text)
     if job is not None:
         return job
     space, _, name = text.rpartition("/")
@@ -109,7 +132,7 @@ def _gang(pod: Pod) -> str:
     return gang_name(pod.labels, pod.annotations) or ""
 
 
-def _job(snapshot: ClusterSnapshot, text: str) -> Subject | None:
+def _job(snapshot: ClusterSnapshot, text: str, warnings: Iterable[Problem]) -> Subject | None:
     """Find the pods of a job such as ``job/train`` or ``jobset/ml/train``; None where it names no kind."""
     kind, _, name = text.partition("/")
     known = DOORS.get(kind.lower())
@@ -123,8 +146,17 @@ def _job(snapshot: ClusterSnapshot, text: str) -> Subject | None:
         and space in ("", pod.namespace)
     ]
     if not pods:
-        raise ModelError(f"no pod of {known} {name} in the dump")
+        told = [one for one in warnings if _is_about(one.object_name, known, space, name)]
+        why = "".join(f"\n  {one.message}" for one in told)
+        raise ModelError(f"no pod of {known} {name} in the dump{why}")
     return Subject("job", f"{known} {pods[0].namespace}/{name}", tuple(pods))
+
+
+def _is_about(shown: str, kind: str, space: str, name: str) -> bool:
+    """Tell whether an object is that of a kind, namespace (empty for any) and name."""
+    its_kind, _, its_name = shown.partition(" ")
+    own_space, _, own_name = its_name.rpartition("/")
+    return (its_kind, own_name) == (kind, name) and space in ("", own_space)
 
 
 def _group(snapshot: ClusterSnapshot, text: str) -> Subject | None:

@@ -303,12 +303,14 @@ def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
         return
     gangs = [(kind.partition(".")[0], n) for kind, n in loaded.podless.items() if kind in OPENED_KINDS]
     others = [(kind, n) for kind, n in loaded.podless.items() if kind not in OPENED_KINDS]
-    for found, why in ((gangs, "--as-gangs takes them for gangs"), (others, "only pods are placed")):
+    asked = getattr(arguments, "as_gangs", False)
+    why_not = "see above" if asked else "--as-gangs takes them for gangs"
+    for found, why in ((gangs, why_not), (others, "only pods are placed")):
         if found:
             told = ", ".join(f"{number} {kind}" for kind, number in found)
             print(f"not looked at: {told} without pods ({why})", file=sys.stderr)
     waiting = sum(one.waits for one in loaded.snapshot.of(KueueWorkload))
-    if waiting:
+    if waiting and not asked:
         told = f"{waiting} Workloads of Kueue that wait for quota"
         print(f"not looked at: {told} (--as-gangs decides quota and places together)", file=sys.stderr)
 

@@ -62,11 +62,12 @@ def print_arbitration(
 
 def _outcome(job: PodMigrationJob, rules: MigrationFilter, pods: Mapping[PodKey, Pod]) -> tuple[str, str]:
     """Say what becomes of a job; who waits is told which limit those before it have reached."""
-    if job.phase is JobPhase.FAILED:
-        return "fails", job.message
-    if passed(job):
-        return "passes", ""
     pod = None if job.pod is None else pods.get(job.pod)
+    if job.phase is JobPhase.FAILED:
+        never = None if pod is None else rules.permanent(pod)
+        return "fails", job.message if never is None else f"{job.message}: {never.rule}"
+    if passed(job):
+        return "passes", "" if pod is not None else "the dump has no such pod: its controller ends the job"
     marked = None if pod is None else pod.at(pod.node_name, annotations={ANNOTATION_ARBITRATING: "true"})
     refused = None if marked is None else rules.retryable(marked)
     return "waits", refused.rule if refused is not None else ""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from koordcore.cli.idle_arguments import MIGRATION, idle_arguments
 from koordcore.cli.inputs import read_arguments
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
@@ -73,6 +74,8 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
     problems = migration_controller_problems(default_migration_controller(rest))
     if problems:
         raise ModelError("; ".join(problems))
+    for line in () if arguments.quiet else idle_arguments(rest, MIGRATION, "--migration"):
+        print(f"warning: {line}", file=sys.stderr)
     return MoveRules(
         policy=policy, migration=migration_controller_args(rest), limits=parse_eviction_limits(counts)
     )

@@ -17,7 +17,7 @@ from koordcore.explaining.incomplete_gangs import lacking
 from koordcore.explaining.network import used_domains
 from koordcore.explaining.workloads import by_workload
 from koordcore.manifests.records import network_used
-from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
+from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
@@ -57,7 +57,7 @@ def print_tables(result: ScheduleResult, rows: Rows) -> None:
     names |= {} if rows.expand else by_workload(asked[one.pod] for one in shown if one.pod not in names)
     tables = []
     if rows.selection.all:
-        tables += [_jobs_table(result)] if result.jobs else []
+        tables += [jobs_table(result, result.jobs)] if result.jobs else []
         tables += [_joint_table(result)] if result.together else []
     placed = [one for one in shown if isinstance(one, Bound)]
     if placed:
@@ -212,17 +212,13 @@ def _strangers_table(strangers: Mapping[str, int]) -> Table:
     return Table(title="Not ours", columns=columns, rows=rows, note=note)
 
 
-def _jobs_table(result: ScheduleResult) -> Table:
+def jobs_table(result: ScheduleResult, plans: Sequence[JobPlan]) -> Table:
     """One row per gang group: how much of it runs, over what it spreads, and what is known of the plan."""
     rows: list[tuple[str, ...]] = []
     preempting = {one.job for one in result.preemptions}
     names = used_domains(result)
-    short = (
-        {}
-        if all(one.placed or one.detail for one in result.jobs)
-        else lacking(result.snapshot, result.policy)
-    )
-    for plan in result.jobs:
+    short = {} if all(one.placed or one.detail for one in plans) else lacking(result.snapshot, result.policy)
+    for plan in plans:
         domains = ", ".join(
             _domains_text(layer, count, names.get(plan.job, {}).get(layer, ()))
             for layer, count in plan.domains.items()

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import CONFIG, add_output, for_programs, print_record
 from koordcore.cli.policies import known_policy, no_such_policy
@@ -118,7 +120,10 @@ def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
         if not isinstance(source.raw, dict):
             raise ManifestError([Problem("", "expected an object", source=source.source)])
         found = True
-        configuration = scheduler_configuration(source.raw)
+        try:
+            configuration = scheduler_configuration(source.raw)
+        except ManifestError as error:
+            raise ManifestError(attrs.evolve(one, source=source.source) for one in error.problems) from None
         for warning in configuration.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         yield configuration

@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from koordcore.cli.idle_arguments import LOW_NODE_LOAD, idle_arguments
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder, read_arguments, read_now
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.migration_jobs import print_arbitration
@@ -139,8 +140,11 @@ def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:
     if problems:
         raise ModelError("; ".join(problems))
     args = low_node_load_args(raw)
-    for line in () if arguments.quiet else _beyond_all(args):
-        print(f"warning: {line}", file=sys.stderr)
+    if not arguments.quiet:
+        # What the reference's own round looks at, with --compare, is looked at.
+        idle = () if getattr(arguments, "compare", False) else idle_arguments(raw, LOW_NODE_LOAD, "--args")
+        for line in (*_beyond_all(args), *idle):
+            print(f"warning: {line}", file=sys.stderr)
     return args
 
 

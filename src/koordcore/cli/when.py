@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -23,6 +24,7 @@ from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.groups import job_of, waiting_jobs
+from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest
 from koordcore.manifests.front_doors import DOORS
 from koordcore.model.durations import format_duration
@@ -114,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             show_queue(shown, now)
         return 0 if all(unit.start is not None for unit in units) else 1
-    pods = _asked(snapshot, name)
+    pods = _asked(arguments, loaded, name)
     if in_queue(snapshot, pods[0]):
         decided = decide(snapshot, policy, now, as_gangs=True)
         told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
@@ -166,14 +168,22 @@ def _moment(snapshot: ClusterSnapshot) -> datetime:
     return found
 
 
-def _asked(snapshot: ClusterSnapshot, name: str) -> list[Pod]:
+def _asked(arguments: argparse.Namespace, loaded: Loaded, name: str) -> list[Pod]:
     """Give the pending members of the gang, group or job of that name, else the pod of that name."""
+    snapshot = loaded.snapshot
     jobs = waiting_jobs(snapshot, name)
     if len(jobs) > 1:
         raise ModelError(f"several gangs are called {name}: {', '.join(job.name for job in jobs)}")
     if jobs:
         return list(jobs[0].pods)
-    pod = find_subject(snapshot, name).pods[0]
+    subject = find_subject(snapshot, name, warnings=loaded.warnings)
+    pod = subject.pods[0]
+    if len(subject.gangs) > 1:
+        first, *others = subject.gangs
+        pod = subject.gangs[first][0]
+        if not arguments.quiet:
+            told = f"{', '.join(others[:3])}{' …' * (len(others) > 3)}"
+            print(f"warning: {name}: this is about gang {first}; ask for {told} likewise", file=sys.stderr)
     if pod.key in snapshot.location:
         raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
     job = job_of(snapshot, pod)

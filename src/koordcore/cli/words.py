@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 from collections.abc import Iterable
@@ -70,6 +71,18 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", help_format())
         super().__init__(**settings)
+        self._intermixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Let options stand anywhere among the words of a command, as those of kubectl may."""
+        # Who completes a line looks at the words one by one; a parser of commands hands all words on.
+        if self._intermixing or self._subparsers is not None or "_ARGCOMPLETE" in os.environ:
+            return super().parse_known_args(args, namespace)
+        self._intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixing = False
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, what may have been meant, and where help is."""

@@ -23,6 +23,8 @@ from koordcore.simulate.world.record import Happening, WorldRun
 from koordcore.simulate.world.shrinking import shrink_world
 
 _WIDTH: Final = 79
+_TOGETHER: Final = SECOND // 4
+_JOURNAL: Final = "writes its journal"
 EPILOG: Final = """\
 profiles:
   calm       nothing fails
@@ -141,7 +143,7 @@ def _tell(found: WorldRun, limit: int) -> None:
     counts = found.counts
     print(
         f"\n{found.events} events: {counts.get('request', 0)} requests, {counts.get('news', 0)} news, "
-        f"{counts.get('kill', 0)} kills"
+        f"{counts.get('restart', 0)} kills"
     )
     _tell_disruption(found)
     for breach in found.breaches:
@@ -163,12 +165,27 @@ def _tell_disruption(found: WorldRun) -> None:
 
 
 def _gathered(story: Sequence[Happening]) -> list[Happening]:
-    """Write what one does several times within a tenth of a second on one line."""
-    lines: list[Happening] = []
+    """Write what one does within a quarter of a second on one line."""
+    lines: list[tuple[Happening, list[str]]] = []
     for one in story:
-        last = lines[-1] if lines else None
-        if last is not None and (last.who, last.time // 100) == (one.who, one.time // 100):
-            lines[-1] = attrs.evolve(last, what=f"{last.what}; {one.what}")
+        if lines and lines[-1][0].who == one.who and one.time - lines[-1][0].time <= _TOGETHER:
+            lines[-1][1].append(one.what)
         else:
-            lines.append(one)
-    return lines
+            lines.append((one, [one.what]))
+    return [attrs.evolve(first, what=_sentence(whats)) for first, whats in lines]
+
+
+def _sentence(whats: Sequence[str]) -> str:
+    """Say things that are alike once: ``binds a to n; binds b to n`` as ``binds a, b to n``."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for what in dict.fromkeys(whats):
+        verb, _, rest = what.partition(" ")
+        name, _, end = rest.partition(" ")
+        if verb in ("binds", "evicts"):
+            alike.setdefault((verb, end), []).append(name)
+        else:
+            alike.setdefault((what, ""), [])
+    phrases = [" ".join(filter(None, (verb, ", ".join(names), end))) for (verb, end), names in alike.items()]
+    # That something was written down first goes without saying where it is done on the same line.
+    acts = [one for one in phrases if one != _JOURNAL]
+    return "; ".join(acts or phrases)

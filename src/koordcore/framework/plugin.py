@@ -112,6 +112,9 @@ class Plugin:
     keeps_rows: ClassVar[bool] = True
     """It may keep something by the rows of nodes, beside what its evaluators keep; one that does not goes on
     where nodes join and leave."""
+    only_refuses: ClassVar[bool] = False
+    """Its evaluators refuse pods before any node is looked at, and say nothing of nodes: classes of pods that
+    differ in what they want of it know the same of them."""
     refuses_at: ClassVar[int] = 0
     """Place among those who refuse before any node is looked at; the order of upstream's PreFilter."""
     helped_by: ClassVar[frozenset[str] | None] = None

@@ -192,6 +192,7 @@ class PluginSet:
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
         self._fit = numbers[0] if numbers else None
+        self._refusing = frozenset(number for number, one in enumerate(self._asking) if one.only_refuses)
 
     def _begin(self) -> None:
         """Begin a call: who waits is new."""
@@ -256,6 +257,8 @@ class PluginSet:
     def _forget(self) -> None:
         """Forget every class."""
         self._classes: dict[RequestKey, SchedulingClass] = {}
+        # By what classes want of those plugins that look at nodes, the last one made.
+        self._alike: dict[RequestKey, SchedulingClass] = {}
         self._last: tuple[RequestKey, SchedulingClass] | None = None
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
@@ -266,6 +269,7 @@ class PluginSet:
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
         """Forget the classes in which some plugins have a part."""
         self._last = None
+        self._alike.clear()
         for key, one in list(self._classes.items()):
             if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
                 self._classes.pop(key).retire()
@@ -347,9 +351,20 @@ class PluginSet:
         if found is None:
             if len(self._classes) >= self._most:
                 self._classes.pop(next(iter(self._classes))).retire()
-            found = self._classes[key] = self._make(pod, key)
+            found = self._classes[key] = self._like_others(self._make(pod, key), key)
         self._last = key, found
         return found
+
+    def _like_others(self, made: SchedulingClass, key: RequestKey) -> SchedulingClass:
+        """Let a new class know what another one knows that wants the same of nodes."""
+        if any(key[number] is not None for number in self._refusing):
+            same = tuple(None if number in self._refusing else one for number, one in enumerate(key))
+            if same in self._alike:
+                made.take_over(self._alike[same])
+            elif len(self._alike) >= self._most:
+                self._alike.clear()
+            self._alike[same] = made
+        return made
 
     def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:
         parts = []

@@ -16,6 +16,7 @@ from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.hints import CANNOT_BE_READ
 from koordcore.framework.lacks import Lack
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
@@ -95,6 +96,13 @@ class Readable(Plugin):
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         """Keep pods off the nodes where something unreadable runs."""
         return ClosedEvaluator(self._holding, len(self.workspace.layout.names))
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Take the nodes where they are now."""
+        rows = moves.rows(np.array([*self._holding], np.int64)).tolist()
+        there = zip(rows, self._holding.values(), strict=True)
+        self._holding = {row: pods for row, pods in there if row >= 0}
+        return True
 
     def follow(self, changes: ClusterChanges) -> bool:
         """Go on while nobody of these came or left."""

@@ -16,14 +16,19 @@ from koordcore.model.pods import Pod
 RequestKey: TypeAlias = tuple[Hashable, ...]
 """What tells the classes of pods apart: one request for each plugin that is asked."""
 
+_Read: TypeAlias = tuple[tuple[Hashable, ...], RequestKey | Refusal]
+"""A template, and what was read of it."""
+
 _OWN: Final = frozenset({"name", "uid", "created", "key"})
 """What pods out of one template differ in."""
 _CONTAINERS: Final = frozenset({"containers", "init_containers"})
 _MOST: Final = 4096
 """Templates that are remembered; then all are forgotten."""
 
+# Requests come first: what tells most templates apart.
 _of_pod: Final = attrgetter(
-    *(field.name for field in attrs.fields(Pod) if field.name not in _OWN | _CONTAINERS)
+    "requests",
+    *(one.name for one in attrs.fields(Pod) if one.name not in _OWN | _CONTAINERS | {"requests"}),
 )
 _of_container: Final = attrgetter(*(field.name for field in attrs.fields(Container)))
 
@@ -50,8 +55,9 @@ class RequestReader:
         numbered = list(enumerate(plugins))
         self._by_template = [(number, one.request_of) for number, one in numbered if one.by_template]
         self._by_pod = [(number, one.request_of) for number, one in numbered if not one.by_template]
-        self._known: dict[tuple[Hashable, ...], RequestKey | Refusal] = {}
-        self._last: tuple[tuple[Hashable, ...], RequestKey | Refusal] | None = None
+        # By hash, so that a template is hashed once: nothing yet for what came once; of two the latter stays.
+        self._known: dict[int, _Read | None] = {}
+        self._last: _Read | None = None
 
     def read(self, pod: Pod) -> RequestKey | Refusal:
         """Give what a pod asks for, or a refusal by one of the plugins.
@@ -61,16 +67,7 @@ class RequestReader:
         ManifestError
             What the pod says to a plugin cannot be read.
         """
-        template = _template_of(pod)
-        last = self._last
-        # To compare with the pod before is cheaper than to hash: mostly the very same values come again.
-        found = last[1] if last is not None and last[0] == template else self._known.get(template)
-        if found is None:
-            found = self._read(pod)
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[template] = found
-        self._last = template, found
+        found = self._found(_template_of(pod), pod)
         if isinstance(found, Refusal) or not self._by_pod:
             return found
         requests: list[Hashable] | None = None
@@ -82,6 +79,23 @@ class RequestReader:
                 requests = list(found) if requests is None else requests
                 requests[number] = request
         return found if requests is None else tuple(requests)  # mostly the template says it all
+
+    def _found(self, template: tuple[Hashable, ...], pod: Pod) -> RequestKey | Refusal:
+        """Give what pods out of a template ask for of those who go by it."""
+        last = self._last
+        # To compare with the pod before is cheaper than to hash where the very same values come again.
+        if last is not None and last[0][0] is template[0] and last[0] == template:
+            return last[1]
+        mark = hash(template)
+        known = self._known.get(mark)
+        if known is None or known[0] != template:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            known = template, self._read(pod)
+            # Many come once, and whatever is kept the garbage collector looks after.
+            self._known[mark] = known if mark in self._known else None
+        self._last = known
+        return known[1]
 
     def _read(self, pod: Pod) -> RequestKey | Refusal:
         """Ask those for whom the template says it all; the others' places stay empty."""

@@ -24,9 +24,12 @@ class Roles(NamedTuple):
 
 def roles_of(parts: Sequence[Part], ground: StaticResult) -> Roles:
     """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
-    refusing, allocating, other_filters, other_scorers, cluster_filters, whole_scorers = (
-        list[Part]() for _ in range(6)
-    )
+    refusing: list[Part] = []
+    allocating: list[Part] = []
+    other_filters: list[Part] = []
+    other_scorers: list[Part] = []
+    cluster_filters: list[Part] = []
+    whole_scorers: list[Part] = []
     amount_filters: list[Evaluator] = []
     amount_scorers: list[tuple[int, Evaluator]] = []
     for part in parts:
@@ -56,7 +59,7 @@ def roles_of(parts: Sequence[Part], ground: StaticResult) -> Roles:
             else:
                 other_scorers.append(part)
     return Roles(
-        refusing=tuple(sorted(refusing, key=lambda part: part.plugin.refuses_at)),
+        refusing=tuple(sorted(refusing, key=lambda part: part.plugin.refuses_at)) if refusing else (),
         allocating=tuple(allocating),
         amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
         other_filters=tuple(other_filters),

@@ -83,12 +83,12 @@ class SchedulingClass:
         """How many times nodes had joined or left when it was made: rows are those of then."""
 
     def take_over(self, old: SchedulingClass) -> None:
-        """Take over what a class that wants the same knew of nodes before some joined or left."""
+        """Take over what a class knew that wants the same of nodes, maybe before some joined or left."""
         self._asked = old._asked
         past = self._workspace.moved_since(old.era)
         if past is None or old._read < 0 or self.source is not None or old.source is not None:
             return
-        feasible, score, read = old._feasible, old._score, old._read
+        feasible, score, read = old._feasible.copy(), old._score.copy(), old._read
         mask, ground = old._ground.mask, old._ground.score
         stale = np.zeros(len(score), np.bool_)
         for end, moves in past:
@@ -102,7 +102,8 @@ class SchedulingClass:
         rows = np.flatnonzero(stale)
         if len(rows) * _REFRESH_SHARE <= len(stale):
             self._feasible, self._score, self._read = feasible, score, len(self._workspace.touched)
-            self._refresh(rows)
+            if len(rows):
+                self._refresh(rows)
 
     def view(self, rows: Rows = ALL_ROWS) -> NodeView:
         """Give some nodes as the pods of the class see them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector
+from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod
 from koordcore.preemption.parties import Candidates, Jobs, Names
@@ -71,12 +71,17 @@ def collect_candidates(
     ones = np.flatnonzero(listed)
     gang, least = _gangs(running, there, minimums)
     mine = gang[ones]
-    used = np.unique(mine[mine >= 0])
-    alone = mine < 0
-    job = np.empty(len(ones), dtype=np.int64)
-    job[~alone] = np.searchsorted(used, mine[~alone])
-    job[alone] = len(used) + np.arange(int(alone.sum()))
-    single = np.flatnonzero(alone)
+    single = np.flatnonzero(mine < 0)
+    used = np.empty(0, np.int64)
+    job = single
+    if len(single) < len(ones):
+        alone = mine < 0
+        used = np.unique(mine[~alone])
+        job = np.empty(len(ones), dtype=np.int64)
+        job[~alone] = np.searchsorted(used, mine[~alone])
+        job[alone] = len(used) + np.arange(len(single))
+    # Mostly all that run are less important than who preempts: then nothing is copied.
+    rows: Rows = slice(None) if len(ones) == len(listed) else ones
 
     def key(one: int) -> str:
         return str(running.pods[int(ones[one])].key)
@@ -88,15 +93,17 @@ def collect_candidates(
 
     def count(mask: BoolVector, each: int) -> IntVector:
         """Pods of each job that are marked: of gangs counted, of pods without one as given."""
+        if not len(used):
+            return np.full(len(single), each, dtype=np.int64)
         found = np.bincount(gang[mask & (gang >= 0)], minlength=len(running.gangs))[used]
         return np.concatenate([found, np.full(len(single), each)]).astype(np.int64)
 
     pods = [running.pods[one] for one in ones.tolist()] if restart is not None or budgets else []
     candidates = Candidates(
         keys=Names(len(ones), key),
-        node=running.node[ones],
-        amounts=running.amounts[:, ones],
-        priority=running.priority[ones],
+        node=running.node[rows],
+        amounts=running.amounts[:, rows],
+        priority=running.priority[rows],
         job=job,
         restart=np.array([restart(pod) for pod in pods], dtype=np.int64)
         if restart is not None
@@ -124,6 +131,8 @@ def _gangs(
     -1 for a pod of a gang that nobody knows: it is a job of its own. A gang that only runs whole needs all
     that are there, whatever minimum it names.
     """
+    if not running.gangs:
+        return np.full(len(running.gang), -1, dtype=np.int64), np.empty(0, dtype=np.int64)
     whole = np.array([name in running.whole for name in running.gangs], dtype=np.bool_)
     known = whole | np.array([name in minimums for name in running.gangs], dtype=np.bool_)
     # A pod without a gang has the number -1, which reads the place that is appended.

@@ -6,7 +6,6 @@ Reference: Kubernetes 1.37, the resourceclaim controller and the package ``resou
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
@@ -140,6 +139,8 @@ def claim_name(owner: Owner, entry: str) -> str:
         # Both parts are cut in proportion, so that something of either is left.
         parts = (part[: len(part) * _LONGEST_BASE // len(base)] for part in (owner.name, entry))
         base = "-".join(parts)
+    import hashlib  # few name claims, and it takes longer to import than all that is around it
+
     digest = hashlib.sha256(f"{owner.namespace}/{owner.name}/{owner.uid}/{entry}".encode()).digest()
     suffix = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:_SUFFIX])
     return f"{base}-{suffix}"

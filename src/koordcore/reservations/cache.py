@@ -107,7 +107,7 @@ def without_holders(
     after
         The cluster with holders and decisions.
     """
-    if not before.of(Reservation):
+    if not before.has(Reservation):
         return after
     held = once(before, with_holders)
     decided = tuple(decisions)
@@ -133,8 +133,8 @@ def without_holders(
     objects = [one for one in concerned if one is not None]
     for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
         changed[one.name] = one
-    # What other plugins wrote on their records stays.
-    records = records_changed(before, after)
+    # What other plugins wrote on their records stays; with holders the records were the same.
+    records = records_changed(held, after)
     records += [(before.find(Reservation, name), one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
     return with_pods(before, pods, pending, records)
@@ -406,13 +406,15 @@ def ended_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[P
 
 def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
     """Give, for each pod of a node that is or stands for a reservation, the pods of the node that use it."""
-    there = list(pods)
+    there = [pod for pod in pods if pod.annotations or pod.labels]  # whoever has to do with any says so
     holders = [pod for pod in there if is_reserve_pod(pod) or is_operating_pod(pod)]
     if not holders:
         return {}
     users: dict[str, list[Pod]] = {}
     for pod in there:
-        used = None if is_reserve_pod(pod) else allocated_reservation(pod.annotations)
+        if RESERVATION_ALLOCATED not in pod.annotations or is_reserve_pod(pod):
+            continue
+        used = allocated_reservation(pod.annotations)
         if used is not None:
             users.setdefault(used.uid or used.name, []).append(pod)
     named = {pod.key: pod.uid or pod.annotations.get(RESERVATION_NAME, pod.name) for pod in holders}

@@ -40,7 +40,15 @@ from koordcore.reservations.state import (
     used_reservations,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, changed_rows, derived, node_values, once, per_node
+from koordcore.snapshot.following import (
+    changed_records,
+    changed_rows,
+    derived,
+    node_values,
+    once,
+    per_node,
+    state_at,
+)
 from koordcore.snapshot.forking import with_pods
 
 UNLIMITED: Final = 2**62
@@ -54,7 +62,7 @@ NOTHING: Final[Back] = ({}, {})
 
 def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """Put a pod on its node for every reservation that holds room there."""
-    return derived(snapshot, _held, held_again) if snapshot.of(Reservation) else snapshot
+    return derived(snapshot, _held, held_again) if snapshot.has(Reservation) else snapshot
 
 
 def check_stand_ins(snapshot: ClusterSnapshot) -> None:
@@ -100,7 +108,7 @@ def held_again(
         return _held(snapshot)
     touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
     touched &= snapshot.layout.row_of.keys()
-    touched.update(snapshot.nodes[row].name for row in changed_rows(snapshot, nodes))
+    touched.update(state_at(snapshot, row).name for row in changed_rows(snapshot, nodes))
     on = known_reservations(snapshot).on
     pods = {
         name: (*snapshot.node(name).pods, *map(reserve_pod, on.get(name, ()))) for name in sorted(touched)
@@ -339,7 +347,7 @@ def _holder_there(
     if row is None or state.pod is not None:
         return state.holder
     if row not in pods_on:
-        pods_on[row] = {pod.key: pod for pod in snapshot.nodes[row].pods}
+        pods_on[row] = {pod.key: pod for pod in state_at(snapshot, row).pods}
     there = pods_on[row].get(state.reservation.pod_key)
     return there if there is not None and there.uid == state.reservation.uid else state.holder
 
@@ -366,7 +374,7 @@ def stands_now(
     """Work out how one reservation stands: the row of its node, its state with its users, and its holder."""
     one = state.reservation
     there = snapshot.layout.row_of.get(one.status.node_name) if one.active else None
-    pods = () if there is None else snapshot.nodes[there].pods
+    pods = () if there is None else state_at(snapshot, there).pods
     users = owners_of(one, used_reservations(pods))
     state = reservation_state(one, users) if state.pod is None else operating_state(state.pod, users)
     return there, state, _holder_there(snapshot, state, there, {})
@@ -442,7 +450,9 @@ def _told_anew(
         anew.add(number)
     for at in changed_rows(snapshot, nodes):
         here = before.by_row.get(at, ())
-        if not same_acting([states[number] for number in here], operating_pods(snapshot, snapshot.nodes[at])):
+        if not same_acting(
+            [states[number] for number in here], operating_pods(snapshot, state_at(snapshot, at))
+        ):
             return None
         anew.update(here)
     return anew

@@ -203,7 +203,8 @@ def _planned(
     fit = fit_error(outline)
     found = plan_and_bind(workspace, plugins, tree, outline, offers_of(outline, job.fit), ask, limits, fit)
     if isinstance(found, Planned):
-        return finish(workspace, job, marked(workspace, job, found.bound), found.answer, cut=found.cut)
+        bound = marked(workspace, job, found.bound)
+        return finish(workspace, job, bound, found.answer, cut=found.cut, refused=found.refused)
     known = {} if found.refused is None else {found.refused.pod: found.refused}
     decisions, plan = give_up(workspace, job, known, found.message)
     return decisions, attrs.evolve(plan, detail=found.detail, certificate=found.certificate)

@@ -29,6 +29,7 @@ from koordcore.protocol.gang_names import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_roles import per_node, roles_of, with_ties
 from koordcore.scheduling.one_pod import place_there
+from koordcore.scheduling.outcomes import NO_REFUSALS
 from koordcore.scheduling.selector_counts import SelectorCounts
 from koordcore.topology.network import NetworkTopology
 
@@ -46,6 +47,8 @@ class Outline:
     """What a member of each shape is worth on every node of the tree, before any is there."""
     ties: tuple[frozenset[str], ...] | None = ()
     """Members that have to be on one node; ``None`` where some may have to, and it is not known."""
+    refused: Mapping[PodKey, Unschedulable] = NO_REFUSALS
+    """Members of the job that no node is needed for to be refused; the planner knows nothing of them."""
 
     @cached_property
     def pod_of(self) -> Mapping[str, Pod]:
@@ -56,20 +59,26 @@ class Outline:
 def outline_of(
     workspace: Workspace, plugins: PluginSet, pods: Sequence[Pod], tree: NetworkTopology
 ) -> Outline | Unschedulable:
-    """Sort pods by shape; or say which of them needs no node to be refused."""
+    """Sort pods by shape; or say why the first is refused where all of them are, whatever the node."""
     classes: dict[int, SchedulingClass] = {}
     numbers: dict[int, int] = {}
     shape_of: dict[str, int] = {}
+    refusals: dict[PodKey, Unschedulable] = {}
     nodes = len(workspace.layout.names)
     for pod in pods:
         scheduling_class = plugins.class_of(pod)
         if isinstance(scheduling_class, Refusal):
-            return Unschedulable(pod=pod.key, nodes=nodes, refusal=scheduling_class.reason)
+            refusals[pod.key] = Unschedulable(pod=pod.key, nodes=nodes, refusal=scheduling_class.reason)
+            continue
         refused = scheduling_class.refuse()
         if refused is not None:
-            return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+            refusals[pod.key] = Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+            continue
         shape_of[str(pod.key)] = numbers.setdefault(id(scheduling_class), len(numbers))
         classes[id(scheduling_class)] = scheduling_class
+    if not classes:
+        return next(iter(refusals.values()))
+    able = [pod for pod in pods if pod.key not in refusals]
     names = workspace.layout.names
     whole = tree.nodes == names
     if whole:
@@ -80,8 +89,8 @@ def outline_of(
     for number, one in enumerate(classes.values()):
         totals = np.maximum(0, one.totals(one.feasible()))
         scores[number] = totals if whole else totals[rows]
-    ties = _ties(plugins, pods)
-    return Outline(tuple(pods), tuple(classes.values()), shape_of, rows, scores, ties)
+    ties = _ties(plugins, able)
+    return Outline(tuple(able), tuple(classes.values()), shape_of, rows, scores, ties, refusals)
 
 
 def _ties(plugins: PluginSet, pods: Sequence[Pod]) -> tuple[frozenset[str], ...] | None:
@@ -116,7 +125,7 @@ def demand_of(
     offers: IntMatrix,
     barred: Sequence[Barred] = (),
 ) -> GangDemand:
-    """Write what a job asks of the tree; the outline may know pods of further jobs."""
+    """Write what a job asks of the tree; the outline may know pods of further jobs, and less of its own."""
     roles = with_ties(roles_of(job, tree, outline.shape_of), outline.ties or ())
     requests = [_amounts(workspace, scheduling_class) for scheduling_class in outline.classes]
     bound = np.zeros(len(tree.nodes), np.int64)
@@ -221,9 +230,17 @@ class Barred:
         return some[0] if len(some) == 1 else None
 
 
+@attrs.frozen
+class Denied:
+    """A member that no node is at fault for, such as one beyond its quota, and who was bound before it."""
+
+    why: Unschedulable
+    before: frozenset[PodKey]
+
+
 def bind_plan(
     workspace: Workspace, plugins: PluginSet, outline: Outline, nodes: Mapping[str, str]
-) -> dict[PodKey, PodDecision] | Unschedulable | tuple[Barred, ...]:
+) -> dict[PodKey, PodDecision] | Denied | tuple[Barred, ...]:
     """Bind the plan node by node.
 
     Or say what did not go together on each node where that is so, or which member is refused wherever it
@@ -238,8 +255,8 @@ def bind_plan(
         row = workspace.layout.row_of[node]
         binder = _NodeBinder(workspace, plugins, outline, row)
         found = binder.bind(keys)
-        if isinstance(found, Unschedulable):
-            return tuple(barred) or found
+        if isinstance(found, Denied):
+            return tuple(barred) or attrs.evolve(found, before=found.before | decisions.keys())
         if isinstance(found, int):
             used = [workspace.layout.row_of[name] for name in by_node if name != node]
             barred.append(binder.barred(keys, found, used))
@@ -280,16 +297,16 @@ class _NodeBinder:
     outline: Outline
     row: int
 
-    def bind(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Unschedulable | int:
+    def bind(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Denied | int:
         """Bind all; or say how many went in their own order."""
-        first: dict[PodKey, PodDecision] | Unschedulable | int | None = None
+        first: dict[PodKey, PodDecision] | Denied | int | None = None
         for order in self._orders(keys):
             mark = self.workspace.checkpoint()
             found = self._bind_in(order)
             if isinstance(found, dict):
                 return found
             self.workspace.rollback(mark)
-            if isinstance(found, Unschedulable):
+            if isinstance(found, Denied):
                 return found
             first = found if first is None else first
         return self._planned(keys) or (0 if first is None else first)
@@ -377,7 +394,7 @@ class _NodeBinder:
             for order in islice(permutations(shapes), _ORDERS):
                 yield [key for shape in order for key in keys if self.outline.shape_of[key] == shape]
 
-    def _bind_in(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Unschedulable | int:
+    def _bind_in(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Denied | int:
         decisions: dict[PodKey, PodDecision] = {}
         for number, key in enumerate(keys):
             pod = self.outline.pod_of[key]
@@ -385,7 +402,8 @@ class _NodeBinder:
             refused = scheduling_class.refuse()
             if refused is not None:
                 nodes = len(self.workspace.layout.names)
-                return Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+                why = Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+                return Denied(why, frozenset(decisions))
             decision = place_there(self.workspace, self.plugins, pod, self.row, scheduling_class)
             if decision is None:
                 return number

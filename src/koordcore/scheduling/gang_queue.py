@@ -26,13 +26,13 @@ from koordcore.allocators.gang.queue import QueuedGang, QueuePlan, plan_queue
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
-from koordcore.model.decisions import JobPlan, JointPlan, PodDecision, Unschedulable
+from koordcore.model.decisions import JobPlan, JointPlan, PodDecision
 from koordcore.model.gangs import GangFit, GatherRule, GatherStrategy, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.scheduling.gang import place_job
 from koordcore.scheduling.gang_groups import Job
-from koordcore.scheduling.gang_input import Outline, bind_plan, demand_of, offers_of, outline_of
+from koordcore.scheduling.gang_input import Denied, Outline, bind_plan, demand_of, offers_of, outline_of
 from koordcore.scheduling.group_plans import flat_tree
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.outcomes import finish, marked
@@ -141,11 +141,11 @@ class JointTurns:
     def _plan(self, jobs: Sequence[Job]) -> None:
         """Plan and bind; leave everything as it was where that does not work out."""
         everyone = jobs
-        jobs = [job for job in jobs if not isinstance(self._outline([job]), Unschedulable)]
+        jobs = [job for job in jobs if self._outline([job]) is not None]
         cut: dict[tuple[PodKey, int], int] = {}
         for _ in range(_REPLANS):
             outline = self._outline(jobs)
-            if len(jobs) < 2 or isinstance(outline, Unschedulable):
+            if len(jobs) < 2 or outline is None:
                 return
             offers = _cut(outline, cut, min((job.fit for job in jobs), key=list(GangFit)[::-1].index))
             if _key(jobs[0]):
@@ -168,7 +168,7 @@ class JointTurns:
                 return
             self._workspace.rollback(mark)
             job, why = bound
-            if isinstance(why, Unschedulable):
+            if isinstance(why, Denied):
                 jobs = [one for one in jobs if one is not job]
             else:
                 cut |= why
@@ -191,9 +191,11 @@ class JointTurns:
 
         return numbers(alone) > numbers(started)
 
-    def _outline(self, jobs: Sequence[Job]) -> Outline | Unschedulable:
+    def _outline(self, jobs: Sequence[Job]) -> Outline | None:
+        """Give all members; ``None`` where one of them is refused whatever the node."""
         pods = [pod for job in jobs for pod in job.pods]
-        return outline_of(self._workspace, self._plugins, pods, self._tree)
+        found = outline_of(self._workspace, self._plugins, pods, self._tree)
+        return found if isinstance(found, Outline) and not found.refused else None
 
     def _gangs(self, jobs: Sequence[Job], outline: Outline, offers: IntMatrix) -> list[QueuedGang]:
         return [
@@ -207,13 +209,13 @@ class JointTurns:
 
     def _bind(
         self, jobs: Sequence[Job], outline: Outline, plan: QueuePlan, taken: IntMatrix
-    ) -> dict[str, dict[PodKey, PodDecision]] | tuple[Job, Unschedulable | dict[tuple[PodKey, int], int]]:
+    ) -> dict[str, dict[PodKey, PodDecision]] | tuple[Job, Denied | dict[tuple[PodKey, int], int]]:
         """Bind the plan in queue order; or name the job that fails and why: refused, or an offer to cut."""
         done: dict[str, dict[PodKey, PodDecision]] = {}
         for job in jobs:
             nodes: Mapping[str, str] = plan.placements.get(job.name, {})
             bound = bind_plan(self._workspace, self._plugins, outline, nodes)
-            if isinstance(bound, Unschedulable):
+            if isinstance(bound, Denied):
                 return job, bound
             if isinstance(bound, tuple):
                 cut = {}

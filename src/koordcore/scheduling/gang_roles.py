@@ -136,6 +136,7 @@ def roles_of(job: Job, tree: NetworkTopology, shape_of: Mapping[str, int]) -> Ro
             members=tuple(
                 Member(key, shape_of[key], rank_of(pod))
                 for key, pod in zip(map(str, (one.key for one in part.pods)), part.pods, strict=True)
+                if key in shape_of
             ),
             min_available=part.least,
             started=part.started and not plain,

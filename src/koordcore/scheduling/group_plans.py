@@ -30,7 +30,7 @@ from koordcore.scheduling.gang_input import Barred, Outline, demand_of, offers_o
 from koordcore.scheduling.group_tree import GroupTree, units_of
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
 from koordcore.scheduling.one_pod import place_pod, place_there
-from koordcore.scheduling.outcomes import Outcome, give_up, plan_of, unplaced, weakened
+from koordcore.scheduling.outcomes import NO_REFUSALS, Outcome, give_up, plan_of, unplaced, weakened
 from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
@@ -268,7 +268,7 @@ class Groups:
                 first = first or found
                 continue
             groups, members = self._count(found.bound)
-            if best is None and (members == len(self.job.pods) or (self._simple and members == most)):
+            if best is None and (members == int(self._sizes.sum()) or (self._simple and members == most)):
                 return self._written(found.bound, found, domains.names[number], proven=proven)
             value = (groups, members, int(self._choice.fullest()[number]))
             self.workspace.rollback(mark)
@@ -311,7 +311,7 @@ class Groups:
     def _sizes(self) -> IntVector:
         """Members of each shape."""
         assert isinstance(self._outline, Outline)
-        shapes = [self._outline.shape_of[str(pod.key)] for pod in self.job.pods]
+        shapes = [self._outline.shape_of[str(pod.key)] for pod in self._outline.members]
         return np.bincount(shapes, minlength=len(self._outline.classes)).astype(np.int64)
 
     @property
@@ -373,6 +373,7 @@ class Groups:
     ) -> Outcome:
         """Write down who starts, and why others do not."""
         listed: list[PodDecision] = []
+        refused = NO_REFUSALS if planned is None else planned.refused
         for leaf in self.tree.leaves:
             pods = self.job.members[leaf.id]
             running = len(self.job.bound[leaf.id])
@@ -381,7 +382,10 @@ class Groups:
                 listed += [decisions[pod.key] for pod in pods]
                 continue
             left = "no place is left beside the members that start" if starts else self._short(leaf, "")
-            listed += [decisions.get(p.key) or unplaced(self.workspace, p.key, left) for p in pods]
+            listed += [
+                decisions.get(p.key) or refused.get(p.key) or unplaced(self.workspace, p.key, left)
+                for p in pods
+            ]
         nodes = [one.node for one in listed if isinstance(one, Bound)]
         used = {self.tree.key: 1} if domain else {}
         if nodes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
@@ -17,6 +17,8 @@ from koordcore.protocol.gang import binding_annotations
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.one_pod import refuse_pod
 from koordcore.topology.network import NODE_LAYER
+
+NO_REFUSALS: Final[Mapping[PodKey, Unschedulable]] = immutabledict()
 
 Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
 """One decision per member, gang after gang, and what became of the job as a whole."""
@@ -100,11 +102,20 @@ def finish(
     answer: GangPlacement,
     *,
     cut: bool,
+    refused: Mapping[PodKey, Unschedulable] = NO_REFUSALS,
 ) -> Outcome:
-    """Write down a plan whose members are bound; ``cut`` says that an offer was lowered more than proven."""
+    """Write down a plan whose members are bound.
+
+    Parameters
+    ----------
+    cut
+        An offer was lowered more than proven.
+    refused
+        Members that were left out of the plan.
+    """
     left_out = 'no place is left for more than the minimum of gang "{}"'
     decisions = [
-        bound.get(pod.key) or unplaced(workspace, pod.key, left_out.format(name))
+        bound.get(pod.key) or refused.get(pod.key) or unplaced(workspace, pod.key, left_out.format(name))
         for name, pods in job.members.items()
         for pod in pods
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -13,10 +13,11 @@ from koordcore.allocators.gang.planner import place_gang
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, Limits
-from koordcore.model.decisions import PodDecision, Unschedulable
+from koordcore.model.decisions import PodDecision, Unschedulable, refused_likewise
 from koordcore.model.pods import PodKey
-from koordcore.scheduling.gang_input import Barred, Outline, bind_plan, never_together
-from koordcore.scheduling.outcomes import weakened
+from koordcore.scheduling.beyond_limits import beyond, without
+from koordcore.scheduling.gang_input import Barred, Denied, Outline, bind_plan, never_together
+from koordcore.scheduling.outcomes import NO_REFUSALS, weakened
 from koordcore.topology.network import NetworkTopology
 
 _REPLANS: Final = 64
@@ -28,11 +29,22 @@ Ask: TypeAlias = Callable[[IntMatrix, Sequence[Barred]], GangDemand]
 
 @attrs.frozen(eq=False)
 class Planned:
-    """A plan whose members are bound; ``cut`` says that an offer was lowered more than proven."""
+    """A plan whose members are bound.
+
+    Parameters
+    ----------
+    bound, answer
+        The plan.
+    cut
+        An offer was lowered more than proven, so that its bound is not known.
+    refused
+        Members that were left out of it, which no node is at fault for.
+    """
 
     bound: dict[PodKey, PodDecision]
     answer: GangPlacement
     cut: bool
+    refused: Mapping[PodKey, Unschedulable] = NO_REFUSALS
 
 
 @attrs.frozen(eq=False)
@@ -65,24 +77,32 @@ def plan_and_bind(
         What the filters said over all nodes, for the message of a failure.
     """
     barred: list[Barred] = []
+    refused = dict(outline.refused)
     doubtful = outline.ties is None
     for _ in range(_REPLANS):
-        demand = ask(offers, barred)
+        demand = without(ask(offers, barred), refused)
         cut = doubtful
+        if not demand.size:
+            break
         answer = place_gang(tree, demand, fit_error=fit, limits=limits)
         if isinstance(answer, GangPlacement) and not answer.nodes:
             # The minimum runs already, and nobody fits beside it: asked for one more, the planner says why.
             answer = place_gang(tree, _one_more(demand), fit_error=fit, limits=limits)
         if isinstance(answer, GangShortfall):
+            if len(refused) > len(outline.refused):
+                break
             certificate = weakened(answer.certificate) if cut else answer.certificate
-            return Failed(answer.message, answer.detail, certificate=certificate)
+            first = next(iter(refused.values()), None)
+            return Failed("" if refused else answer.message, answer.detail, first, certificate)
         mark = workspace.checkpoint()
         bound = bind_plan(workspace, plugins, outline, answer.nodes)
         if isinstance(bound, dict):
-            return Planned(bound, answer, cut)
+            return Planned(bound, answer, cut, refused)
         workspace.rollback(mark)
-        if isinstance(bound, Unschedulable):
-            return Failed(refused=bound)
+        if isinstance(bound, Denied):
+            doubtful = True
+            refused |= {key: refused_likewise(bound.why, key) for key in beyond(demand, bound)}
+            continue
         if not barred and len(outline.classes) > 1:
             barred += never_together(plugins, outline, offers)
         for one in bound:
@@ -92,6 +112,8 @@ def plan_and_bind(
                 continue
             for node in one.nodes:
                 offers[one.alone, node] = min(int(offers[one.alone, node]), one.counts[one.alone] - 1)
+    if refused:
+        return Failed(refused=list(refused.values())[-1])
     return Failed("no plan was found whose members can all be bound")
 
 

@@ -96,9 +96,10 @@ class Preemptor:
             About its members.
         """
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
+        job = self._with_hope(job)
         if job.tree is not None:
             # Who starts now evicts nobody now: the rest may in the next cycle.
-            return [] if placed else self._for_groups(job)
+            return [] if placed or not job.pods else self._for_groups(job)
         bound = [node for nodes in job.bound.values() for node in nodes]
         found: list[Nominated] = []
         if job.pods and not placed:
@@ -135,6 +136,14 @@ class Preemptor:
                 )
                 found += self._preempt(one, job.spec, [*bound, *there.values()]) or ()
         return found
+
+    def _with_hope(self, job: Job) -> Job:
+        """Leave out the members that are refused whoever leaves: others may be enough."""
+        members = {
+            name: tuple(pod for pod in pods if not _hopeless(self._plugins.class_of(pod)))
+            for name, pods in job.members.items()
+        }
+        return attrs.evolve(job, members=members)
 
     def _for_groups(self, job: Job) -> list[Nominated]:
         """Make room for Kubernetes' own groups: for as many of them as could start at all."""
@@ -302,7 +311,8 @@ class Preemptor:
             return wider
         if isinstance(wider, PreemptionPlan) and wider.certificate.proven:
             return plan
-        return attrs.evolve(plan, certificate=_unproven(plan.certificate))
+        known = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
+        return attrs.evolve(plan, certificate=known)
 
     def _eligible(
         self, trigger: Pod, members: Sequence[Pod], classes: Mapping[PodKey, SchedulingClass | Refusal]
@@ -428,10 +438,6 @@ def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionPr
 def _started(job: Job, there: Mapping[PodKey, str]) -> bool:
     """Tell whether every gang of a group has its minimum, with those who have a place now."""
     return all(sum(pod.key in there for pod in pods) >= job.least(gang) for gang, pods in job.members.items())
-
-
-def _unproven(certificate: Certificate) -> Certificate:
-    return Certificate(CertificateStatus.HEURISTIC, certificate.objective)
 
 
 def _hopeless(scheduling_class: SchedulingClass | Refusal) -> bool:

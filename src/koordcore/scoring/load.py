@@ -73,12 +73,22 @@ class LoadState:
         metrics: Mapping[str, NodeMetric],
         args: LoadAwareArgs,
         now: datetime | int,
-        estimator: Estimator | None = None,
     ) -> None:
         self.args = args
         self.names = args.columns
-        self.now = now if isinstance(now, int) else moment_of(now)
-        self._estimator = Estimator(args) if estimator is None else estimator
+        self._estimator, self._score = Estimator(args), LoadScore(args)
+        self.reasons = (
+            "",
+            REASON_EXPIRED,
+            *(f"node(s) {name} usage exceed threshold" for name in self.names),
+            *(f"node(s) {name} aggregated usage exceed threshold" for name in self.names),
+        )
+        self._open(nodes, metrics, now if isinstance(now, int) else moment_of(now))
+        self._update_all()
+
+    def _open(self, nodes: Sequence[Node], metrics: Mapping[str, NodeMetric], now: int) -> None:
+        """Compile what nodes and metrics say; :meth:`_update_all` comes next."""
+        self.now = now
         self._read = 0
         self._shared = False
         self._slots: Slots | None = None
@@ -87,18 +97,19 @@ class LoadState:
         self._clock: NDArray[np.bool_]
         self._limits: IntCube
         self._changes: dict[tuple[Estimate, bool, bool, bool, bool], IntMatrix] = {}
-        self._nodes = NodeLoads(nodes, [metrics.get(node.name) for node in nodes], args)
+        self._nodes = NodeLoads(nodes, [metrics.get(node.name) for node in nodes], self.args, self.names)
         self._name_parts(np.zeros((_PARTS, len(self.names), len(nodes)), np.int64))
         self.prod_usage += self._nodes.system
-        self._score = LoadScore(args)
         self._set_clock()
-        self._update_all()
-        self.reasons = (
-            "",
-            REASON_EXPIRED,
-            *(f"node(s) {name} usage exceed threshold" for name in self.names),
-            *(f"node(s) {name} aggregated usage exceed threshold" for name in self.names),
-        )
+
+    def _with(
+        self, nodes: Sequence[Node], metrics: Mapping[str, NodeMetric], pods: Sequence[Iterable[Pod]]
+    ) -> LoadState:
+        """Make a state of the same kind."""
+        made: LoadState = copy(self)
+        made._open(nodes, metrics, self.now)
+        made.place_all((pod, place) for place, there in enumerate(pods) for pod in there)
+        return made
 
     def _slot(self, row: int) -> int:
         return row if self._slots is None else int(self._slots.at[row])
@@ -176,11 +187,11 @@ class LoadState:
             By name of the node.
         """
         self._unshare()
-        fresh = LoadState(nodes, metrics, self.args, self.now, self._estimator)
-        fresh.place_all((pod, place) for place, there in enumerate(pods) for pod in there)
-        slots = rows if self._slots is None else self._slots.at[list(rows)].tolist()
+        fresh: LoadState = self._with(nodes, metrics, pods)
+        where = rows if self._slots is None else self._slots.at[list(rows)].tolist()
+        slots = slice(where[0], where[0] + 1) if len(where) == 1 else np.array(where, np.int64)
         self._parts[:, :, slots] = fresh._parts
-        self._nodes.put(slots, fresh._nodes)
+        self._nodes.put(where, slots, fresh._nodes)
         self._clock[..., slots] = fresh._clock
         self._limits[..., slots] = fresh._limits
         self._fresh_until = min(self._fresh_until, fresh._fresh_until)
@@ -197,7 +208,7 @@ class LoadState:
 
     def _grow(self, number: int) -> range:
         """Add slots for nodes of which nothing is known; gives them."""
-        blank = LoadState([Node(name="-")], {}, self.args, self.now, self._estimator)
+        blank: LoadState = self._with([Node(name="-")], {}, ())
         end = self._parts.shape[-1]
         self._nodes.grow(blank._nodes, number)
         self._name_parts(grown(self._parts, blank._parts, number))

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
 from koordcore._vector import Vector
 from koordcore.model.durations import SECOND
 from koordcore.model.load import AggregatedArgs, LoadAwareArgs, LoadThresholds, Percents
@@ -96,9 +96,13 @@ class NodeLoads:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], metrics: Sequence[NodeMetric | None], args: LoadAwareArgs
+        self,
+        nodes: Sequence[Node],
+        metrics: Sequence[NodeMetric | None],
+        args: LoadAwareArgs,
+        names: Sequence[str],
     ) -> None:
-        self._names = args.columns
+        self._names = names
         self._expiration = args.node_metric_expiration_seconds * SECOND
         self.reports = Vector([NO_REPORT if metric is None else Report(metric) for metric in metrics])
         capacity = self._matrix([raw_capacity(node) for node in nodes])
@@ -198,11 +202,12 @@ class NodeLoads:
             setattr(other, name, getattr(self, name).copy())
         return other
 
-    def put(self, rows: Sequence[int], fresh: NodeLoads) -> None:
-        """Take in what is said of some nodes now."""
-        last = self.latest in self.horizons[rows]
+    def put(self, rows: Sequence[int], at: Rows, fresh: NodeLoads) -> None:
+        """Take in what is said of some nodes now, whose rows are given twice."""
+        last = self.latest in self.horizons[at]
+        mine, others = vars(self), vars(fresh)
         for name in _BY_NODE:
-            getattr(self, name)[..., rows] = getattr(fresh, name)
+            mine[name][..., at] = others[name]
         self.reports = self.reports.changed(dict(zip(rows, fresh.reports, strict=True)))
         if last:
             self._note()

@@ -42,11 +42,22 @@ class LoopWorld:
         ``min`` and ``max`` of each.
     pods
         Who there is.
+    above
+        The number of the quota above each, -1 for none; empty where all stand side by side. Pods name quotas
+        that are above none.
     """
 
     nodes: tuple[int, ...]
     quotas: tuple[tuple[int, int], ...]
     pods: tuple[LoopPod, ...]
+    above: tuple[int, ...] = ()
+
+    def chain(self, quota: int) -> tuple[int, ...]:
+        """Give a quota and all above it, from below; what is in none is its own."""
+        found = [quota]
+        while self.above and found[-1] >= 0 and self.above[found[-1]] >= 0:
+            found.append(self.above[found[-1]])
+        return tuple(found)
 
 
 @attrs.frozen
@@ -87,12 +98,13 @@ class LoopMoves:
         self._amounts = [pod.amount for pod in world.pods]
         self._priorities = [pod.priority for pod in world.pods]
         self._quotas = [pod.quota for pod in world.pods]
+        self._chains = [world.chain(quota) for quota in self._quotas]
         pods = range(len(world.pods))
         self._members = [
-            sorted((one for one in pods if self._quotas[one] == quota), key=self._rank)
+            sorted((one for one in pods if quota in self._chains[one]), key=self._rank)
             for quota in range(len(world.quotas))
         ]
-        """The pods of each quota, the most important first."""
+        """The pods of each quota and of those below it, the most important first."""
         self._known: dict[State, tuple[list[int], list[int]]] = {}
 
     def _rank(self, pod: int) -> tuple[int, int]:
@@ -121,32 +133,39 @@ class LoopMoves:
         found = self._known.get(state)
         if found is None:
             found = self._known[state] = [0] * len(self.world.nodes), [0] * (len(self.world.quotas) + 1)
-            for at, amount, quota in zip(state, self._amounts, self._quotas, strict=True):
+            for at, amount, chain in zip(state, self._amounts, self._chains, strict=True):
                 if 0 <= at < NOMINATED:
                     found[0][at] += amount
-                    found[1][quota] += amount
+                    for quota in chain:
+                        found[1][quota] += amount
         return found
 
     def within(self, state: State, pod: int) -> bool:
-        """Whether a pod that does not run stays within its quota's min."""
-        quota = self._quotas[pod]
-        if quota < 0:
-            return False
-        return self.held(state, quota, pod) + self._amounts[pod] <= self.world.quotas[quota][0]
+        """Whether a pod that does not run stays within its quota's min, and within that of all above."""
+        return self._quotas[pod] >= 0 and not self._beyond(state, pod)
+
+    def _beyond(self, state: State, pod: int) -> list[int]:
+        """Give the quotas of a pod's chain that would go beyond their min with it."""
+        mine, quotas = self._amounts[pod], self.world.quotas
+        chain = self._chains[pod]
+        return [one for one in chain if self.held(state, one, pod) + mine > quotas[one][0]]
 
     def admitted(self, state: State, pod: int, *, claims: bool = False) -> bool:
         """Whether a pod's quota lets it run, beside what runs and perhaps claims that it has to heed."""
-        quota = self._quotas[pod]
-        if quota < 0:
+        if self._quotas[pod] < 0:
             return True
-        used = self.held(state, quota, pod) if claims else self.used(state, quota)
-        return used + self._amounts[pod] <= self.world.quotas[quota][1]
+        for quota in self._chains[pod]:
+            used = self.held(state, quota, pod) if claims else self.used(state, quota)
+            if used + self._amounts[pod] > self.world.quotas[quota][1]:
+                return False
+        return True
 
     def promised(self, state: State, pod: int) -> int:
         """How much of a pod lies within its quota's min: what those before it leave of that.
 
         Before it are the more important; of those as important who runs, who waits for room that was made for
-        him, and who only waits, and of these again the first by name.
+        him, and who only waits, and of these again the first by name. Quotas above have no say: what is
+        promised to one is promised to those below it first.
         """
         quota = self._quotas[pod]
         if quota < 0:
@@ -247,14 +266,17 @@ class LoopMoves:
         if not rules.promises or self.within(state, pod):
             return True
         others = [one for one in victims if quotas[one] not in (-1, mine)]
-        return all(self._lent(state, one) for one in others)
+        return all(self._lent(state, one, pod) for one in others)
 
     def _reclaimed(self, state: State, pod: int, victims: Sequence[int]) -> bool:
         how, mine = self.rules.reclaim, self._quotas[pod]
         if how is Reclaims.NOBODY or mine < 0 or any(self._quotas[one] in (-1, mine) for one in victims):
             return False
         if how is Reclaims.BEYOND_MIN:
-            return self.within(state, pod) and self._given_back(state, pod, victims)
+            above = self._beyond(state, pod)
+            if mine in above or any(not set(above) <= set(self._chains[one]) for one in victims):
+                return False  # where a quota above would go beyond its min, others below it have to give
+            return self._given_back(state, pod, victims)
         own = self.used(state, mine)
         if how is Reclaims.LARGER_SHARE:
             return all(
@@ -271,19 +293,32 @@ class LoopMoves:
     def _least(self, pod: int) -> int:
         return self.world.quotas[self._quotas[pod]][0]
 
-    def _lost(self, state: State, victim: int) -> int:
-        """How much within its quota's min a victim has; a claim fills none of it before it runs."""
-        left = self._least(victim)
-        for one in self._members[self._quotas[victim]]:
+    def _lost(self, state: State, victim: int, pod: int) -> int:
+        """How much within a min a victim has, its quota's or one's above that is not above the pod as well.
+
+        A claim fills none of it before it runs.
+        """
+        return max(
+            (
+                self._lost_of(state, victim, quota)
+                for quota in self._chains[victim]
+                if quota not in self._chains[pod]
+            ),
+            default=0,
+        )
+
+    def _lost_of(self, state: State, victim: int, quota: int) -> int:
+        left = self.world.quotas[quota][0]
+        for one in self._members[quota]:
             if one == victim:
                 break
             if 0 <= state[one] < NOMINATED:
                 left -= self._amounts[one]
         return max(0, min(left, self._amounts[victim]))
 
-    def _lent(self, state: State, victim: int) -> bool:
+    def _lent(self, state: State, victim: int, pod: int) -> bool:
         """Whether a pod runs on what its quota uses beyond its min: all of it, or by the old rule a part."""
-        lost = self._lost(state, victim)
+        lost = self._lost(state, victim, pod)
         return not lost if self.rules.partly else lost < self._amounts[victim]
 
     def _given_back(self, state: State, pod: int, victims: Sequence[int]) -> bool:
@@ -293,7 +328,7 @@ class LoopMoves:
         """
         gain, mine = self._amounts[pod], self._priorities[pod]
         for one in victims:
-            lost = self._lost(state, one)
+            lost = self._lost(state, one, pod)
             if lost >= self._amounts[one]:
                 return False
             if lost and self.rules.partly:
@@ -304,7 +339,7 @@ class LoopMoves:
 
     def _revokes(self, state: State) -> Iterator[LoopStep]:
         for quota, (_, most) in enumerate(self.world.quotas):
-            if self.used(state, quota) > most:
+            if quota not in self.world.above and self.used(state, quota) > most:
                 one = next(one for one in reversed(self._members[quota]) if 0 <= state[one] < NOMINATED)
                 out = WAITS if self.rules.recreated else GONE
                 yield LoopStep("revokes", one, state[one], (one,), state, _with(state, {one: out}))

@@ -48,6 +48,22 @@ def small_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWor
                         yield from (LoopWorld(room, each, some) for each in limits)
 
 
+def nested_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWorld]:
+    """Give every world of :func:`small_worlds` once more for each quota that may stand above some of its own.
+
+    It is above one or all of them, and its ``min`` is at least theirs together and at most 4. Its ``max``
+    refuses nobody: Koordinator looks at it only with ``enableCheckParentQuota``.
+    """
+    for world in small_worlds(pods, nodes, quotas):
+        count = len(world.quotas)
+        for below in [(one,) for one in range(count)] + [(0, 1)] * (count == 2):
+            sums = _sums(pod for pod in world.pods if pod.quota in below)
+            promised = sum(world.quotas[one][0] for one in below)
+            above = (*(count if one in below else -1 for one in range(count)), -1)
+            for least in sorted({_reached(sums, least) for least in range(promised, 5)}):
+                yield LoopWorld(world.nodes, (*world.quotas, (least, max(sums))), world.pods, above)
+
+
 def _limits(pods: tuple[LoopPod, ...], quotas: int) -> list[tuple[tuple[int, int], ...]]:
     """Give min and max of the quotas of some pods, once for those that nobody can tell apart."""
     one_by_one = []
@@ -113,7 +129,7 @@ def loop_story(loop: Loop) -> list[str]:
     world = loop.world
     lines = [f"nodes: {', '.join(f'n{number} has {room}' for number, room in enumerate(world.nodes))}"]
     lines += [
-        f"quota {_quota(number)}: min {least}, max {most}"
+        f"quota {_quota(number)}: min {least}, max {most}{_below(world, number)}"
         for number, (least, most) in enumerate(world.quotas)
     ]
     for number, pod in enumerate(world.pods):
@@ -126,7 +142,12 @@ def loop_story(loop: Loop) -> list[str]:
 
 
 def _quota(number: int) -> str:
-    return "ab"[number]
+    return "abc"[number]
+
+
+def _below(world: LoopWorld, quota: int) -> str:
+    below = [_quota(one) for one, above in enumerate(world.above) if above == quota]
+    return f", above {' and '.join(below)}" if below else ""
 
 
 def _told(step: LoopStep) -> str:

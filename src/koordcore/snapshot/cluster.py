@@ -222,7 +222,9 @@ class ClusterSnapshot:
         if found is None:
             first, last = self._span(kind)
             ones = self._records[first:last]
-            found = self._by_type[kind] = tuple(one for one in ones if type(one) is kind)
+            alike = {*map(type, ones)} <= {kind}  # but for types of one name, which is rare
+            found = ones if alike else tuple(one for one in ones if type(one) is kind)
+            self._by_type[kind] = found
         return cast("tuple[R, ...]", found)
 
     @names_its_arguments

@@ -12,6 +12,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.testing.answers import MisshapenError
 from koordcore.testing.bench import Bench
 from koordcore.testing.changes import CHANGES
+from koordcore.testing.nodes import NODES
 from koordcore.testing.questions import QUESTIONS, Finding
 from koordcore.testing.snapshots import varied_snapshots
 from koordcore.testing.violation import BrokenContractError, Clause, ContractViolation
@@ -82,7 +83,7 @@ def _concerned(snapshot: ClusterSnapshot, setting: PluginSetting) -> bool:
 def _check(snapshot: ClusterSnapshot, number: int, setting: PluginSetting) -> list[ContractViolation]:
     """Ask about one snapshot; what is broken for good ends the questions."""
     found: dict[Clause, ContractViolation] = {}
-    for check in (*QUESTIONS, *CHANGES):
+    for check in (*QUESTIONS, *CHANGES, *NODES):
         for clause, message in _findings(check, snapshot, setting):
             found.setdefault(clause, ContractViolation(clause, setting.name, number, message))
         if any(clause in found for clause in _LAST):

@@ -44,7 +44,9 @@ class Clause(StrEnum):
     UNDO = "undo"
     """What was assumed and forgotten leaves no trace."""
     WARM = "warm"
-    """Who followed the pods that came and left answers as if made anew."""
+    """Who followed pods that came and left, and nodes that said something else, answers as if made anew."""
+    LOOKS_AT = "looks at"
+    """``looks_at`` names every field of a node that the answers hang on."""
 
 
 @attrs.frozen

@@ -79,11 +79,15 @@ def _of_domains(terms: Terms, demand: GangDemand, domains: Sequence[int]) -> str
     needs = needs_of(attrs.evolve(terms, demand=demand))
     names = _names(demand)
     have = [tree.sum_up(need.per_node) for need in needs]
+    kinds = len(demand.shapes)
+    slots = np.sum(have[:kinds], axis=0)
+    # Where nobody goes anywhere, that is no fault of a resource of which there is enough.
+    there = [*have[:kinds], *(tree.sum_up(np.maximum(row, 0)) for row in demand.free)]
     best: tuple[tuple[int, float, int], list[tuple[int, int, str]]] | None = None
     for domain in domains:
         short = [
             (int(amounts[domain]), need.asked, name)
-            for amounts, need, name in zip(have, needs, names, strict=True)
+            for amounts, need, name in zip(have if slots[domain] else there, needs, names, strict=True)
             if amounts[domain] < need.asked
         ]
         if not short:

@@ -55,6 +55,7 @@ class QuotaPlugin(Plugin):
     name = "ElasticQuota"
     reads = frozenset((ElasticQuota,))
     keeps_rows = False
+    only_refuses = True
     looks_at = frozenset[str]()
     arguments = QuotaPolicy
     refuses_at = 5

@@ -17,7 +17,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
 from koordcore.preemption.running import running_on
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.lenders import chain_of
 from koordcore.quota.reclaim import kept_floor
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
@@ -68,9 +67,8 @@ class QuotaRanks:
         if name is None or name in BUILTIN_QUOTAS:
             return False
         wanted = {key for key, amount in asked.request.items() if amount and key in ledger.max_of(name)}
-        for above in chain_of(ledger, asked)[1:]:
-            floor, used = kept_floor(ledger, above), ledger.used_of(above)
-            wanted = {key for key in wanted if used.get(key, 0) < floor.get(key, 0)}
+        # Quotas above have no say: what is promised to one is promised to those below it first, and whoever
+        # else below it uses that has to give (``docs/loops.md``).
         floor = kept_floor(ledger, name)
         wanted = {key for key in wanted if floor.get(key, 0)}
         if not wanted:

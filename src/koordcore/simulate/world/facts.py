@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from koordcore.controlplane.requests import Object
+from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 from koordcore.simulate.world.load import CARD, GROUP, QUOTA
 
 ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
@@ -191,3 +192,11 @@ class Truth:
 def holds(pod: Object) -> bool:
     """Tell whether a pod holds room: it has a node and has not finished."""
     return "nodeName" in pod["spec"] and pod["status"].get("phase") not in FINISHED
+
+
+def preempted_for(pod: Object) -> str:
+    """Name the job that a pod is evicted for, by what its status says; ``""`` for none."""
+    for one in pod["status"].get("conditions") or ():
+        if one["type"] == "DisruptionTarget" and one.get("reason") == PREEMPTED_REASON:
+            return parse_preempted(one.get("message", ""))
+    return ""

@@ -8,13 +8,13 @@ from typing import Final
 import attrs
 
 from koordcore.controlplane.requests import Object
-from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 from koordcore.simulate.world.facts import (
     PodFacts,
     Truth,
     cards_given,
     given_text,
     holds,
+    preempted_for,
 )
 from koordcore.simulate.world.load import CARD
 from koordcore.simulate.world.profile import SECOND
@@ -172,7 +172,7 @@ class Judge:
         budget = self._server.budget_of(pod)
         if budget is not None and is_healthy(pod) and self._server.allowed(budget) < 0:
             self.broken(Rule.BUDGET, f"the eviction of {facts.name} left too few of {facts.app}")
-        job = _preempted_for(pod)
+        job = preempted_for(pod)
         oldest = self.now - (STALE if self.now - self.last_fault < STALE else FRESH)
         if job:
             self._promises.append(Promise(self.now, facts.name, job, self._priority_of(job, facts)))
@@ -269,13 +269,6 @@ def _leaves(before: Object | None, now: Object | None) -> bool:
     if before is None or "deletionTimestamp" in before["metadata"]:
         return False
     return now is None or "deletionTimestamp" in now["metadata"]
-
-
-def _preempted_for(pod: Object) -> str:
-    for one in pod["status"].get("conditions") or ():
-        if one["type"] == "DisruptionTarget" and one.get("reason") == PREEMPTED_REASON:
-            return parse_preempted(one.get("message", ""))
-    return ""
 
 
 def _seconds(time: int) -> str:

@@ -74,6 +74,18 @@ def draw_work(chance: Chance, profile: FaultProfile, number: int) -> Work:
     )
 
 
+def words_for(work: Work) -> str:
+    """Tell what a workload is."""
+    wants = _counted(work.cores, "core") + (f", {_counted(work.cards, 'card')}" if work.cards else "")
+    many = f"a {'gang' if work.together else 'set'} of {work.pods} pods" if work.pods > 1 else "a pod"
+    quota = f", quota {work.quota}" if work.quota else ""
+    return f"{work.name}: {many}, {wants}{' each' * (work.pods > 1)}, priority {work.priority}{quota}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def pod_of(work: Work, rank: int) -> Object:
     """Make a pod of a workload; it has the same name every time."""
     labels = {"app": work.name}

@@ -79,9 +79,7 @@ class Nature:
         if 5 * len(self._running) >= self._profile.most * self._profile.nodes:
             return
         self._running[work.name] = _Running(work)
-        gang = "gang" if work.together else "set"
-        wants = f"{work.cores} cores" + (f", {work.cards} cards" if work.cards else "")
-        self._tell("user", f"{work.name}: a {gang} of {work.pods}, {wants} each, priority {work.priority}")
+        self._tell("user", f"brings {load.words_for(work)}")
         if work.together:
             self._server.put("PodGroup", load.group_of(work))
         if work.least:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ _FULL: Final = 16_000
 
 
 def draw_world(run: WorldRun, width: int = 60) -> list[str]:
-    """Draw a run in letters: a line for each node, and one for the pods that wait.
+    """Draw a run in letters: faults, a line for each node, one for the pods that wait, and what it all means.
 
     Parameters
     ----------
@@ -29,11 +30,26 @@ def draw_world(run: WorldRun, width: int = 60) -> list[str]:
     if not run.standings:
         return []
     columns = _columns(run, width)
+    faults = _faults(run, columns)
     names = sorted({name for one in run.standings for name in one.used})
     lines = [f"{name:>8} |{''.join(_shade(one, name) for one in columns)}|" for name in names]
     waiting = "".join("+" if one.waiting > 9 else str(one.waiting or " ") for one in columns)
     seconds = f"{run.ended / SECOND:.0f} s"
-    return [*lines, f"{'waiting':>8} |{waiting}|", f"{'':8}  0 s{seconds:>{max(1, len(columns) - 3)}}"]
+    return [
+        f"{'faults':>8} |{faults}|",
+        *lines,
+        f"{'waiting':>8} |{waiting}|",
+        f"{'':8}  0 s{seconds:>{max(1, len(columns) - 3)}}",
+        f"{'':8}  cores in use, from none to all:{SHADES}   {CLOSED}: dead or closed",
+        f"{'':8}  !: something fails   waiting pods: 1 to 9, +: more",
+    ]
+
+
+def _faults(run: WorldRun, columns: list[Standing]) -> str:
+    """Mark the columns up to which something has come from outside that is no load."""
+    times = [one.time for one in columns]
+    found = {bisect_left(times, one.time) for one in run.injections if one.what != "pods"}
+    return "".join(" !"[number in found] for number in range(len(times)))
 
 
 def _columns(run: WorldRun, width: int) -> list[Standing]:

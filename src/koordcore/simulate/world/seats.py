@@ -9,7 +9,9 @@ from typing import Final
 import attrs
 
 from koordcore.controlplane import NO_ANSWER, RESOURCES, Answer, Moment, Request
+from koordcore.controlplane.requests import Object
 from koordcore.simulate.world.chance import Chance
+from koordcore.simulate.world.facts import preempted_for
 from koordcore.simulate.world.judge import Judge
 from koordcore.simulate.world.plug import (
     Act,
@@ -362,23 +364,25 @@ class Seat:
             self._judge.failed()
         evicting = request.subresource == "eviction"
         self._judge.evicting = evicting
+        pod = self._server.objects["Pod"].get(request.pod) if request.pod else None
         status, body = self._server.handle(request)
         self._judge.evicting = False
         if request.method != "GET" and request.subresource != "status":
-            self._say(request, status)
+            self._say(request, pod, status)
         if evicting and status == 429 and request.pod is not None:
             self._judge.refused(self._server.objects["Pod"][request.pod])
         if life >= 0:
             answer = Answered(ticket, Answer(request, status, body))
             self._line.after(self._way(), "answer", self._answer, life, answer)
 
-    def _say(self, request: Request, status: int) -> None:
+    def _say(self, request: Request, pod: Object | None, status: int) -> None:
         if request.pod is None and request.path.endswith("journal"):
             what = "writes its journal"
         elif request.subresource == "binding":
             what = f"binds {request.about.rpartition('/')[2]} to {request.body['target']['name']}"
         elif request.subresource == "eviction":
-            what = f"evicts {request.about.rpartition('/')[2]}"
+            job = preempted_for(pod).rpartition("/")[2] if pod else ""
+            what = f"evicts {request.about.rpartition('/')[2]}" + (f" for {job}" if job else "")
         else:
             return
         self._tell(self.name, what if status < 300 else f"{what}: refused ({status})")
