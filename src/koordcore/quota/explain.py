@@ -307,7 +307,7 @@ def _holders(family: FamilyShare, bound: Bound) -> tuple[tuple[str, int], ...]:
 
 
 def format_waterfall(waterfall: Waterfall) -> str:
-    """Write a waterfall as plain text, one fact a line; bytes of no round number are rounded after a ``~``."""
+    """Write a waterfall as plain text, one fact a line; odd numbers of bytes are rounded, after a ``~``."""
     bytes_of = waterfall.resource == "memory" or waterfall.resource.endswith("-storage")
 
     def amount(value: int) -> str:
