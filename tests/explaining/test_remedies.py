@@ -158,3 +158,24 @@ def test_many_to_wait_for_are_counted() -> None:
     members = [cards(f"m{number}", 8, group="g") for number in range(5)]
     told = helps([*nodes, group(5), *running, *members], "m0", RemedyKind.WAIT)
     assert told.text == "for 5 pods on 5 nodes, n4, n3, n2 and others; nothing says when they end"
+
+
+def test_rules_about_neighbours_are_tried_without() -> None:
+    labelled = node("n0", ROOM, metadata={"labels": {"zone": "a"}})
+    near = {"labelSelector": {"matchLabels": {"app": "absent"}}, "topologyKey": "zone"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [near]}
+    lonely = pod("w", affinity={"podAffinity": required})
+    found = helps([labelled, lonely], "w", RemedyKind.RELAX)
+    assert found.text == "without required podAffinity (over zone) it fits n0"
+    spread = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    found = helps([labelled, pod("w", topologySpreadConstraints=[spread])], "w", RemedyKind.RELAX)
+    told = "topologySpreadConstraints that bind (over rack)"
+    assert found.text == f"without {told} it fits n0; no node has the label rack"
+
+
+def test_what_no_node_has_is_told_in_units_that_people_use() -> None:
+    large = pod("w", containers=[container(requests={"cpu": "100", "memory": "1Ti"})])
+    assert advice([node("n0", ROOM), large], "w").never == (
+        "no node has ever 100 cpu: the most is 64, on n0",
+        "no node has ever 1024Gi memory: the most is 64Gi, on n0",
+    )
