@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from koordcore.cli import main
-from koordcore.controlplane.places import CORE, GROUPS, JOBS
+from koordcore.controlplane.kinds import CORE, GROUPS, JOBS
 from koordcore.manifests.front_door_kinds import OPENERS, TRAIN_JOB
 from koordcore.manifests.koordinator import KOORDINATOR
 from koordcore.manifests.kubernetes import KUBERNETES

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Batch as Batch,
         is_final as is_final,
     )
+    from koordcore.controlplane.kinds import places as places
     from koordcore.controlplane.loop import (
         ControlLoop as ControlLoop,
         LoopSettings as LoopSettings,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         complete as complete,
     )
     from koordcore.controlplane.overdue import Overdue as Overdue
-    from koordcore.controlplane.places import places as places
     from koordcore.controlplane.queue import (
         Backoff as Backoff,
         SchedulingQueue as SchedulingQueue,
@@ -60,7 +60,7 @@ else:
             "koordcore.controlplane.mirror": ("Mirror", "complete"),
             "koordcore.controlplane.overdue": ("Overdue",),
             "koordcore.controlplane.queue": ("Backoff", "SchedulingQueue"),
-            "koordcore.controlplane.places": ("places",),
+            "koordcore.controlplane.kinds": ("places",),
             "koordcore.controlplane.requests": ("RESOURCES", "Request", "version_of"),
             "koordcore.controlplane.steps": (
                 "NO_ANSWER",
