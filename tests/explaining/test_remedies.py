@@ -150,3 +150,32 @@ def test_the_deadline_of_a_job_is_an_end() -> None:
     running["status"] = {"phase": "Running", **started}
     told = helps([node("n0", ROOM), job, running, cards("w", 8)], "w", RemedyKind.WAIT)
     assert (told.until, told.pods[0].name) == ("2026-11-01T11:00:00Z", "r")
+
+
+def test_many_to_wait_for_are_counted() -> None:
+    nodes = [node(f"n{number}", ROOM) for number in range(6)]
+    running = [cards(f"r{number}", 4, f"n{number}", owner="Job/old") for number in range(6)]
+    members = [cards(f"m{number}", 8, group="g") for number in range(5)]
+    told = helps([*nodes, group(5), *running, *members], "m0", RemedyKind.WAIT)
+    assert told.text == "for 5 pods on 5 nodes, n4, n3, n2 and others; nothing says when they end"
+
+
+def test_rules_about_neighbours_are_tried_without() -> None:
+    labelled = node("n0", ROOM, metadata={"labels": {"zone": "a"}})
+    near = {"labelSelector": {"matchLabels": {"app": "absent"}}, "topologyKey": "zone"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [near]}
+    lonely = pod("w", affinity={"podAffinity": required})
+    found = helps([labelled, lonely], "w", RemedyKind.RELAX)
+    assert found.text == "without required podAffinity (over zone) it fits n0"
+    spread = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    found = helps([labelled, pod("w", topologySpreadConstraints=[spread])], "w", RemedyKind.RELAX)
+    told = "topologySpreadConstraints that bind (over rack)"
+    assert found.text == f"without {told} it fits n0; no node has the label rack"
+
+
+def test_what_no_node_has_is_told_in_units_that_people_use() -> None:
+    large = pod("w", containers=[container(requests={"cpu": "100", "memory": "1Ti"})])
+    assert advice([node("n0", ROOM), large], "w").never == (
+        "no node has ever 100 cpu: the most is 64, on n0",
+        "no node has ever 1024Gi memory: the most is 64Gi, on n0",
+    )

@@ -124,3 +124,17 @@ def test_the_table_lists_children_below_their_parents() -> None:
 def test_what_has_no_runtime_cannot_be_explained(name: str, resource: str) -> None:
     with pytest.raises(ModelError):
         explain_runtime(company(), name, resource)
+
+
+def test_bytes_of_no_round_number_are_rounded() -> None:
+    ledger = open_ledger(
+        [
+            ElasticQuota(name=name, max=make_resources({"memory": 9 << 30}), min=make_resources({}))
+            for name in "abc"
+        ],
+        total={"memory": 10 << 30},
+        usage={name: QuotaUsage(request=make_resources({"memory": 9 << 30})) for name in "abc"},
+    )
+    text = format_waterfall(explain_runtime(ledger, "a", "memory"))
+    assert "a, memory: runtime ~3.33Gi, used 0, max 9Gi" in text
+    assert "has 10Gi to share" in text

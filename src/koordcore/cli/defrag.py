@@ -29,7 +29,7 @@ from koordcore.cli.words import many, near
 from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.descheduling.checked_moves import refused_shape
-from koordcore.descheduling.claim_moves import claims_of, plan_room_for
+from koordcore.descheduling.claim_moves import claims_of, nodes_without_others, plan_room_for
 from koordcore.descheduling.defrag import DefragmentationPlan, Wanted
 from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.descheduling.who_stays import who_stays
@@ -56,6 +56,7 @@ examples:
   koordcore defrag cluster.yaml --fragments --worth 0.5 --most 20
 """
 REASON: Final = "defragmentation"
+_NOT_ROOM: Final = "it fits on no node even when all who may move have left: `koordcore explain` says why"
 _WANT: Final = re.compile(r"(?:([1-9][0-9]{0,5})x:)?(.+)\Z", re.DOTALL)
 
 
@@ -144,6 +145,7 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
     done = moving.plan
     devices = [] if done.place is None else claims_of(done.place)
     kept: tuple[str, ...] = ()
+    nowhere = done.place is None and not nodes_without_others(snapshot, [pod], rules)
     if done.place is None:
         kept = who_stays(moving.problem, snapshot.bound_pods(), (), rules.evictor)
     gang = _gang_of(pod)
@@ -154,6 +156,8 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
         if done.place is None:
             proven = done.certificate.proven
             print(f"{pod.key} fits nowhere, whoever moves" if proven else f"no moves found for {pod.key}")
+            if nowhere:
+                say(_NOT_ROOM)
             if kept:
                 say(f"who stays: {'; '.join(kept)}")
         else:

@@ -9,6 +9,7 @@ import attrs
 
 from koordcore.explaining.attempts import Attempts
 from koordcore.explaining.node_states import cards_of
+from koordcore.explaining.relaxing import relaxing
 from koordcore.explaining.remedy import Remedy, RemedyKind, shown_amount, some
 from koordcore.explaining.waiting import waiting
 from koordcore.model.affinity import Taint, TaintEffect, Toleration, TolerationOperator
@@ -36,6 +37,7 @@ def remedies(asked: Attempts) -> Iterator[Remedy]:
     yield from waiting(asked)
     yield from _tolerate(asked)
     yield from _select(asked)
+    yield from relaxing(asked)
     yield from _uncordon(asked)
     yield from _shrink(asked)
     yield from _fewer(asked)
@@ -55,12 +57,13 @@ def never(asked: Attempts) -> tuple[str, ...]:
         if name == PODS or most >= wanted:
             continue
         having = [state.name for state in nodes if state.node.allocatable.get(name, 0) == most]
-        text = f"no node has ever {wanted} {name}"
+        text = f"no node has ever {shown_amount(name, wanted)}"
         if not most:
             text = f"no node offers {name}"
         else:
-            text += f": the most is {most}, on {having[0]}" + f" and {len(having) - 1} more" * (
-                len(having) > 1
+            text += (
+                f": the most is {shown_amount(name, most).partition(' ')[0]}, on {having[0]}"
+                + f" and {len(having) - 1} more" * (len(having) > 1)
             )
         found.append(text)
     return tuple(found)

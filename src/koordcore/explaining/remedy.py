@@ -17,6 +17,7 @@ class RemedyKind(StrEnum):
     COMPLETE = "complete the gang"
     TOLERATE = "tolerate"
     SELECT = "select"
+    RELAX = "relax"
     UNCORDON = "uncordon"
     QUOTA = "quota"
     SHRINK = "ask for less"

@@ -17,6 +17,7 @@ _NODES: Final = 32
 """Nodes that are looked at for whom to wait for."""
 _TRIES: Final = 48
 """Calls that are spent on finding out on which nodes a gang has to wait for somebody."""
+_NAMED: Final = 3
 _STAYING: Final = ("DaemonSet", "Node")
 """Controllers whose pods stay as long as the node."""
 _SERVING: Final = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet")
@@ -48,7 +49,10 @@ def waiting(asked: Attempts) -> Iterator[Remedy]:
         served = sorted({_served(asked.snapshot, key) for key in pods} - {""})
         if served:
             known = f", until somebody scales down {some(served)}"
-        text = f"for {some(list(map(str, pods)))} on {some(nodes)}{known}"
+        whom = f"{some(list(map(str, pods)))} on {some(nodes)}"
+        if len(nodes) > _NAMED:
+            whom = f"{len(pods)} pods on {len(nodes)} nodes, {', '.join(nodes[:_NAMED])} and others"
+        text = f"for {whom}{known}"
         yield Remedy(kind=RemedyKind.WAIT, text=text, pods=pods)
 
 

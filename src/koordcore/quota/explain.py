@@ -307,10 +307,12 @@ def _holders(family: FamilyShare, bound: Bound) -> tuple[tuple[str, int], ...]:
 
 
 def format_waterfall(waterfall: Waterfall) -> str:
-    """Write a waterfall as plain text, one fact a line."""
+    """Write a waterfall as plain text, one fact a line; odd numbers of bytes are rounded, after a ``~``."""
+    bytes_of = waterfall.resource == "memory" or waterfall.resource.endswith("-storage")
 
     def amount(value: int) -> str:
-        return str(exact_of({waterfall.resource: value})[waterfall.resource])
+        text = str(exact_of({waterfall.resource: value})[waterfall.resource])
+        return f"~{value / (1 << 30):.2f}Gi" if bytes_of and text.isdigit() and value >= 1 << 30 else text
 
     def pairs(items: Iterable[tuple[str, int]]) -> str:
         return ", ".join(f"{name} {amount(value)}" for name, value in items) or "nobody"
