@@ -343,8 +343,7 @@ class Preemptor:
         bound: Sequence[str],
         whom: BoolVector | None = None,
     ) -> PreemptionProblem:
-        workspace, layout = self._workspace, self._workspace.layout
-        gone = self._gone
+        workspace, layout, gone = self._workspace, self._workspace.layout, self._gone
         free = workspace.free.copy()
         for key, row in sorted(gone):
             free[:, row] += amounts_of(layout, workspace.pods_on(row)[key])
@@ -353,18 +352,15 @@ class Preemptor:
         if common is not None and all(one is not None and np.array_equal(one, common) for one in lent):
             # Room of reservations that all members may use; that it is not used twice is for the dry run.
             free += common
-        holders = [
-            (one.pod_key, layout.row_of[one.status.node_name])
-            for one in workspace.snapshot.of(Reservation)
-            if one.active and one.status.node_name in layout.row_of
-        ]
+        reserved = [one for one in workspace.snapshot.of(Reservation) if one.active]
+        places = ((one.pod_key, layout.row_of.get(one.status.node_name)) for one in reserved)
         restart = self._rules.restart_costs
         return make_problem(
             workspace.snapshot,
             trigger,
             pending,
             minimums=self._minimums,
-            own=frozenset(holders),
+            own=frozenset((key, row) for key, row in places if row is not None),
             gone=gone,
             tree=once(workspace.snapshot, network_tree),
             spec=spec,
