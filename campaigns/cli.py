@@ -121,7 +121,8 @@ class Commands:
 
         def answers() -> Iterator[str]:
             if code not in CODES or "Traceback" in shown[0]:
-                what = next((one for one in shown[0].splitlines() if one), "") if code == EXIT_DEFECT else ""
+                told = (one for one in shown[0].splitlines() if one.startswith("koordcore: "))
+                what = next(told, "") if code == EXIT_DEFECT else ""
                 yield f"{verb} ends with {code}: {what or shown[0][-200:]}"
 
         def printable() -> Iterator[str]:

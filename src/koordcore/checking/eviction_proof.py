@@ -110,8 +110,7 @@ def _least(problem: EvictionProblem, usable: NDArray[np.bool_], known: list[int]
         np.add.at(whole, problem.job, _costs(problem))
         pairs, at = np.unique(np.stack((problem.node, problem.job))[:, here], axis=1, return_inverse=True)
         gives = np.zeros((len(amounts), pairs.shape[1]), np.int64)
-        for given, amount in zip(gives, problem.amounts[:, here], strict=True):
-            np.add.at(given, at.ravel(), amount)
+        np.add.at(gives.T, at.ravel(), problem.amounts[:, here].T)
         single += [_packed([1, *one]) for one in whole[pairs[1]].tolist()]
         node, alike = np.concatenate((node, pairs[0])), np.concatenate((alike, pairs[1]))
         amounts = np.concatenate((amounts, gives), axis=1)

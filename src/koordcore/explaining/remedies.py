@@ -173,9 +173,10 @@ def _shrink(asked: Attempts) -> Iterator[Remedy]:
     for names in _shrinking(asked):
         most = _most(asked, names)
         wanted = max(pod.requests.get(names[0], 0) for pod in asked.members)
-        if not most:
-            continue
         amount = wanted * most // 100 if len(names) > 1 else most
+        # A few percent of little are nothing, which is no advice.
+        if not amount:
+            continue
         text = (
             f"{shown_amount(names[0], amount)} instead of {shown_amount(names[0], wanted).partition(' ')[0]}"
         )
