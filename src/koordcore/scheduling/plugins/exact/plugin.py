@@ -16,7 +16,6 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore._vector import Vector
 from koordcore.allocators.device.request import DEVICE_RESOURCES, device_request_of
 from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
@@ -40,23 +39,19 @@ from koordcore.model.devices import (
     SharedResourceTemplates,
     SharedTemplates,
 )
-from koordcore.model.nodes import Node, NodeState
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, NodeResourceTopology, NUMAArgs
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting
-from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
-from koordcore.protocol.device_plugins import LOCKS
 from koordcore.protocol.fields import load_json
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
+from koordcore.scheduling.plugins.exact.told import Told, anything_told, heeded
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
-from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_states, derived
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 
@@ -69,8 +64,6 @@ if TYPE_CHECKING:
 
 NUMA: str = "NodeNUMAResource"
 DEVICES: str = "DeviceShare"
-_OURS = "koordinator.sh/"
-_LOCKS = frozenset(LOCKS.values())
 NO_CARD = "no card chosen: the node has no Device object"
 
 
@@ -144,7 +137,7 @@ class ExactPlugin(JointPlugin):
 
     def rereads(self, changes: ClusterChanges) -> bool:
         if {*changes.said} <= {"labels", "annotations"}:
-            return any(_heeded(before) != _heeded(after) for before, after in changes.nodes.values())
+            return any(heeded(before) != heeded(after) for before, after in changes.nodes.values())
         return bool(changes.nodes)
 
     def follow(self, changes: ClusterChanges) -> bool:
@@ -154,8 +147,8 @@ class ExactPlugin(JointPlugin):
         if SharedTemplates in changes.records or locked(self.workspace):
             return False  # a lock ends with time
         # The states of nodes have followed already.
-        if self.workspace.made(_Told) and self._concerned != anything_told(self.workspace.snapshot):
-            self.workspace.drop(_Told)
+        if self.workspace.made(Told) and self._concerned != anything_told(self.workspace.snapshot):
+            self.workspace.drop(Told)
             return False
         if reread:
             self.workspace.drop(Capacities)
@@ -176,7 +169,7 @@ class ExactPlugin(JointPlugin):
     @property
     def _concerned(self) -> bool:
         """Some node tells its topology, wants a policy, or amplifies its CPU."""
-        return self.workspace.once(_Told).anything
+        return self.workspace.once(Told).anything
 
     def request_of(self, pod: Pod) -> _Wanted | Refusal | None:
         cpu, devices = self.cpu_request(pod), self.device_request(pod)
@@ -406,51 +399,3 @@ def describe_allocation(allocation: DeviceAllocation) -> str:
         share = f" ({min(shares)}%)" if shares and min(shares) < 100 else ""
         parts.append(f"{kind} {minors}{share}")
     return " + ".join(parts)
-
-
-class _Told:
-    """Whether any node of the cluster says something that NodeNUMAResource must heed."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self.anything = anything_told(workspace.snapshot)
-
-    def moved(self, moves: NodeMoves) -> bool:
-        """Nothing here is by row."""
-        return True
-
-
-def anything_told(snapshot: ClusterSnapshot) -> bool:
-    """Tell whether any node of a cluster says something that NodeNUMAResource must heed."""
-    labelled = derived(snapshot, _labelled, _labelled_again, replaced=True)
-    return snapshot.has(NodeResourceTopology) or bool(labelled)
-
-
-def _labelled(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """Give the names of the nodes that carry a label or an annotation of Koordinator's."""
-    return frozenset(state.name for state in snapshot.nodes if _is_labelled(state))
-
-
-def _is_labelled(state: NodeState) -> bool:
-    return any(_OURS in key for key in (*state.node.labels, *state.node.annotations))
-
-
-def _heeded(node: Node) -> list[tuple[str, str]]:
-    """Give the labels and annotations of a node that say anything about its CPUs and devices."""
-    every = (*node.labels.items(), *node.annotations.items())
-    return sorted(one for one in every if _OURS in one[0] or one[0] in _LOCKS)
-
-
-def _labelled_again(
-    nodes: Vector[NodeState], _: Vector[ClusterRecord], value: frozenset[str], snapshot: ClusterSnapshot
-) -> frozenset[str]:
-    """Look only at the nodes that changed."""
-    changed = [(old, new) for old, new in changed_states(snapshot, nodes) if not _same_node(old, new)]
-    if not changed:
-        return value
-    gone = {old.name for old, _ in changed if old is not None}
-    came = (new.name for _, new in changed if new is not None and _is_labelled(new))
-    return value.difference(gone).union(came)
-
-
-def _same_node(old: NodeState | None, new: NodeState | None) -> bool:
-    return old is not None and new is not None and old.node is new.node
