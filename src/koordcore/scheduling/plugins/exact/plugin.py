@@ -50,6 +50,7 @@ from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.labelled import Told, anything_told, heeded
 from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
+from koordcore.scheduling.plugins.exact.told import Told, anything_told, heeded
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.topology.cpu import format_cpulist

@@ -1,0 +1,64 @@
+"""What nodes say that NodeNUMAResource and DeviceShare must heed."""
+
+from __future__ import annotations
+
+from koordcore._vector import Vector
+from koordcore.framework.node_moves import NodeMoves
+from koordcore.framework.workspace import Workspace
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.numa import NodeResourceTopology
+from koordcore.model.records import ClusterRecord
+from koordcore.protocol.device_plugins import LOCKS
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_states, derived
+
+_OURS = "koordinator.sh/"
+_LOCKS = frozenset(LOCKS.values())
+
+
+class Told:
+    """Whether any node of the cluster says something that NodeNUMAResource must heed."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.anything = anything_told(workspace.snapshot)
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Nothing here is by row."""
+        return True
+
+
+def anything_told(snapshot: ClusterSnapshot) -> bool:
+    """Tell whether any node of a cluster says something that NodeNUMAResource must heed."""
+    labelled = derived(snapshot, _labelled, _labelled_again, replaced=True)
+    return snapshot.has(NodeResourceTopology) or bool(labelled)
+
+
+def _labelled(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Give the names of the nodes that carry a label or an annotation of Koordinator's."""
+    return frozenset(state.name for state in snapshot.nodes if _is_labelled(state))
+
+
+def _is_labelled(state: NodeState) -> bool:
+    return any(_OURS in key for key in (*state.node.labels, *state.node.annotations))
+
+
+def heeded(node: Node) -> list[tuple[str, str]]:
+    """Give the labels and annotations of a node that say anything about its CPUs and devices."""
+    every = (*node.labels.items(), *node.annotations.items())
+    return sorted(one for one in every if _OURS in one[0] or one[0] in _LOCKS)
+
+
+def _labelled_again(
+    nodes: Vector[NodeState], _: Vector[ClusterRecord], value: frozenset[str], snapshot: ClusterSnapshot
+) -> frozenset[str]:
+    """Look only at the nodes that changed."""
+    changed = [(old, new) for old, new in changed_states(snapshot, nodes) if not _same_node(old, new)]
+    if not changed:
+        return value
+    gone = {old.name for old, _ in changed if old is not None}
+    came = (new.name for _, new in changed if new is not None and _is_labelled(new))
+    return value.difference(gone).union(came)
+
+
+def _same_node(old: NodeState | None, new: NodeState | None) -> bool:
+    return old is not None and new is not None and old.node is new.node
