@@ -139,11 +139,9 @@ class Preemptor:
 
     def _with_hope(self, job: Job) -> Job:
         """Leave out the members that are refused whoever leaves: others may be enough."""
-        members = {
-            name: tuple(pod for pod in pods if not _hopeless(self._plugins.class_of(pod)))
-            for name, pods in job.members.items()
-        }
-        return attrs.evolve(job, members=members)
+        able = {pod.key for pod in job.pods if not _hopeless(self._plugins.class_of(pod))}
+        kept = {name: tuple(pod for pod in pods if pod.key in able) for name, pods in job.members.items()}
+        return attrs.evolve(job, members=kept)
 
     def _for_groups(self, job: Job) -> list[Nominated]:
         """Make room for Kubernetes' own groups: for as many of them as could start at all."""
