@@ -156,7 +156,7 @@ def test_a_cluster_is_read_through_its_kubeconfig(
 @pytest.mark.parametrize(
     ("token", "argv", "told"),
     [
-        ("another", (), "/api/v1/nodes: 401 Unauthorized"),
+        ("another", (), "/apis: 401 Unauthorized"),
         (TOKEN, ("--context", "nowhere"), "nowhere"),
     ],
     ids=["who", "where"],

@@ -48,7 +48,6 @@ from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
-from koordcore.scheduling.plugins.exact.labelled import Told, anything_told, heeded
 from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
 from koordcore.scheduling.plugins.exact.told import Told, anything_told, heeded
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
