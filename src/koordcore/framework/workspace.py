@@ -75,6 +75,8 @@ class Workspace(Amounts):
         # Values that were worked out when somebody had come or left: how long the log was, and where.
         self._late: list[tuple[int, Callable[[ClusterSnapshot, NodeState], Any], list[int]]] = []
         self._changes: dict[tuple[Shape, Shape], IntMatrix] = {}
+        # Rows are those of a snapshot to which nobody has led yet: its nodes joined and left already.
+        self._between: Departures | None = None
 
     def pods_on(self, row: int) -> dict[PodKey, Pod]:
         """Give the pods that hold room on a node now."""
@@ -97,8 +99,10 @@ class Workspace(Amounts):
         values = self._values.get(build)
         if values is None:
             # Whoever was touched since the last freeze is looked at when the next snapshot is to keep them.
-            kept = self._kept[build] = node_values(self.snapshot, build)
-            values = self._values[build] = list(kept)
+            self._kept[build] = node_values(self.snapshot, build)
+            values = self._values[build] = list(self._kept[build])
+            if self._between is not None:
+                self._move_values(build, self._between)
             # Who came and left in this call before anybody asked.
             rows = self._changed()
             for row in rows:
@@ -308,7 +312,7 @@ class Workspace(Amounts):
                 placed(pod, row)
         self.offer(changes.nodes, layout)
         self._values_of(snapshot, changes)
-        self.snapshot = snapshot
+        self.snapshot, self._between = snapshot, None
         self.settle()
         if self.era != self._started:
             self.start, self.origin, self._started = snapshot, len(self.journal), self.era
@@ -335,16 +339,21 @@ class Workspace(Amounts):
         # Who was on other nodes that are the same nobody asks for before there is a snapshot again.
         changed = between.changes.states
         self._pods = {row: {pod.key: pod for pod in old.pods} for row, (old, _) in changed.items()}
-        nobody = dict.fromkeys(moves.came)
-        self._kept = {build: kept.spliced(moves.edits, nobody) for build, kept in self._kept.items()}
-        for build, values in self._values.items():
-            for at, gone, come in moves.edits:
-                values[at : at + gone] = [None] * come
-            for row in moves.came:
-                values[row] = build(self.snapshot, changed[row][0])
+        for build in self._values:
+            self._move_values(build, between)
+        self._between = between
         corrected = moves.rows(np.array(sorted(self.corrected), np.int64))
         self.corrected = {row for row in corrected.tolist() if row >= 0}
         self._made = {make: made for make, made in self._made.items() if _moved(made, moves)}
+
+    def _move_values(self, build: Callable[[ClusterSnapshot, NodeState], Any], between: Departures) -> None:
+        """Give values the rows that nodes have after others joined and left."""
+        moves, values = between.moves, self._values[build]
+        self._kept[build] = self._kept[build].spliced(moves.edits, dict.fromkeys(moves.came))
+        for at, gone, come in moves.edits:
+            values[at : at + gone] = [None] * come
+        for row in moves.came:
+            values[row] = build(self.snapshot, between.changes.states[row][0])
 
     def _values_of(self, snapshot: ClusterSnapshot, changes: ClusterChanges) -> None:
         """Bring the values of nodes to another snapshot."""
