@@ -129,6 +129,7 @@ def _changed(snapshot: ClusterSnapshot, result: ScheduleResult, kind: str, numbe
     if kind == "leave" and len(snapshot.nodes) > 1:
         return snapshot.without_nodes(state.name)
     if kind == "later" and snapshot.pending:
-        pod = snapshot.pending[number % len(snapshot.pending)]
-        return snapshot.with_pending(attrs.evolve(pod, name=f"later-{number}", uid=""))
+        pod = attrs.evolve(snapshot.pending[number % len(snapshot.pending)], name=f"later-{number}", uid="")
+        # A number that was drawn before may run by now.
+        return snapshot if snapshot.pod(pod.key) is not None else snapshot.with_pending(pod)
     return snapshot

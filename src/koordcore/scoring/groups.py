@@ -110,6 +110,7 @@ class PodGroups:
         self.layout = layout
         self.groups: list[PodGroup] = []
         self.rows: list[dict[int, int]] = []
+        self._sizes: list[int] = []
         self.events: list[tuple[int, int, int]] = []
         self._number: dict[PodGroup, int] = {}
         self._quick: dict[tuple[str, immutabledict[str, str]], int] = {}
@@ -147,6 +148,7 @@ class PodGroups:
     def _add(self, group: PodGroup, number: int) -> None:
         self.groups.append(group)
         self.rows.append({})
+        self._sizes.append(0)
         for pair in group.labels.items():
             self._by_label.setdefault(pair, []).append(number)
         tokens: set[tuple[str, str]] = set()
@@ -175,9 +177,14 @@ class PodGroups:
         found = {number for pair in labels.items() for number in self._by_term.get(pair, ())}
         return sorted(found.union(self._any_term))
 
+    def concern_now(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether a term of somebody who runs may mean a pod of these labels."""
+        return any(self._sizes[number] for number in self.concerned(labels))
+
     def _note(self, number: int, row: int, sign: int) -> None:
         rows = self.rows[number]
         rows[row] = rows.get(row, 0) + sign
+        self._sizes[number] += sign
         self.events.append((number, row, sign))
 
     def place(self, pod: Pod, row: int) -> None:

@@ -138,7 +138,7 @@ class InterPodAffinity(Plugin):
         groups = pod_groups(self.workspace)
         for one in waiting:
             groups.group_of(one)  # what its terms look at is known before it counts as running
-        if not asked and not groups.concerned(pod.labels):
+        if not asked and not groups.concern_now(pod.labels):
             return None
         return interpod_request(pod, groups.term_keys)
 
