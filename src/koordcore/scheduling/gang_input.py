@@ -6,7 +6,7 @@ be; a node that takes fewer members than it offered is named, so that whoever pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, permutations
 from typing import Final
@@ -394,16 +394,27 @@ class _NodeBinder:
             for order in islice(permutations(shapes), _ORDERS):
                 yield [key for shape in order for key in keys if self.outline.shape_of[key] == shape]
 
+    def _class_of(self, pod: Pod) -> SchedulingClass | Refusal:
+        """Give the class of a member now: who was bound before it may have terms that concern it."""
+        if len(self.outline.classes) > 1:
+            return self.plugins.class_of(pod)
+        return self.outline.classes[self.outline.shape_of[str(pod.key)]]
+
+    def _denied(self, pod: Pod, refusal: Refusal, before: Collection[PodKey]) -> Denied:
+        nodes = len(self.workspace.layout.names)
+        why = Unschedulable(pod=pod.key, nodes=nodes, refusal=refusal.reason)
+        return Denied(why, frozenset(before))
+
     def _bind_in(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Denied | int:
         decisions: dict[PodKey, PodDecision] = {}
         for number, key in enumerate(keys):
             pod = self.outline.pod_of[key]
-            scheduling_class = self.outline.classes[self.outline.shape_of[key]]
+            scheduling_class = self._class_of(pod)
+            if isinstance(scheduling_class, Refusal):
+                return self._denied(pod, scheduling_class, decisions)
             refused = scheduling_class.refuse()
             if refused is not None:
-                nodes = len(self.workspace.layout.names)
-                why = Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
-                return Denied(why, frozenset(decisions))
+                return self._denied(pod, refused[1], decisions)
             decision = place_there(self.workspace, self.plugins, pod, self.row, scheduling_class)
             if decision is None:
                 return number
