@@ -92,7 +92,7 @@ class Follower:
         """Follow what the server has, and what it comes to have later."""
         while True:
             try:
-                found = list(places(self._api.send("GET", "/apis"), jobs=False))
+                found = places(self._api.send("GET", "/apis"), jobs=False)
             except (RefusedError, UnreachableError) as error:
                 _log.warning("kinds: %s", error)
                 time.sleep(_PAUSE)

@@ -232,3 +232,12 @@ def test_what_runs_unreadably_is_heeded_as_soon_as_it_is_known_and_while_it_is_t
     again = worse.apply(PodEnded(bad.key))
     assert place_of(again) == "n1"
     assert place_of(again.apply(NodeRemoved("a0"))) == "n1"
+
+
+def test_explain_says_that_what_a_pod_asks_for_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"kind": "List", "items": [node("n1", ROOM), asking("bad", "1x")]}))
+    main(["explain", "bad", str(dump)])
+    assert "asks for nothing that can be read" in capsys.readouterr().out

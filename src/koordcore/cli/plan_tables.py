@@ -279,7 +279,8 @@ def describe_requests(pod: Pod) -> str:
     first = ("cpu", "memory")
     names = [name for name in (*first, *sorted(pod.requests.keys() - set(first))) if pod.requests.get(name)]
     amounts = [short_amount(name, pod.requests[name]) for name in names]
-    return ", ".join((*amounts, *(f"claim {one.name}" for one in pod.resource_claims))) or "nothing"
+    nothing = "nothing that can be read" if pod.unreadable else "nothing"
+    return ", ".join((*amounts, *(f"claim {one.name}" for one in pod.resource_claims))) or nothing
 
 
 def short_amount(name: str, value: int) -> str:

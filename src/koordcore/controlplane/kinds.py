@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from koordcore._blame import names_its_arguments
@@ -61,7 +61,7 @@ JOBS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @names_its_arguments
-def places(served: Mapping[str, Any], *, jobs: bool = True) -> Iterator[tuple[str, ...]]:
+def places(served: Mapping[str, Any], *, jobs: bool = True) -> tuple[tuple[str, ...], ...]:
     """Give where each kind is listed, one after the other; kinds of groups that are not there are left out.
 
     Parameters
@@ -71,22 +71,23 @@ def places(served: Mapping[str, Any], *, jobs: bool = True) -> Iterator[tuple[st
     jobs
         Kinds that controllers make pods of, too.
 
-    Yields
-    ------
-    tuple of str
-        Paths to try one after the other, the version that the server likes best first: not every version of
-        a group has all of its kinds.
+    Returns
+    -------
+    tuple of tuple of str
+        For each kind paths to try one after the other, the version that the server likes best first: not
+        every version of a group has all of its kinds.
 
     Examples
     --------
     >>> served = {"groups": [{"name": "policy", "versions": [{"groupVersion": "policy/v1"}]}]}
-    >>> [*places(served)][-1]
+    >>> places(served)[-1]
     ('/apis/policy/v1/poddisruptionbudgets',)
     """
-    yield from ((f"/api/v1/{kind}",) for kind in CORE)
+    found: list[tuple[str, ...]] = [(f"/api/v1/{kind}",) for kind in CORE]
     versions = {
         one["name"]: [each["groupVersion"] for each in one["versions"]] for one in served.get("groups") or ()
     }
     for group, kinds in {**GROUPS, **(JOBS if jobs else {})}.items():
         if group in versions:
-            yield from (tuple(f"/apis/{version}/{kind}" for version in versions[group]) for kind in kinds)
+            found += [tuple(f"/apis/{version}/{kind}" for version in versions[group]) for kind in kinds]
+    return tuple(found)
