@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from koordcore.framework.hints import could_help, kind_of
+from koordcore.framework.hints import ChangeKind, could_help, kind_of
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
@@ -137,6 +137,9 @@ class SchedulingQueue:
         for change in changes:
             match change:
                 case PodPending(pod):
+                    known = self._entries.get(pod.key)
+                    if known is not None and known.pod.nominated_node not in (None, pod.nominated_node):
+                        kinds.add(ChangeKind.POD_ENDED)  # the room that it was promised is free
                     if not self._pend(pod, now):
                         continue
                 case PodBound(pod):

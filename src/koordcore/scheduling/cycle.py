@@ -174,6 +174,7 @@ class SchedulingCycle:
 
             self._table = JobTable(self.workspace.snapshot, policy)
         self._preemptor: Preemptor | None = None
+        self._withdrawn: list[PodKey] = []
         if preempt is not None and self._table is not None:
             from koordcore.scheduling.preempt import Preemptor
 
@@ -205,8 +206,26 @@ class SchedulingCycle:
         if self.plugins.nominated.exist:
             # Who got a place, or is nominated anew, counts there as what it is now.
             self.plugins.nominated.forget(one.pod for one in found if isinstance(one, Bound | Nominated))
+            if self._preemptor is not None:
+                self._withdraw(found)
         self.decisions += found
         return found
+
+    def _withdraw(self, found: Sequence[PodDecision]) -> None:
+        """Give up what was promised to a unit that finds no place and no room, unless its victims still go.
+
+        Else it would hold room for ever that it cannot use, against who is more important as well.
+        """
+        refused = [one.pod for one in found if isinstance(one, Unschedulable)]
+        promised = self.plugins.nominated.of(refused)
+        if promised:
+            from koordcore.preemption.eligible import terminating_victims
+
+            rows = {str(pod.nominated_node): row for pod, row in promised}
+            there = {node: tuple(self.workspace.pods_on(row).values()) for node, row in rows.items()}
+            if not terminating_victims((pod for pod, _ in promised), there):
+                self._withdrawn += [pod.key for pod, _ in promised]
+                self.plugins.nominated.forget(pod.key for pod, _ in promised)
 
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
         decision = place_pod(self.workspace, self.plugins, pod)
@@ -258,7 +277,7 @@ class SchedulingCycle:
 
     def finish(self) -> ScheduleResult:
         """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
-        end = _nominate(self.close(), self.decisions)
+        end = _nominate(self.close(), self.decisions, self._withdrawn)
         if self._preemptor is not None:
             end = with_victims_told(end, self._preemptor.plans)
         for kind in kinds_with(self.policy, "closed"):
@@ -280,6 +299,7 @@ class SchedulingCycle:
             jobs=tuple(self._plans),
             together=() if self._together is None else tuple(self._together.plans),
             preemptions=tuple(self._preemptor.plans) if self._preemptor is not None else (),
+            withdrawn=tuple(sorted(self._withdrawn)),
             policy=self.policy,
             stats=counts,
         )
@@ -291,9 +311,12 @@ def _with_nominations(members: list[PodDecision], nominated: Sequence[Nominated]
     return [known.get(one.pod, one) for one in members]
 
 
-def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> ClusterSnapshot:
+def _nominate(
+    end: ClusterSnapshot, decisions: Iterable[PodDecision], withdrawn: Iterable[PodKey]
+) -> ClusterSnapshot:
     """Write the nominations on the pods that wait."""
-    nodes = {one.pod: one.node for one in decisions if isinstance(one, Nominated)}
+    nodes: dict[PodKey, str | None] = dict.fromkeys(withdrawn)
+    nodes |= {one.pod: one.node for one in decisions if isinstance(one, Nominated)}
     if not nodes:
         return end
     pods = [pod for pod in end.pending if pod.key in nodes]
