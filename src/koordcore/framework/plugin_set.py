@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, TypeAlias, cast
 
 import attrs
@@ -23,8 +23,8 @@ from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.readable import Readable
-from koordcore.framework.registry import PLUGINS, kinds_of
-from koordcore.framework.requests import RequestKey, RequestReader
+from koordcore.framework.registry import PLUGINS, kinds_of, plugin_kinds
+from koordcore.framework.requests import Marks, RequestKey, RequestReader, marks_in, sleeps
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
@@ -163,7 +163,26 @@ class PluginSet:
         self._begin()
 
     def _make_own(self) -> list[tuple[Plugin, PluginSetting]]:
-        return list(_made(self.workspace, self._policy, self._known))
+        before = len(self._known)  # who is new comes last
+        made = list(_made(self.workspace, self._policy, self._known))
+        snapshot = self.workspace.snapshot
+        needs = (kind.needs for kind in (Readable, *plugin_kinds(self._policy)))
+        marks = frozenset(one for some in needs for one in some or () if isinstance(one, str))
+        self._marks, carried = Marks(marks), marks_in(snapshot, marks)
+        for plugin in islice(self._known.values(), before, None):
+            plugin.asleep = sleeps(plugin, snapshot, carried)
+        return made
+
+    def wake(self, pod: Pod) -> None:
+        """Wake the plugins that a pod concerns by its marks."""
+        marks = self._marks.on(pod)
+        if marks:
+            self._wake(marks)
+
+    def _wake(self, found: Collection[object]) -> None:
+        for plugin in self._known.values():
+            if plugin.asleep and not cast("frozenset[object]", plugin.needs).isdisjoint(found):
+                plugin.asleep = False
 
     def _assemble(self, made: list[tuple[Plugin, PluginSetting]]) -> None:
         """Sort the plugins by what they are asked for."""
@@ -172,7 +191,7 @@ class PluginSet:
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
-        self._requests = RequestReader(self._asking)
+        self._requests = RequestReader(self._asking, self.wake)
         self._claims = any(one.serves_claims and setting.filters for one, setting in made)
         if self._claims:
             served = frozenset(served_by_classes(workspace.snapshot))
@@ -225,11 +244,13 @@ class PluginSet:
         plugin has a part that was made anew, or whose evaluators read what nodes say otherwise now.
         """
         left, self._left = self._left, []
+        self._wake(changes.records)
         changed = bool(changes.nodes or changes.records or moved)
         asked = (
             (key, plugin)
             for key, plugin in self._known.items()
-            if (changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow))
+            if not plugin.asleep
+            and (changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow))
             and key not in left
         )
         stale = [key for key, plugin in asked if not plugin.follow(changes)]
@@ -404,7 +425,7 @@ class PluginSet:
         if not self._preferring:
             return ()
         row_of = self.workspace.layout.row_of
-        names = [name for plugin in self._preferring for name in plugin.preferred(pod)]
+        names = [name for plugin in self._preferring if not plugin.asleep for name in plugin.preferred(pod)]
         return [row_of[name] for name in names if name in row_of]
 
     def ask_first(self, plugin: Plugin) -> None:
@@ -414,11 +435,14 @@ class PluginSet:
                 one._preferring.append(plugin)  # noqa: SLF001  # a set of the same policy
 
     def placed(self, pod: Pod, row: int) -> None:
-        """Tell every plugin that keeps a ledger of a bound pod."""
+        """Tell every plugin that keeps a ledger of a bound pod, but for those that sleep on."""
+        self.wake(pod)
         for plugin in self._placing:
-            plugin.placed(pod, row)
+            if not plugin.asleep:
+                plugin.placed(pod, row)
 
     def removed(self, pod: Pod, row: int) -> None:
         """Tell every plugin that keeps a ledger of a pod taken off its node."""
         for plugin in self._removing:
-            plugin.removed(pod, row)
+            if not plugin.asleep:
+                plugin.removed(pod, row)

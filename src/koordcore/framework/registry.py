@@ -18,6 +18,7 @@ from koordcore.errors import ModelError
 from koordcore.framework.plugin import Plugin
 from koordcore.model.installed import offered_plugins
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.snapshot import ClusterSnapshot
 
 _HOME: Final = "koordcore.scheduling.plugins"
 
@@ -117,15 +118,20 @@ def plugin_kinds(policy: Policy) -> tuple[type[Plugin], ...]:
     return tuple(dict.fromkeys(found))
 
 
-def kinds_with(policy: Policy, hook: str) -> tuple[type[Plugin], ...]:
+def kinds_with(policy: Policy, hook: str, snapshot: ClusterSnapshot) -> list[type[Plugin]]:
     """Give the classes of a policy's plugins that have a class method of their own, such as ``waiting``.
+
+    Those that need records of which a cluster has none are left out.
 
     Raises
     ------
     ModelError
         When a profile names a plugin that does not exist.
     """
-    return _kinds_with(_This(policy), hook)
+    has = snapshot.has
+    return [
+        kind for kind, records in _kinds_with(_This(policy), hook) if not records or any(map(has, records))
+    ]
 
 
 class _This:
@@ -144,10 +150,14 @@ class _This:
 
 
 @lru_cache(maxsize=64)  # what is remembered keeps its policy alive, so that no other has its identity
-def _kinds_with(policy: _This, hook: str) -> tuple[type[Plugin], ...]:
+def _kinds_with(policy: _This, hook: str) -> list[tuple[type[Plugin], list[type]]]:
     default = getattr(Plugin, hook).__func__
     kinds = plugin_kinds(policy.policy)
-    return tuple(kind for kind in kinds if getattr(kind, hook).__func__ is not default)
+    return [
+        (kind, [one for one in kind.needs or () if isinstance(one, type)])
+        for kind in kinds
+        if getattr(kind, hook).__func__ is not default
+    ]
 
 
 def _checked(name: str, found: object) -> type[Plugin]:

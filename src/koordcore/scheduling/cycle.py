@@ -261,7 +261,7 @@ class SchedulingCycle:
         end = _nominate(self.close(), self.decisions)
         if self._preemptor is not None:
             end = with_victims_told(end, self._preemptor.plans)
-        for kind in kinds_with(self.policy, "closed"):
+        for kind in kinds_with(self.policy, "closed", self._start):
             end = kind.closed(self._start, end, self.decisions, self._now)
         strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]
         kinds = Counter(map(type, self.decisions))
@@ -302,12 +302,14 @@ def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Cluster
 
 def waiting_pods(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
     """Give the pods that wait, and those that stand for what plugins place."""
-    return chain(snapshot.pending, *(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting")))
+    return chain(
+        snapshot.pending, *(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting", snapshot))
+    )
 
 
 def opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
     """Give the cluster as the policy's plugins are to see it."""
-    for kind in kinds_with(policy, "opened"):
+    for kind in kinds_with(policy, "opened", snapshot):
         snapshot = kind.opened(snapshot)
     return snapshot
 
