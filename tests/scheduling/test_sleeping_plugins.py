@@ -52,7 +52,8 @@ def anew(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 
 def sleepers() -> Iterator[type[Plugin]]:
-    return (kind for kind in (Readable, *plugin_kinds(POLICY)) if kind.needs is not None)
+    kinds: list[type[Plugin]] = [Readable, *plugin_kinds(POLICY)]
+    return (kind for kind in kinds if kind.needs is not None)
 
 
 def test_whoever_sleeps_is_asked_and_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

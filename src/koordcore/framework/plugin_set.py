@@ -166,8 +166,8 @@ class PluginSet:
         before = len(self._known)  # who is new comes last
         made = list(_made(self.workspace, self._policy, self._known))
         snapshot = self.workspace.snapshot
-        needs = (kind.needs for kind in (Readable, *plugin_kinds(self._policy)))
-        marks = frozenset(one for some in needs for one in some or () if isinstance(one, str))
+        kinds: list[type[Plugin]] = [Readable, *plugin_kinds(self._policy)]
+        marks = frozenset(one for kind in kinds for one in kind.needs or () if isinstance(one, str))
         self._marks, carried = Marks(marks), marks_in(snapshot, marks)
         for plugin in islice(self._known.values(), before, None):
             plugin.asleep = sleeps(plugin, snapshot, carried)
