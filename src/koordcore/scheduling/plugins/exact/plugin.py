@@ -48,8 +48,7 @@ from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
-from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
-from koordcore.scheduling.plugins.exact.told import Told, anything_told, heeded
+from koordcore.scheduling.plugins.exact.heeded import Told, anything_told, forget_vendors, heeded, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.topology.cpu import format_cpulist
@@ -300,7 +299,7 @@ class _NUMAEntry(Plugin):
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WholeNode):
             return WholeNodeEvaluator(self.workspace, request.requests, self.args)
-        from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
+        from koordcore.scheduling.plugins.exact.question import NUMAEvaluator
 
         return NUMAEvaluator(self._exact.question(request), self._exact.rooms)
 
@@ -323,8 +322,7 @@ class _DeviceEntry(Plugin):
         return wanted.devices if isinstance(wanted, _Wanted) else None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
-        from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
+        from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator, VendorPlugins
 
         vendors = VendorPlugins(self._exact.states, request.devices, self.args)
         return DeviceEvaluator(self._exact.question(request), self._exact.rooms, vendors)
