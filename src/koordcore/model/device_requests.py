@@ -17,6 +17,7 @@ from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.devices import DeviceAllocation, DeviceType
 from koordcore.model.resources import Resources
 from koordcore.model.selectors import LabelSelector
+from koordcore.topology.devices import TopologyScope
 
 
 class AllocateStrategy(StrEnum):
@@ -66,6 +67,11 @@ class DeviceHint:
     required_topology_scope: str = ""
 
     __attrs_post_init__ = check_fields
+
+    @property
+    def scope(self) -> TopologyScope | None:
+        """How near the devices must be to each other; ``None`` where any will do."""
+        return TopologyScope.of(self.required_topology_scope) if self.required_topology_scope else None
 
 
 NO_HINT: Final = DeviceHint()

@@ -261,7 +261,7 @@ class ExactPlugin(JointPlugin):
     def written_on(self, pod: Pod) -> Mapping[str, str]:
         """Give the annotations that stand on the object itself: those of a template do not."""
         one = None
-        if is_reserve_pod(pod):
+        if pod.annotations and is_reserve_pod(pod):
             one = self.workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
         return pod.annotations if one is None else one.annotations
 
@@ -276,7 +276,7 @@ class ExactPlugin(JointPlugin):
 
 def _may_hold(pod: Pod) -> bool:
     """Tell whether a pod may hold CPUs or devices, or has to do with reservations: whoever does says so."""
-    return bool(pod.annotations) or is_operating_pod(pod)
+    return bool(pod.annotations) or (bool(pod.labels) and is_operating_pod(pod))
 
 
 class _NUMAEntry(Plugin):
