@@ -68,11 +68,6 @@ class DeviceHint:
 
     __attrs_post_init__ = check_fields
 
-    @property
-    def scope(self) -> TopologyScope | None:
-        """How near the devices must be to each other; ``None`` where any will do."""
-        return TopologyScope.of(self.required_topology_scope) if self.required_topology_scope else None
-
 
 NO_HINT: Final = DeviceHint()
 
@@ -184,3 +179,8 @@ class DeviceRequest:
     def hint(self, kind: DeviceType) -> DeviceHint:
         """Wishes about one type; the empty ones where there are none."""
         return self.hints.get(kind, NO_HINT)
+
+    def scope(self, kind: DeviceType) -> TopologyScope | None:
+        """How near the devices of one type must be to each other; ``None`` where any will do."""
+        word = self.hints.get(kind, NO_HINT).required_topology_scope
+        return TopologyScope.of(word) if word else None

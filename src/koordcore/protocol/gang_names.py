@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from koordcore.model.pods import Pod
+from typing import Final
 
 GANG_PREFIX: Final = "gang.scheduling.koordinator.sh"
 LABEL_POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
@@ -31,8 +28,3 @@ def gang_name(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
 def topology_selector(annotations: Mapping[str, str]) -> str:
     """Key of the pods that want to be near each other; empty for none."""
     return annotations.get(ANNOTATION_TOPOLOGY_SELECTOR, "")
-
-
-def belongs(pod: Pod) -> bool:
-    """Tell whether a pod goes with others: in a gang by its labels, or in one of Kubernetes' own groups."""
-    return pod.scheduling_group is not None or bool(gang_name(pod.labels, pod.annotations))

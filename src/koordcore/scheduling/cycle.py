@@ -18,12 +18,18 @@ from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_moves import departures_between
 from koordcore.framework.plugin_set import PluginSet, kinds_with
+from koordcore.framework.requests import Marks
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
-from koordcore.protocol.gang_names import belongs, gang_name
+from koordcore.protocol.gang_names import (
+    ANNOTATION_GANG_NAME,
+    LABEL_LIGHTWEIGHT_NAME,
+    LABEL_POD_GROUP,
+    gang_name,
+)
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
@@ -35,6 +41,10 @@ if TYPE_CHECKING:
     from koordcore.scheduling.preempt import Preemptor
 
 
+_GROUPED: Final = Marks(
+    frozenset(("scheduling_group", LABEL_POD_GROUP, LABEL_LIGHTWEIGHT_NAME, ANNOTATION_GANG_NAME))
+)
+"""By which pods say that they go with others; where nobody does, nothing of gangs is read."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -169,7 +179,7 @@ class SchedulingCycle:
             follow(self.plugins, matched)
         self._strangers = strangers
         self._table: JobTable | None = None
-        if preempt is not None or any(map(belongs, queue)):
+        if preempt is not None or any(map(_GROUPED.on, queue)):
             from koordcore.scheduling.gang_groups import JobTable
 
             self._table = JobTable(self.workspace.snapshot, policy)

@@ -314,7 +314,7 @@ def partition_of(
         return _unresolvable(_NO_TABLE)
     if view.want.count not in shape.partitions:
         return _unresolvable(_NO_SIZE)
-    scope = request.hint(DeviceType.GPU).scope
+    scope = request.scope(DeviceType.GPU)
     leaders = by_partition(view, shape.partitions, request.partition, scope, followers)
     if leaders is not None:
         return leaders
@@ -326,7 +326,7 @@ def partition_of(
 def _by_topology(
     request: DeviceRequest, gpu: GPURequest, view: TypeView, followers: Sequence[Followers]
 ) -> Leaders | DeviceShortfall:
-    scope = request.hint(DeviceType.GPU).scope
+    scope = request.scope(DeviceType.GPU)
     if not view.shape.layout.complete:
         if scope is not None:
             return _unresolvable(_NO_TREE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices, TypeUse
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts
 from koordcore.allocators.device.wants import planned_types, wants_of
-from koordcore.allocators.state_table import StateTable
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.device_requests import (
     DeviceRequest,
@@ -28,6 +28,57 @@ from koordcore.model.devices import (
     DeviceShortfall,
 )
 from koordcore.topology.devices import bits
+
+S = TypeVar("S")
+
+
+class StateTable(Generic[S]):
+    """The states of many nodes, each distinct one kept once; private to one call.
+
+    Parameters
+    ----------
+    rows
+        State of each node.
+    key
+        What makes two states equal.
+
+    Attributes
+    ----------
+    rows
+        State of each node now; nodes in equal states keep their own, with their own holders.
+    ids
+        ``(N,)``: number of each node's state, an index into ``states``.
+    states
+        Distinct states in the order in which they were met; one that no node has any more stays.
+
+    Examples
+    --------
+    >>> table = StateTable(["busy", "idle", "busy"], key=str)
+    >>> table.ids.tolist(), table.states
+    ([0, 1, 0], ['busy', 'idle'])
+    """
+
+    def __init__(self, rows: Iterable[S], key: Callable[[S], Hashable]) -> None:
+        self._key = key
+        self._numbers: dict[Hashable, int] = {}
+        self.states: list[S] = []
+        self.rows = list(rows)
+        self.ids: IntVector = np.fromiter(map(self.number, self.rows), np.int64, len(self.rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def number(self, state: S) -> int:
+        """Give the number of a state; one that is new gets the next."""
+        found = self._numbers.setdefault(self._key(state), len(self.states))
+        if found == len(self.states):
+            self.states.append(state)
+        return found
+
+    def put(self, row: int, state: S) -> None:
+        """Replace the state of one node."""
+        self.rows[row] = state
+        self.ids[row] = self.number(state)
 
 
 def score_devices(

@@ -170,7 +170,7 @@ def _gpu_lines(shape: DeviceShape, request: DeviceRequest, view: TypeView) -> It
     if gpu is None or view.usable.bit_count() < count:
         return
     free = _cards(view.usable.bit_count())
-    scope = request.hint(DeviceType.GPU).scope
+    scope = request.scope(DeviceType.GPU)
     if not gpu.shared and (shape.honor or request.partition is not None):
         if shape.partitions is None:
             yield f"{free} are free but the node has no partition table"

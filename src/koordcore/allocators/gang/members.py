@@ -9,9 +9,14 @@ from koordcore._vector import Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
-from koordcore.protocol.gang_names import belongs
+from koordcore.protocol.gang_names import gang_name
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_states, derived
+
+
+def belongs(pod: Pod) -> bool:
+    """Tell whether a pod goes with others: in a gang by its labels, or in one of Kubernetes' own groups."""
+    return pod.scheduling_group is not None or bool(gang_name(pod.labels, pod.annotations))
 
 
 def running_members(snapshot: ClusterSnapshot) -> Iterable[Pod]:

@@ -281,7 +281,7 @@ def _plain_worth(room: Room, which: int) -> Worth | None:
         return None
     if kind is not DeviceType.GPU:
         return NOTHING
-    scope = room.requests[which].hint(kind).scope
+    scope = room.requests[which].scope(kind)
     if scope is not None or (want.whole and room.shape.partitions is not None):
         return None
     places = {room.devices[index].pcie is not None for index in room.uses[which]}

@@ -8,6 +8,7 @@ from typing import Final
 
 from koordcore._arrays import IntVector
 from koordcore.allocators.device import NodeDevices, device_table, node_devices
+from koordcore.allocators.device.answers import StateTable
 from koordcore.allocators.device.reservations import remaining_devices
 from koordcore.allocators.node import NodeAllocation, NodeOffer
 from koordcore.allocators.node_batch import node_table
@@ -21,7 +22,6 @@ from koordcore.allocators.numa_state import (
     numa_state_of,
 )
 from koordcore.allocators.reservation_numa import remaining_cpus
-from koordcore.allocators.state_table import StateTable
 from koordcore.errors import ManifestError
 from koordcore.framework.workspace import Workspace
 from koordcore.model.devices import DeviceObject
