@@ -8,7 +8,7 @@ does not know more of the source than the view tells.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,11 +17,6 @@ from koordcore._record import record
 from koordcore.framework.amounts import FREE, REQUESTED, SCORED, SPARE
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import HostPort, Pod, PodKey
-from koordcore.protocol.reservation import is_operating_pod
-
-if TYPE_CHECKING:
-    from koordcore.reservations.state import ReservationState
-
 
 ALL_ROWS: Final = slice(None)
 _NOBODY: Final = frozenset[PodKey]()
@@ -44,19 +39,16 @@ class Loan:
         The pods take from all of them as if they held nothing.
     over
         The holders go on running: what they hold has to be part of what the pod gets.
+    ports
+        Host ports that the holders keep free for whoever draws.
     """
 
     row: int
-    states: tuple[ReservationState, ...]
+    states: tuple[Any, ...]
     holders: tuple[Pod, ...]
     together: bool = False
     over: bool = False
-
-    @property
-    def ports(self) -> tuple[HostPort, ...]:
-        """Host ports that its holders keep free; a pod that acts as a holder uses its own."""
-        keeping = (pod for pod in self.holders if self.over or not is_operating_pod(pod))
-        return tuple(port for pod in keeping for port in pod.host_ports)
+    ports: tuple[HostPort, ...] = ()
 
 
 class Loans(Protocol):

@@ -35,19 +35,20 @@ from koordcore.model.policy import PluginSetting, Policy
 from koordcore.snapshot import ClusterSnapshot
 
 
-def kinds_with(policy: Policy, hook: str, snapshot: ClusterSnapshot) -> list[type[Plugin]]:
+def kinds_with(policy: Policy, hook: str, snapshot: ClusterSnapshot | None = None) -> list[type[Plugin]]:
     """Give the classes of a policy's plugins that have a class method of their own, such as ``waiting``.
 
-    Those that need records of which a cluster has none are left out.
+    Those that need records of which a cluster has none are left out, where one is given.
 
     Raises
     ------
     ModelError
         When a profile names a plugin that does not exist.
     """
-    has = snapshot.has
     return [
-        kind for kind, records in _kinds_with(_This(policy), hook) if not records or any(map(has, records))
+        kind
+        for kind, records in _kinds_with(_This(policy), hook)
+        if snapshot is None or not records or any(map(snapshot.has, records))
     ]
 
 

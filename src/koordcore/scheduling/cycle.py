@@ -312,9 +312,12 @@ def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Cluster
 
 def waiting_pods(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
     """Give the pods that wait, and those that stand for what plugins place."""
-    return chain(
-        snapshot.pending, *(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting", snapshot))
-    )
+    return chain(snapshot.pending, stand_ins(snapshot, policy))
+
+
+def stand_ins(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
+    """Give the pods that stand for what plugins place."""
+    return chain.from_iterable(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting", snapshot))
 
 
 def opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         smallest_release as smallest_release,
     )
     from koordcore.allocators.device.request import device_request_of as device_request_of
-    from koordcore.allocators.device.reservations import allocate_reserved as allocate_reserved
     from koordcore.allocators.device.state import (
         DeviceConflict as DeviceConflict,
         NodeDevices as NodeDevices,
@@ -54,7 +53,6 @@ __all__, __getattr__, __dir__ = read_late(
             "smallest_release",
         ),
         "koordcore.allocators.device.request": ("device_request_of",),
-        "koordcore.allocators.device.reservations": ("allocate_reserved",),
         "koordcore.allocators.device.state": ("DeviceConflict", "NodeDevices", "node_devices"),
         "koordcore.allocators.device.view": ("PLAIN_TERMS", "Terms"),
         "koordcore.model.device_policy": ("DEFAULT_DEVICE_POLICY", "DevicePolicy", "ScoringStrategy"),

@@ -33,7 +33,7 @@ from koordcore.model.pods import PodKey
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
 from koordcore.scheduling.plugins.exact.heeded import locking_rows
 from koordcore.scheduling.plugins.exact.question import Question
-from koordcore.scheduling.plugins.exact.reservations import (
+from koordcore.scheduling.plugins.exact.reserved import (
     ExactRooms,
     device_terms,
     had_devices,

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     # What chooses CPUs and devices is read for the first pod that wants any.
     from koordcore.allocators.node import NodeAllocation
     from koordcore.scheduling.plugins.exact.question import Question
-    from koordcore.scheduling.plugins.exact.reservations import ExactRooms
+    from koordcore.scheduling.plugins.exact.reserved import ExactRooms
     from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
@@ -130,7 +130,7 @@ class ExactPlugin(JointPlugin):
     @cached_property
     def rooms(self) -> ExactRooms:
         """What reservations lend of them."""
-        from koordcore.scheduling.plugins.exact.reservations import ExactRooms
+        from koordcore.scheduling.plugins.exact.reserved import ExactRooms
 
         return ExactRooms(self.states)
 

@@ -33,7 +33,7 @@ from koordcore.scheduling.plugins.exact.states import ExactStates
 from koordcore.topology.numa import NUMATopologyPolicy
 
 if TYPE_CHECKING:
-    from koordcore.scheduling.plugins.exact.reservations import ExactRooms
+    from koordcore.scheduling.plugins.exact.reserved import ExactRooms
 
 HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
 """Policies that the filter looks at: their NUMA nodes are known before nodes are scored."""
