@@ -21,9 +21,8 @@ from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import NUMAAllocation
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
-from koordcore.framework.amounts import REQUESTED
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.node_view import Loans, NodeView
+from koordcore.framework.node_view import REQUESTED, Loans, NodeView
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceShortfall
 from koordcore.model.numa import OF_LOAN
