@@ -69,6 +69,7 @@ class NominatedPods:
             if row is not None:
                 self._on.setdefault(row, []).append(pod)
                 self._row[pod.key] = row
+                plugins.wake(pod)  # it counts as if it ran
 
     @property
     def exist(self) -> bool:

@@ -9,9 +9,8 @@ import numpy as np
 from koordcore._arrays import AMOUNT_LIMIT, IntVector
 from koordcore._record import record
 from koordcore.allocators.numa_request import CPURequest
-from koordcore.framework.amounts import REQUESTED
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.node_view import NodeView
+from koordcore.framework.node_view import REQUESTED, NodeView
 from koordcore.framework.workspace import Workspace
 from koordcore.model.numa import NUMAArgs
 from koordcore.model.plugin_args import FitArgs, ScoringStrategy
