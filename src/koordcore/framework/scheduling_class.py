@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.lacks import NodeLacks
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
@@ -74,6 +75,7 @@ class SchedulingClass:
             roles.other_filters or roles.other_scorers or roles.cluster_filters or roles.whole_scorers
         )
         self._membership: Membership | None = None
+        self._single: AmountAnswers | None = None
         self._asked = False
         # What is kept for every node is worked out when somebody asks for it.
         self._feasible = _NOWHERE
@@ -117,6 +119,23 @@ class SchedulingClass:
         else:
             self._feasible[rows] = True if feasible is None else feasible
             self._score[rows] = score
+
+    def _refresh_one(self, row: int) -> None:
+        """Do what :meth:`_refresh` does for one node, as it is."""
+        if self._single is None:
+            self._single = AmountAnswers(self._workspace, self._roles.amounts, self.change)
+        ground, view = self._ground, NodeView(self._workspace, slice(row, row + 1))
+        fits, score = self._single.of(row)
+        score += int(ground.score[row])
+        for part in self._roles.other_filters:
+            mask = part.evaluator.fits(view)
+            fits = fits and (mask is None or bool(mask[0]))
+        for part in self._roles.other_scorers:
+            more = part.evaluator.scores(view)
+            if more is not None:
+                score += part.setting.weight * int(more[0])
+        self._feasible[row] = fits = fits and bool(ground.mask[row])
+        self._score[row] = score if fits else -1
 
     def _answers(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
         """Tell which of the nodes the node-local plugins allow, ``None`` for all, and their score.
@@ -211,7 +230,9 @@ class SchedulingClass:
             return
         stale = touched[self._read : end]
         self._read = end
-        if len(stale) * _REFRESH_SHARE > len(self._score):
+        if len(stale) == 1 and self.source is None:
+            self._refresh_one(stale[0])
+        elif len(stale) * _REFRESH_SHARE > len(self._score):
             self._refresh(ALL_ROWS)
         elif len(stale) == 1:
             self._refresh(slice(stale[0], stale[0] + 1))
