@@ -15,6 +15,7 @@ from immutabledict import immutabledict
 
 from koordcore.allocators.claims.capacity import CapacityProblem, consumption
 from koordcore.allocators.claims.features import ClaimFeature
+from koordcore.allocators.claims.numa_column import NearNUMA, near_numa_of
 from koordcore.allocators.claims.pools import NodePools, PoolDevice
 from koordcore.model.claims import (
     DeviceToleration,
@@ -256,6 +257,11 @@ class DeviceTable:
         for (driver, _, _, name), number in self.counter_numbers.items():
             found[number] = f"{driver}/{name.rstrip('0123456789')}"
         return tuple(found)
+
+    @cached_property
+    def near_numa(self) -> NearNUMA:
+        """Which devices lie near which NUMA nodes."""
+        return near_numa_of(self.devices)
 
     def _find_kin(self) -> None:
         """Put devices together that draw on the same counters, directly or by way of others."""
