@@ -74,6 +74,9 @@ class SelectorCompiler(Protocol):
     def selector(self, expression: str, /) -> Selector | SelectorFault:
         """Compile an expression that selects devices."""
 
+    def driver(self, expression: str, /) -> str | None:
+        """Give the one driver whose devices an expression can select, where its text says so."""
+
     def derivation(self, expression: str, /) -> Derivation | SelectorFault:
         """Compile an expression that derives an attribute."""
 
@@ -319,6 +322,11 @@ class DeviceTable:
         if found is None:
             found = self._selections[expression] = self._select(expression)
         return found
+
+    def may_select(self, driver: str, expressions: Iterable[str | None]) -> bool:
+        """Tell whether expressions may all hold for some device of a driver, as far as their texts say."""
+        named = {self._compiler.driver(one) for one in expressions if one is not None}
+        return named <= {None, driver}
 
     def _select(self, expression: str) -> Selection:
         selector = self._compiler.selector(expression)
