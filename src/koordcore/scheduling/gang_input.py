@@ -269,14 +269,20 @@ def bind_plan(
     return tuple(barred) or decisions
 
 
-def never_together(plugins: PluginSet, outline: Outline, offers: IntMatrix) -> list[Barred]:
-    """List what the plugins know that nodes do not take together of several shapes that they take alone."""
-    if any(one.source is not None for one in outline.classes):
+def never_together(
+    plugins: PluginSet, outline: Outline, offers: IntMatrix, among: Collection[int]
+) -> list[Barred]:
+    """List what the plugins know that nodes do not take together of several shapes that they take alone.
+
+    ``among`` has the positions of the nodes in the tree.
+    """
+    if len(outline.classes) < 2 or any(one.source is not None for one in outline.classes):
         return []
     shapes = [outline.shape_of[str(pod.key)] for pod in outline.members]
     demand = np.bincount(shapes, minlength=len(outline.classes)).tolist()
     first = [outline.members[shapes.index(number)] for number in range(len(outline.classes))]
-    position = {int(outline.rows[at]): at for at in np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()}
+    several = np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()
+    position = {int(outline.rows[at]): at for at in several if at in among}
     return [
         Barred(position[row], counts, (position[row],))
         for plugin in plugins.plugins
