@@ -24,7 +24,8 @@ _REPLANS: Final = 64
 """Each replan takes an offer away that did not hold; plugins that count by node need none."""
 
 _FEW: Final = 3
-"""Plans whose own nodes alone are asked what they do not take together; then all are, which takes long."""
+"""Plans whose own nodes alone are asked what they do not take together; then all are, which takes long, and
+only if any of those knew."""
 
 Ask: TypeAlias = Callable[[IntMatrix, Sequence[Barred]], GangDemand]
 """Writes the demand of a job over offers per shape and node, and what nodes do not take together."""
@@ -82,7 +83,7 @@ def plan_and_bind(
     barred: list[Barred] = []
     refused = dict(outline.refused)
     doubtful = outline.ties is None
-    asked: set[int] = set()
+    asked, told = set[int](), False
     for turn in range(_REPLANS):
         demand = without(ask(offers, barred), refused)
         cut = doubtful
@@ -107,10 +108,12 @@ def plan_and_bind(
             doubtful = True
             refused |= {key: refused_likewise(bound.why, key) for key in beyond(demand, bound)}
             continue
-        used = {tree.node_index[name] for name in answer.nodes.values()}
-        tried = used if turn < _FEW else set(range(len(tree.nodes)))
-        barred += never_together(plugins, outline, offers, tried - asked)
-        asked |= tried
+        if turn < _FEW or told:
+            used = {tree.node_index[name] for name in answer.nodes.values()}
+            tried = used if turn < _FEW else set(range(len(tree.nodes)))
+            found = never_together(plugins, outline, offers, tried - asked)
+            barred += found
+            asked, told = asked | tried, told or bool(found)
         for one in bound:
             doubtful = doubtful or one.doubtful
             if one.alone is None:
