@@ -1,10 +1,10 @@
 """Gangs whose members take each other's cards: how soon they are placed, and how many member by member loses.
 
 Nodes have eight cards and four NICs on four switches, in use at random. ``Fragmented`` is one gang of 32 pods
-with eight cards and four NICs each on 512 such nodes; ``Jointly`` plans it under a network, on nodes that would
-hold two, beside members of another kind, and where no block is free enough. ``Lost`` draws small clusters and
-gangs of three kinds of pods: of those that start, so many would not if every member took what looks best for
-it alone.
+with eight cards and four NICs each on 512 such nodes; ``Jointly`` plans it under a network, on nodes that
+would hold two, beside members of another kind, and where no block is free enough. ``Lost`` draws small
+clusters and gangs of three kinds of pods: of those that start, so many would not if every member took what
+looks best for it alone.
 """
 
 from __future__ import annotations
