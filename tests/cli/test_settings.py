@@ -65,7 +65,8 @@ def trees(tmp_path: Path) -> str:
 
 def runtimes(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, int]:
     assert main(["quota", *words, "-o", "json"]) == 0
-    return {row["quota"]: row["runtime"] for row in json.loads(capsys.readouterr().out)}
+    rows = json.loads(capsys.readouterr().out)["quotas"]
+    return {row["quota"]: row["runtime"] for row in rows}
 
 
 def test_a_gate_of_the_file_gives_every_tree_its_own_total(

@@ -21,6 +21,7 @@ from koordcore.model.pods import Pod
 from koordcore.snapshot.changes import NodeAdded, NodeRemoved, PodBound, PodEnded
 from tests.manifests.builders import container, node, obj, pod
 
+QUOTAS = "scheduling.sigs.k8s.io/v1alpha1"
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "10"}
 MANY = "spec.containers[0].resources.requests[cpu]: expected a quantity, got "
 
@@ -241,3 +242,48 @@ def test_explain_says_that_what_a_pod_asks_for_is_not_known(
     dump.write_text(json.dumps({"kind": "List", "items": [node("n1", ROOM), asking("bad", "1x")]}))
     main(["explain", "bad", str(dump)])
     assert "asks for nothing that can be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["schedule"],
+        ["explain", "default/p"],
+        ["when", "p"],
+        ["when", "--all"],
+        ["inspect"],
+        ["topology"],
+        ["compare"],
+        ["rebalance", "--high", "cpu=90"],
+        ["rebalance", "--jobs"],
+        ["defrag", "--want", "cpu=1"],
+        ["quota"],
+        ["quota", "--quota", "team"],
+        ["quota", "revoke"],
+        ["quota", "reclaim"],
+        ["colocation"],
+        ["colocation", "--node", "n1"],
+    ],
+    ids=" ".join,
+)
+def test_every_verb_that_reads_a_dump_names_for_programs_what_cannot_be_read(
+    verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = node("n1", ROOM, metadata={"labels": {"topology.kubernetes.io/zone": "z"}})
+    quota = obj("ElasticQuota", "team", QUOTAS, spec={"min": {"cpu": "1"}, "max": {"cpu": "2"}})
+    metric = obj(
+        "NodeMetric",
+        "n1",
+        "slo.koordinator.sh/v1alpha1",
+        status={
+            "updateTime": "2026-01-01T00:00:00Z",
+            "nodeMetric": {"nodeUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}},
+        },
+    )
+    file = tmp_path / "dump.json"
+    made = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    items = [labelled, node("n2", {"cpu": "?"}), asking("p", "1", metadata=made), quota, metric]
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    assert main([*verb, str(file), "-q", "-o", "json"]) == 1
+    told = f'{file} (item 2): Node n2: status.allocatable[cpu]: expected a quantity, got "?"'
+    assert json.loads(capsys.readouterr().out)["unreadable"] == [told]

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             and (not arguments.resource or row.resource == arguments.resource)
         ]
         if for_programs(arguments):
-            print_record(arguments, [attrs.asdict(row) for row in rows])
+            print_record(arguments, {"quotas": [attrs.asdict(row) for row in rows]})
         else:
             show(_table(rows))
         return 0
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     names = [arguments.resource] if arguments.resource else sorted(ledger.max_of(arguments.quota))
     waterfalls = [explain_runtime(ledger, arguments.quota, name) for name in names]
     if for_programs(arguments):
-        print_record(arguments, [attrs.asdict(one) for one in waterfalls])
+        print_record(arguments, {"waterfalls": [attrs.asdict(one) for one in waterfalls]})
     elif arguments.output == NAME:
         print(arguments.quota)
     else:

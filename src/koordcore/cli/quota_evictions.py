@@ -41,7 +41,7 @@ def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, arguments: arg
     leaving = [(name, pod) for name, victims in sorted(plan.victims.items()) for pod in victims]
     if for_programs(arguments):
         record = [_revoked(name, ledger, victims) for name, victims in sorted(plan.victims.items())]
-        print_record(arguments, record)
+        print_record(arguments, {"revokes": record})
     elif arguments.output == "patches":
         for _, pod in leaving:
             print(json.dumps(eviction(pod.key).to_json()))
@@ -95,7 +95,7 @@ def print_reclaims(
     plans = tuple(plan for plan in result.preemptions if plan.borrowers and not violations)
     shown = attrs.evolve(result, preemptions=plans)
     if for_programs(arguments):
-        print_record(arguments, [preemption_record(plan) for plan in plans])
+        print_record(arguments, {"preemptions": [preemption_record(plan) for plan in plans]})
     elif arguments.output == "patches":
         asked = {key for plan in plans for key in plan.nominations}
         coming = tuple(one for one in result.decisions if str(one.pod) in asked)
