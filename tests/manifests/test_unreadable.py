@@ -85,7 +85,7 @@ def test_a_node_that_cannot_be_read_is_left_out_and_what_it_holds_with_it() -> N
 
 
 def test_nobody_joins_a_running_pod_that_cannot_be_read() -> None:
-    bad = asking("bad", "2", nodeName="n1", tolerations=5)
+    bad = asking("bad", "2", nodeName="n1", affinity=5)
     objects = [
         node("n1", ROOM),
         node("n2", {**ROOM, "cpu": "1"}),
@@ -103,8 +103,33 @@ def test_nobody_joins_a_running_pod_that_cannot_be_read() -> None:
     assert held.requests["cpu"] == 2000
     (told,) = schedule(loaded.snapshot).not_looked_at
     assert str(told) == (
-        "Pod default/bad (cannot be read: spec.tolerations: expected list, got 5; n1 takes no other pod)"
+        "Pod default/bad (cannot be read: spec.affinity: expected object, got 5; n1 takes no other pod)"
     )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": {"startTime": "yesterday"}},
+        {"status": {"phase": "Strange"}},
+        {"status": {"conditions": [{"type": "Initialized", "status": "True", "lastTransitionTime": 4}]}},
+        {"metadata": {"creationTimestamp": 5}},
+        {"tolerations": 5},
+        {"priority": "x"},
+    ],
+    ids=str,
+)
+def test_what_says_nothing_of_what_a_running_pod_holds_is_only_named(wrong: dict[str, Any]) -> None:
+    bad = asking("bad", "5", nodeName="n1", **wrong)
+    high = asking("high", "6", priority=100)
+    loaded = snapshot_from_objects([node("n1", ROOM), bad, asking("small", "3"), high])
+    result = schedule(loaded.snapshot, preempt=PreemptionRules())
+    assert [str(one.pod) for one in result.bound] == ["default/small"]
+    assert not result.preemptions  # nobody knows all that the pod is worth
+    (told,) = result.not_looked_at
+    assert str(told).startswith("Pod default/bad (cannot be read: ")
+    assert "takes no other pod" not in str(told)
+    assert verify(loaded.snapshot, result) == ()
 
 
 def test_what_can_be_read_of_a_running_pod_counts() -> None:
@@ -122,7 +147,7 @@ def test_what_can_be_read_of_a_running_pod_counts() -> None:
 
 def test_nobody_has_to_leave_a_node_where_something_cannot_be_read() -> None:
     low = asking("low", "3", nodeName="n1", priority=1)
-    bad = asking("bad", "3", nodeName="n1", priority="x")
+    bad = asking("bad", "3", nodeName="n1", overhead="x")
     high = asking("high", "6", priority=100)
     assert places(node("n1", ROOM), low, high, preempt=PreemptionRules())["default/high"] == ""  # nominated
     found = places(node("n1", ROOM), low, bad, high, preempt=PreemptionRules())

@@ -276,6 +276,28 @@ def _owners_of(reading: Reading, raw: Mapping[str, Json], name: Key) -> tuple[Ke
 # --- what cannot be read ----------------------------------------------------------------------------
 
 
+_BESIDE: Final = (
+    "apiVersion",
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.ownerReferences",
+    "spec.activeDeadlineSeconds",
+    "spec.nodeSelector",
+    "spec.preemptionPolicy",
+    "spec.priority",
+    "spec.schedulerName",
+    "spec.schedulingGates",
+    "spec.tolerations",
+    "spec.topologySpreadConstraints",
+    "status.conditions",
+    "status.nominatedNodeName",
+    "status.phase",
+    "status.qosClass",
+    "status.startTime",
+)
+"""Fields of a running pod that say nothing of what it holds, nor of whom it keeps away."""
+
+
 def _broken(reading: Reading, content: Any, raw: Mapping[str, Json] | None, key: Key, name: Key) -> Any:
     """Give what stands for an object with problems."""
     if key[:2] != _POD or raw is None:
@@ -285,7 +307,10 @@ def _broken(reading: Reading, content: Any, raw: Mapping[str, Json] | None, key:
     if read.pod.node_name is None and not read.pod.finished:
         return attrs.evolve(read, pod=_bystander(read.pod, why))
     requests = {name: amount for name, amount in read.pod.requests.items() if amount <= AMOUNT_LIMIT}
-    return attrs.evolve(read, pod=attrs.evolve(read.pod, requests=requests, unreadable=why))
+    known = read is content and all(one.path.startswith(_BESIDE) for one in reading.problems)
+    return attrs.evolve(
+        read, pod=attrs.evolve(read.pod, requests=requests, unreadable=why, holds_known=known)
+    )
 
 
 def _bystander(pod: Pod, why: str) -> Pod:

@@ -170,8 +170,8 @@ def _unreadable(snapshot: ClusterSnapshot) -> Iterator[LeftOut]:
         yield LeftOut(f"{one.kind} {name}".strip(), 0, f"{CANNOT_BE_READ}: {one.why}")
     for pod in snapshot.bound_pods():
         if pod.unreadable:
-            why = f"{CANNOT_BE_READ}: {pod.unreadable}; {pod.node_name} takes no other pod"
-            yield LeftOut(f"Pod {pod.key}", 0, why)
+            closed = f"; {pod.node_name} takes no other pod" if pod.conceals else ""
+            yield LeftOut(f"Pod {pod.key}", 0, f"{CANNOT_BE_READ}: {pod.unreadable}{closed}")
 
 
 def _records(snapshot: ClusterSnapshot, policy: Policy, here: set[str]) -> Iterator[LeftOut]:
