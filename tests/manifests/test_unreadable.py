@@ -312,3 +312,65 @@ def test_every_verb_that_reads_a_dump_names_for_programs_what_cannot_be_read(
     assert main([*verb, str(file), "-q", "-o", "json"]) == 1
     told = f'{file} (item 2): Node n2: status.allocatable[cpu]: expected a quantity, got "?"'
     assert json.loads(capsys.readouterr().out)["unreadable"] == [told]
+
+
+def reservation(**changes: Any) -> dict[str, Any]:
+    """A reservation of six cores on n1 for ``app=o``."""
+    spec = {
+        "owners": [{"labelSelector": {"matchLabels": {"app": "o"}}}],
+        "template": {"spec": {"containers": [container(requests={"cpu": "6"})]}},
+        "ttl": "1h",
+    }
+    status = {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "6"}}
+    made = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", **changes.pop("metadata", {})}
+    return obj(
+        "Reservation",
+        "held",
+        "scheduling.koordinator.sh/v1alpha1",
+        metadata=made,
+        spec={**spec, **changes.pop("spec", {})},
+        status={**status, **changes},
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"spec": {"ttl": "soon"}},
+        {"spec": {"owners": 5}},
+        {"spec": {"template": {"spec": {"containers": [container(requests={"cpu": "x"})]}}}},
+        {"spec": {"allocatePolicy": "Odd"}},
+        {"allocatable": {"cpu": "?"}},
+        {"phase": "Odd"},
+        {"conditions": 3},
+        {"metadata": {"creationTimestamp": "x"}},
+    ],
+    ids=str,
+)
+def test_a_reservation_that_cannot_be_read_holds_what_it_is_known_to_hold(wrong: dict[str, Any]) -> None:
+    owner = asking("owner", "5", metadata={"labels": {"app": "o"}})
+    loaded = snapshot_from_objects([node("n1", ROOM), reservation(**wrong), owner, asking("small", "2")])
+    result = schedule(loaded.snapshot)
+    assert [str(one.pod) for one in result.bound] == ["default/small"]
+    (told,) = result.not_looked_at
+    assert str(told).startswith("Reservation held (cannot be read: ")
+    assert str(told).endswith("; what it is known to hold on n1 stays held)")
+    assert len(loaded.problems) == 1
+    assert verify(loaded.snapshot, result) == ()
+
+
+def test_who_uses_a_reservation_that_cannot_be_read_goes_on_in_it() -> None:
+    used = {"scheduling.koordinator.sh/reservation-allocated": json.dumps({"name": "held", "uid": "u"})}
+    user = asking("user", "5", nodeName="n1", metadata={"annotations": used})
+    held = reservation(spec={"ttl": "soon", "allocateOnce": False})
+    loaded = snapshot_from_objects([node("n1", ROOM), held, user, asking("small", "2"), asking("one", "1")])
+    assert [str(one.pod) for one in schedule(loaded.snapshot).bound] == ["default/one"]
+
+
+@pytest.mark.parametrize("wrong", [{"nodeName": 5}, {"nodeName": ""}, {"phase": "Failed"}], ids=str)
+def test_a_reservation_of_which_no_node_is_known_is_only_named(wrong: dict[str, Any]) -> None:
+    broken = reservation(spec={"ttl": "soon"}, **wrong)
+    loaded = snapshot_from_objects([node("n1", ROOM), broken, asking("big", "8")])
+    result = schedule(loaded.snapshot)
+    assert [str(one.pod) for one in result.bound] == ["default/big"]
+    assert [one.what for one in result.not_looked_at] == ["Reservation held"]

@@ -26,11 +26,13 @@ from koordcore.manifests.kueue import KUEUE
 from koordcore.manifests.nameless import named
 from koordcore.manifests.podless import wants_pods
 from koordcore.manifests.pods import PodReading
+from koordcore.manifests.reservations import still_held
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import RawObject, Unreadable
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import Json, show
 
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
@@ -300,6 +302,9 @@ _BESIDE: Final = (
 
 def _broken(reading: Reading, content: Any, raw: Mapping[str, Json] | None, key: Key, name: Key) -> Any:
     """Give what stands for an object with problems."""
+    if isinstance(content, Reservation) and content.name == key[3]:
+        held = still_held(content, reading.problems, _in_short(reading.problems))
+        return held or left_out(key, name, reading.problems)
     if key[:2] != _POD or raw is None:
         return left_out(key, name, reading.problems)
     read = content if isinstance(content, PodReading) else _bare_pod(raw, key)

@@ -168,6 +168,10 @@ def _unreadable(snapshot: ClusterSnapshot) -> Iterator[LeftOut]:
     for one in snapshot.of(Unreadable):
         name = f"{one.namespace}/{one.name}" if one.namespace else one.name
         yield LeftOut(f"{one.kind} {name}".strip(), 0, f"{CANNOT_BE_READ}: {one.why}")
+    for held in snapshot.of(Reservation):
+        if held.unreadable:
+            room = f"what it is known to hold on {held.status.node_name} stays held"
+            yield LeftOut(f"Reservation {held.name}", 0, f"{CANNOT_BE_READ}: {held.unreadable}; {room}")
     for pod in snapshot.bound_pods():
         if pod.unreadable:
             closed = f"; {pod.node_name} takes no other pod" if pod.conceals else ""
