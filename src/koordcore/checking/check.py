@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.checking.claim_records import claims_after
+from koordcore.checking.permits import as_waiting
 from koordcore.checking.profiles import by_profile, check_strangers
 from koordcore.checking.quota_sums import Elsewhere, held_away
 from koordcore.checking.violation import Violation, ViolationKind
@@ -65,6 +66,7 @@ def check_touched(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Vi
     from koordcore.checking.index import ClusterIndex
     from koordcore.checking.touched import touched
 
+    snapshot = as_waiting(snapshot, result)
     index = snapshot.place.line.pool.take(_INDEX) or ClusterIndex()
     index.follow(snapshot)
     known = index.to(result.snapshot)
@@ -98,6 +100,7 @@ def check_result(
     everywhere, elsewhere
         Every node afterwards, and what pods hold that the snapshot does not show; left out: it shows all.
     """
+    snapshot = as_waiting(snapshot, result)
     states = result.snapshot.nodes if everywhere is None else everywhere
     others_hold = held_away(snapshot) if elsewhere is None else elsewhere
     found = set(check_strangers(snapshot, result))
