@@ -273,3 +273,112 @@ def test_the_lint_says_what_spread_cards_cost(tmp_path: Path, capsys: Capture) -
     )
     main(["policy", policy])
     assert "LeastAllocated of amd.com/gpu: cards are spread" in " ".join(capsys.readouterr().out.split())
+
+
+COOLING: Final = {
+    "highThresholds": {"cpu": 65},
+    "lowThresholds": {"cpu": 40},
+    "numberOfNodes": 1,
+}
+MIGRATING: Final = {"maxMigratingPerNode": 1, "evictQPS": "10"}
+DESCHEDULER: Final = {
+    "apiVersion": "descheduler/v1alpha2",
+    "kind": "DeschedulerConfiguration",
+    "deschedulingInterval": "120s",
+    "nodeSelector": {"matchLabels": {"pool": "x"}},
+    "maxNoOfPodsToEvictTotal": 2,
+    "profiles": [
+        {
+            "name": "koord-descheduler",
+            "plugins": {"balance": {"enabled": [{"name": "LowNodeLoad"}]}},
+            "pluginConfig": [
+                {"name": "MigrationController", "args": {"kind": "MigrationControllerArgs", **MIGRATING}},
+                {"name": "LowNodeLoad", "args": {"kind": "LowNodeLoadArgs", **COOLING}},
+                {"name": "PodLifeTime", "args": {"maxPodLifeTimeSeconds": 5}},
+            ],
+        }
+    ],
+}
+
+
+def hot_cluster(tmp_path: Path, *more: Any) -> str:
+    """Six replicas of two cores on the hot one of two nodes, of which two may be away."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    pods = [
+        pod(
+            f"w{number}",
+            metadata={"ownerReferences": [owner], "labels": {"app": "web"}},
+            containers=[container(requests={"cpu": "2", "memory": "1Gi"})],
+            nodeName="hot",
+            status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        )
+        for number in range(6)
+    ]
+    replicas = {"replicas": 6, "selector": {"matchLabels": {"app": "web"}}}
+    return written(
+        tmp_path / "hot.yaml",
+        *(node(name, {"cpu": "16", "memory": "64Gi", "pods": "99"}) for name in ("cold", "hot")),
+        obj("ReplicaSet", "web", "apps/v1", spec=replicas),
+        *pods,
+        *(usage(name, cpu, pods if name == "hot" else []) for name, cpu in (("cold", "1"), ("hot", "15"))),
+        *more,
+    )
+
+
+def usage(name: str, cpu: str, pods: list[Any]) -> dict[str, Any]:
+    each = {"resources": {"cpu": "2500m", "memory": "1Gi"}}
+    return obj(
+        "NodeMetric",
+        name,
+        "slo.koordinator.sh/v1alpha1",
+        status={
+            "updateTime": "2026-02-01T00:00:00Z",
+            "nodeMetric": {"nodeUsage": {"resources": {"cpu": cpu, "memory": "8Gi"}}},
+            "podsMetric": [
+                {"namespace": "default", "name": one["metadata"]["name"], "podUsage": each} for one in pods
+            ],
+        },
+    )
+
+
+def waves(capsys: Capture) -> list[int]:
+    return [one["arrives"] for one in json.loads(capsys.readouterr().out)["moves"]]
+
+
+@pytest.mark.parametrize(
+    "told", [DESCHEDULER, config_map("koord-descheduler-config", DESCHEDULER)], ids=["whole", "map"]
+)
+def test_the_configuration_of_the_descheduler_is_read_whole(
+    told: Any, tmp_path: Path, capsys: Capture
+) -> None:
+    cluster, given = hot_cluster(tmp_path), written(tmp_path / "given.yaml", told)
+    assert main(["rebalance", cluster, "--args", given, "-o", "json", "-q"]) == 0
+    assert waves(capsys) == [0, 1]  # one at a time from a node, as its MigrationController has it
+    main(["rebalance", cluster, "--args", given])
+    assert (
+        "DeschedulerConfiguration: has no effect: deschedulingInterval, nodeSelector, profiles[0].plugins, "
+        "profiles[0].pluginConfig[PodLifeTime]"
+    ) in capsys.readouterr().err
+    main(["rebalance", cluster, "--high", "cpu=65", "--migration", given, "-o", "json", "-q"])
+    assert waves(capsys) == [0, 1]
+
+
+def test_arguments_of_one_plugin_are_read_as_yaml_too(tmp_path: Path, capsys: Capture) -> None:
+    cluster = hot_cluster(tmp_path)
+    own = written(tmp_path / "own.yaml", {"kind": "LowNodeLoadArgs", **COOLING})
+    assert main(["rebalance", cluster, "--args", own, "-o", "json", "-q"]) == 0
+    assert waves(capsys) == [0, 0]
+    for text, said in (
+        ("kind: MigrationControllerArgs", "expected LowNodeLoadArgs or a DeschedulerConfiguration"),
+        ("kind: DeschedulerConfiguration", "no profile has arguments of LowNodeLoad"),
+        ("a: [", "own.yaml: "),
+    ):
+        Path(own).write_text(text, encoding="utf-8")
+        assert main(["rebalance", cluster, "--args", own]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_descheduler_among_the_objects_of_a_dump_is_named(tmp_path: Path, capsys: Capture) -> None:
+    main(["rebalance", hot_cluster(tmp_path, DESCHEDULER), "--high", "cpu=60"])
+    told = "not looked at: DeschedulerConfiguration of the dump (--args decides by one)"
+    assert told in capsys.readouterr().err.splitlines()

@@ -358,17 +358,3 @@ def read_json(option: str, path: str | Path) -> Any:
         raise ModelError(f"{option}: {path}: {(error.strerror or str(error)).lower()}") from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{option}: {path}: not JSON: {error}") from None
-
-
-def read_arguments(option: str, path: Path) -> Any:
-    """Read the arguments of a plugin as JSON, without ``apiVersion`` and ``kind``.
-
-    Raises
-    ------
-    ModelError
-        As :func:`read_json` does.
-    """
-    raw = read_json(option, path)
-    if isinstance(raw, dict):
-        return {key: one for key, one in raw.items() if key not in ("apiVersion", "kind")}
-    return raw
