@@ -15,7 +15,7 @@ from koordcore.cli.output import for_programs, print_record
 from koordcore.cli.tables import amount, say, show
 from koordcore.manifests.plan_patches import eviction, patches
 from koordcore.manifests.records import preemption_record
-from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPod, QuotaPolicy
 from koordcore.quota import plan_revoke
@@ -80,16 +80,12 @@ def _revoked(name: str, ledger: QuotaLedger, victims: tuple[QuotaPod, ...]) -> d
     }
 
 
-def print_reclaims(
-    snapshot: ClusterSnapshot, policy: Policy, quotas: QuotaPolicy, arguments: argparse.Namespace
-) -> int:
+def print_reclaims(snapshot: ClusterSnapshot, policy: Policy, arguments: argparse.Namespace) -> int:
     """Show who leaves so that pending pods within their quota's min get it back; 1 where somebody does.
 
     The whole queue takes its turn, as with ``koordcore schedule --preempt``; evictions for priority are
     left out of what is shown.
     """
-    if policy.plugin("ElasticQuota") is None:
-        policy = policy.with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=quotas))
     result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
     violations = verify(snapshot, result)
     plans = tuple(plan for plan in result.preemptions if plan.borrowers and not violations)

@@ -158,7 +158,7 @@ def left_out(
         *_records(snapshot, policy, here),
         *_counted(_PODS, asked, here, policy, "pod"),
         *_counted(_NODES, [state.node for state in snapshot.nodes], here, policy, "node"),
-        *_quota_trees(snapshot, policy),
+        *quota_trees(snapshot, policy),
         *(() if preempting else _preempting(policy)),
     )
 
@@ -200,7 +200,8 @@ def _counted(
                 yield LeftOut(f"{kind}{'s' * (count > 1)} {saying}", count, _absent(policy, plugin))
 
 
-def _quota_trees(snapshot: ClusterSnapshot, policy: Policy) -> Iterator[LeftOut]:
+def quota_trees(snapshot: ClusterSnapshot, policy: Policy) -> Iterator[LeftOut]:
+    """Name tree ids of quotas that do not count, because trees are not told apart."""
     setting = policy.plugin("ElasticQuota")
     if setting is None or (isinstance(setting.args, QuotaPolicy) and setting.args.multi_quota_tree):
         return
