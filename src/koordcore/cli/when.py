@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     say_podless(arguments, loaded)
     if arguments.all and not snapshot.pending and not snapshot.of(Reservation):
         if for_programs(arguments):
-            print_record(arguments, [])
+            print_record(arguments, {"queue": []})
         else:
             say("nobody waits")
         return 0
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output == "reservations":
             raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
         if for_programs(arguments):
-            print_record(arguments, queue_record(shown))
+            print_record(arguments, {"queue": queue_record(shown)})
         else:
             show_queue(shown, now)
         return 0 if all(unit.start is not None for unit in units) else 1
