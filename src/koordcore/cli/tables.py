@@ -142,7 +142,7 @@ def _print_table(table: Table, how: Presentation) -> None:
     for line in lines_of(shown, None if how.wide else width):
         out.write((_painted(line) if colours else line.text) + "\n")
     hidden = f"-o wide shows {', '.join(left_out)}" if left_out else ""
-    for note in filter(None, (table.note, hidden)):
+    for note in filter(None, (*table.note.split("\n"), hidden)):
         for text in fold(note, width - 2) if width is not None else [note]:
             out.write("  " + (_coloured(printable(text), "2") if colours else text) + "\n")
     out.write("\n")

@@ -10,14 +10,14 @@ from datetime import datetime
 
 import attrs
 
-from koordcore.cli.finding import find_subject, name_and_paths
+from koordcore.cli.finding import find_subject, is_of_jobs, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
-from koordcore.cli.queues import decide, in_queue, said
+from koordcore.cli.queues import decide, in_queue, said, workload_record
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.controlplane.workload_pods import workload_of
@@ -26,7 +26,6 @@ from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.groups import job_of, waiting_jobs
 from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest
-from koordcore.manifests.front_doors import DOORS
 from koordcore.model.durations import format_duration
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
@@ -85,7 +84,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
     name = "" if arguments.all else _first_of(arguments)
-    arguments.as_gangs = arguments.as_gangs or name.partition("/")[0].lower() in DOORS
+    arguments.as_gangs = arguments.as_gangs or is_of_jobs(name)
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)
@@ -120,7 +119,10 @@ def run(arguments: argparse.Namespace) -> int:
     if in_queue(snapshot, pods[0]):
         decided = decide(snapshot, policy, now, as_gangs=True)
         told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
-        say(f"{said(told)}\nquota that others give back later is not foreseen")
+        if for_programs(arguments):
+            print_record(arguments, {"pods": [str(pod.key) for pod in pods], "queued": workload_record(told)})
+        else:
+            say(f"{said(told)}\nquota that others give back later is not foreseen")
         return 0 if told.admitted else 1
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
