@@ -76,6 +76,12 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
     return policy.of_all_schedulers() if arguments.all_schedulers else policy
 
 
+def policy_called(name: str, *, quiet: bool) -> Policy:
+    """Read a policy by its name or file alone, where a command takes nothing else about it."""
+    rest = {"profile": None, "all_schedulers": False, "feature_gates": None, "gang_fit": None}
+    return read_policy(argparse.Namespace(policy=name, quiet=quiet, **rest))
+
+
 def _read(arguments: argparse.Namespace) -> Policy:
     known = Policy() if arguments.policy is None else known_policy(arguments.policy)
     if known is None:
