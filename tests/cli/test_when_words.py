@@ -116,3 +116,18 @@ def test_pods_of_other_schedulers_have_no_turn(tmp_path: Path, capsys: pytest.Ca
     main(["inspect", dump(tmp_path, foreign, waiting("b", 8)), "-o", "json"])
     pending = json.loads(capsys.readouterr().out)["pending"]
     assert [(one["pod"], one["turn"]) for one in pending] == [("default/b", 1), ("default/a", 0)]
+
+
+@pytest.mark.parametrize("verb", ["explain", "when"])
+def test_a_column_that_is_none_is_said_before_anything_else(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, "urgent-1", EXAMPLE, "-q", "--sort-by", "nams"]) == 2
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert out.err.startswith("koordcore: --sort-by: no column nams; there are ")
+
+
+def test_plans_are_not_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--diff", "a.json", "b.json", EXAMPLE, "--watch"]) == 2
+    assert "--watch: two plans do not change" in capsys.readouterr().err

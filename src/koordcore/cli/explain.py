@@ -28,7 +28,7 @@ from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queues import decide, in_queue, said, workload_record
 from koordcore.cli.selection import add_selection
-from koordcore.cli.tables import say, show
+from koordcore.cli.tables import check_heading, say, show
 from koordcore.cli.useful_moves import with_moves
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
@@ -94,13 +94,15 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--limit", type=int, default=40, metavar="N", help="rows of members, and of tables with --diff (40)"
     )
     add_selection(parser)
-    add_output(parser, "object")
+    add_output(parser, "object", watch=True)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain one pod or gang; 1 when it gets no node."""
     if arguments.diff:
+        if arguments.watch is not None:
+            raise ModelError("--watch: two plans do not change; it is about a pod or a gang")
         arguments.paths.insert(0, arguments.pod)
         first, second = (read_plan(one, "--diff") for one in arguments.diff)
         return compare_plans(arguments, first, second)
@@ -139,6 +141,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == NAME:
         _print_fitting(explanation)
         return 0 if advice.settled else 1
+    together = advice.members if len(advice.members) > 1 else tuple(one.key for one in subject.pods)
+    tables = explanation_tables(explanation, arguments.nodes)
+    if len(together) > 1:
+        tables.insert(0, members_table(result, together, arguments.limit))
+    several = [plan for plan in result.jobs if not subject.gangs.keys().isdisjoint(plan.job.split(","))]
+    if len(several) > 1:
+        tables.insert(0, jobs_table(result, several))
+    check_heading(*tables)
     if queued is not None:
         say(said(queued))
     say_head(pod, subject, advice)
@@ -147,14 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
             where = f", in {one.where}" if one.where else ""
             counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"
             say(f"  {'  ' * one.level}{one.name}: {counts}{where}")
-    together = advice.members if len(advice.members) > 1 else tuple(one.key for one in subject.pods)
     say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
-    tables = explanation_tables(explanation, arguments.nodes)
-    if len(together) > 1:
-        tables.insert(0, members_table(result, together, arguments.limit))
-    several = [plan for plan in result.jobs if not subject.gangs.keys().isdisjoint(plan.job.split(","))]
-    if len(several) > 1:
-        tables.insert(0, jobs_table(result, several))
     show(*tables)
     _say_details(explanation)
     if "reservation affinity" in explanation.refusal:

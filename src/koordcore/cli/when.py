@@ -19,7 +19,7 @@ from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
 from koordcore.cli.queues import decide, in_queue, said, workload_record
 from koordcore.cli.selection import add_selection, selection_of
-from koordcore.cli.tables import say, show
+from koordcore.cli.tables import check_heading, say, show
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations, newest_start
@@ -255,6 +255,10 @@ def _print(
         say(f"  {plan.message}")
         say("\n".join(queue))
         return
+    rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
+    columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
+    places = Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows)
+    check_heading(places)
     if plan.start == now:
         say(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))
     else:
@@ -263,9 +267,7 @@ def _print(
         say(f"  waits for {', '.join(map(str, plan.waits_for))}")
     for line in queue:
         say(line)
-    rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
-    columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
-    show(Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows))
+    show(places)
     if between is None:
         return
     jobs = [
