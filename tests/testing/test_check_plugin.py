@@ -26,7 +26,7 @@ class Table(Evaluator):
         self.has = np.array(["zone" in node.labels for node in nodes])
         self.worth = np.arange(len(nodes))[::-1].copy()
 
-    def fits(self, view: NodeView) -> BoolVector:
+    def fits(self, view: NodeView) -> BoolVector | None:
         mask: BoolVector = self.has[view.rows]
         return mask
 
