@@ -26,7 +26,7 @@ class Table(Evaluator):
         self.has = np.array(["zone" in node.labels for node in nodes])
         self.worth = np.arange(len(nodes))[::-1].copy()
 
-    def fits(self, view: NodeView) -> BoolVector | None:
+    def fits(self, view: NodeView) -> BoolVector:
         mask: BoolVector = self.has[view.rows]
         return mask
 
@@ -167,7 +167,7 @@ class LooksPastTheView(Table):
     scope = Scope.NODE
     amounts_only = True
 
-    def fits(self, view: NodeView) -> None:
+    def fits(self, view: NodeView) -> None:  # type: ignore[override]
         return None
 
     def scores(self, view: NodeView) -> IntVector:
