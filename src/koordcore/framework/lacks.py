@@ -29,7 +29,7 @@ class Lack(NamedTuple):
         As :class:`Shortfall` has them.
     available
         ``(n,)``, in the resource's unit; ``None`` where the reason is not about amounts.
-    hopeless
+    unresolvable
         ``(n,)``: where no eviction would help; ``None`` for nowhere.
     """
 
@@ -38,12 +38,12 @@ class Lack(NamedTuple):
     resource: str = ""
     requested: int = 0
     available: IntVector | None = None
-    hopeless: BoolVector | None = None
+    unresolvable: BoolVector | None = None
 
     def at(self, place: int) -> Shortfall:
         """Say it of one of the nodes."""
         available = 0 if self.available is None else int(self.available[place])
-        resolvable = self.hopeless is None or not self.hopeless[place]
+        resolvable = self.unresolvable is None or not self.unresolvable[place]
         return Shortfall(self.reason, self.resource, self.requested, available, resolvable)
 
     def shares(self, otherwise: int) -> IntVector:
@@ -101,12 +101,12 @@ class NodeLacks(NamedTuple):
             found[place] = len(shortfalls)
         return found
 
-    def hopeless(self, number: int) -> BoolVector:
+    def unresolvable(self, number: int) -> BoolVector:
         """Tell which of the nodes lack something that no eviction mends: ``(n,)``."""
         found = np.zeros(number, np.bool_)
         for one in self.columns:
-            if one.hopeless is not None:
-                found |= one.where & one.hopeless
+            if one.unresolvable is not None:
+                found |= one.where & one.unresolvable
         for place, shortfalls in self.singles.items():
             found[place] = any(not one.resolvable for one in shortfalls)
         return found

@@ -64,7 +64,7 @@ class ClosedEvaluator(Evaluator):
             if row in self._holding:
                 where = np.zeros(len(numbers), np.bool_)
                 where[place] = True
-                found.append(Lack(where, _told(self._holding[row]), hopeless=where))
+                found.append(Lack(where, _told(self._holding[row]), unresolvable=where))
         return found
 
 

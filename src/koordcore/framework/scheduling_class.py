@@ -300,11 +300,11 @@ class SchedulingClass:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
         open_rows = self._ground.mask.copy()
         for part in self.parts:
-            hopeless = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
-            if hopeless is None:
+            unresolvable = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
+            if unresolvable is None:
                 continue
             fits = part.evaluator.fits(self.view())
-            open_rows &= ~hopeless if fits is None else ~hopeless | fits
+            open_rows &= ~unresolvable if fits is None else ~unresolvable | fits
         return open_rows
 
     def totals(self, feasible: BoolVector) -> IntVector:
@@ -354,12 +354,12 @@ class SchedulingClass:
             if mask is None or mask[alive].all():
                 continue
             refused = alive & ~mask
-            hopeless = part.evaluator.unresolvable(view)
+            unresolvable = part.evaluator.unresolvable(view)
             for reason, holds in part.evaluator.reasons(view):
                 here = holds & refused
                 count = int(np.count_nonzero(here))
                 if count:
-                    resolvable = hopeless is None or bool((here & ~hopeless).any())
+                    resolvable = unresolvable is None or bool((here & ~unresolvable).any())
                     rejections.append(Rejection(part.plugin.name, reason, count, resolvable))
             latest = (part, refused)
             alive &= mask

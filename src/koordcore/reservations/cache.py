@@ -43,9 +43,9 @@ from koordcore.reservations.columns import (
     differs_in_status,
     named_in,
     operating_pods,
+    reservation_columns,
+    reservation_columns_again,
     same_acting,
-    standing,
-    standing_again,
     stands_now,
 )
 from koordcore.reservations.holders import check_stand_ins, with_holders
@@ -166,7 +166,7 @@ class ReservationLedger:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._operating = workspace.values(operating_pods)
-        before = derived(workspace.snapshot, standing, standing_again)
+        before = derived(workspace.snapshot, reservation_columns, reservation_columns_again)
         self.states = list(before.states)
         self.holders = list(before.holders)
         self.number_of = before.number_of

@@ -194,9 +194,9 @@ class FitEvaluator(Evaluator):
         free, whole = view.amounts[FREE], self._workspace.layout.allocatable
         found = []
         for name, resource, amount in self._asked:
-            hopeless = None if name == PODS else whole[resource, view.rows] < amount
+            unresolvable = None if name == PODS else whole[resource, view.rows] < amount
             lacking = free[resource] < amount
-            found.append(Lack(lacking, _reason(name), name, amount, free[resource].copy(), hopeless))
+            found.append(Lack(lacking, _reason(name), name, amount, free[resource].copy(), unresolvable))
         nothing = np.zeros_like(free[PODS_ROW])
         found += [
             Lack(nothing < amount, _reason(name), name, amount, nothing, nothing < amount)
