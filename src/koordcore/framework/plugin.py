@@ -312,7 +312,7 @@ class Plugin:
 
     def concerned(self, changes: ClusterChanges) -> bool:
         """Tell whether records changed that the plugin reads."""
-        return self.reads is None or any(kind in self.reads for kind in changes.records)
+        return self.reads is None or not self.reads.isdisjoint(changes.records)
 
     @property
     def matches(self) -> bool:

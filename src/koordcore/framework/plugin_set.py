@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -33,6 +33,10 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.snapshot import ClusterSnapshot
+
+_OF_NODES: Final = frozenset({"fits", "scores"})
+_MOST_KINDS: Final = 4096
+"""Kinds of a class that are kept; then all of them are forgotten."""
 
 
 def kinds_with(policy: Policy, hook: str, snapshot: ClusterSnapshot | None = None) -> list[type[Plugin]]:
@@ -268,8 +272,6 @@ class PluginSet:
     def _forget(self) -> None:
         """Forget every class."""
         self._classes: dict[RequestKey, SchedulingClass] = {}
-        # By what classes want of those plugins that look at nodes, the last one made.
-        self._alike: dict[RequestKey, SchedulingClass] = {}
         self._last: tuple[RequestKey, SchedulingClass] | None = None
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
@@ -280,8 +282,10 @@ class PluginSet:
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
         """Forget the classes in which some plugins have a part."""
         self._last = None
-        self._alike.clear()
+        apart = any(plugin.only_refuses for plugin in plugins)
         for key, one in list(self._classes.items()):
+            if apart:
+                one.kinds.clear()
             if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
                 self._classes.pop(key).retire()
         self._static = {
@@ -354,28 +358,38 @@ class PluginSet:
         last = self._last
         if last is not None and key is last[0]:  # to hash what equal pods want costs more than a refusal
             return last[1]
-        found = self._classes.get(key)
+        common = key
+        if any(key[number] is not None for number in self._refusing):
+            common = tuple(None if number in self._refusing else one for number, one in enumerate(key))
+        found = self._classes.get(common)
         if found is not None and found.era != self.workspace.era:
-            older, found = found, self._make(pod, key)
+            older, found = found, self._make(pod, common)
             found.take_over(older)
-            self._classes[key] = found
+            self._classes[common] = found
         if found is None:
             if len(self._classes) >= self._most:
                 self._classes.pop(next(iter(self._classes))).retire()
-            found = self._classes[key] = self._like_others(self._make(pod, key), key)
+            found = self._classes[common] = self._make(pod, common)
+        if common is not key:
+            found = self._kind_of(found, pod, key)
         self._last = key, found
         return found
 
-    def _like_others(self, made: SchedulingClass, key: RequestKey) -> SchedulingClass:
-        """Let a new class know what another one knows that wants the same of nodes."""
-        if any(key[number] is not None for number in self._refusing):
-            same = tuple(None if number in self._refusing else one for number, one in enumerate(key))
-            if same in self._alike:
-                made.take_over(self._alike[same])
-            elif len(self._alike) >= self._most:
-                self._alike.clear()
-            self._alike[same] = made
-        return made
+    def _kind_of(self, common: SchedulingClass, pod: Pod, key: RequestKey) -> SchedulingClass:
+        """Give the kind of a class whose pods some plugins may refuse before any node is looked at."""
+        found = common.kinds.get(key)
+        if found is None:
+            parts = {id(part.plugin): part for part in common.parts}
+            for number in self._refusing:
+                if key[number] is not None:
+                    plugin = self._asking[number]
+                    setting = self.settings[self.plugins.index(plugin)]
+                    parts[id(plugin)] = Part(plugin, setting, plugin.evaluator(pod, key[number]))
+            if len(common.kinds) >= _MOST_KINDS:
+                common.kinds.clear()
+            ordered = [parts[id(one)] for one in self.plugins if id(one) in parts]
+            found = common.kinds[key] = common.kind(pod, ordered)
+        return found
 
     def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:
         parts = []
@@ -392,7 +406,12 @@ class PluginSet:
                     self._static[number, request] = part
             parts.append(part)
         source = _source_of(parts)
-        static = [part for part in parts if part.evaluator.scope is Scope.STATIC]
+        # Who says nothing of nodes makes no difference to what is said of them.
+        static = [
+            part
+            for part in parts
+            if part.evaluator.scope is Scope.STATIC and not part.evaluator.answers.isdisjoint(_OF_NODES)
+        ]
         signature = tuple(map(id, static))
         ground = self._grounds.get(signature)
         if ground is None:

@@ -184,6 +184,10 @@ class ReservationLedger:
         self._matches: dict[Hashable, tuple[int, ...]] = {}
         self._screens: dict[Hashable, BoolVector | None] = {}
         self._back = list(before.back)
+        # Numbers of those that are open and have a user.
+        self._in_use = {
+            number for number, one in enumerate(self.states) if one.assigned and self.open[number]
+        }
         self.unsettled: set[int] = set()
         self._came: tuple[int, ...] = ()
         for number, back in enumerate(before.back):
@@ -204,6 +208,7 @@ class ReservationLedger:
             self.unsettled.add(number)
         self.row[:] = there
         self.open &= there >= 0
+        self._in_use = {number for number in self._in_use if self.open[number]}
         rows = moves.rows(np.array([*self.by_row], np.int64)).tolist()
         self.by_row = {row: here for row, here in zip(rows, self.by_row.values(), strict=True) if row >= 0}
         self._came = moves.came
@@ -237,7 +242,8 @@ class ReservationLedger:
             anew.add(number)
         if 2 * self._over > len(self.states):
             return False
-        for row in changes.states:
+        rows = {row for pod, row, _ in changes.pods if concerns_reservations(pod)}
+        for row in rows.union(changes.nodes):
             here = self.by_row.get(row, ())
             if not same_acting([self.states[number] for number in here], self._operating[row]):
                 return False
@@ -266,6 +272,10 @@ class ReservationLedger:
         """Work the columns of one reservation out anew, and correct what counts twice on its node."""
         state, holder, row = self.states[number], self.holders[number], int(self.row[number])
         self.open[number] = row >= 0 and state.matchable
+        if state.assigned and self.open[number]:
+            self._in_use.add(number)
+        else:
+            self._in_use.discard(number)
         back = NOTHING if row < 0 else counted_twice(state, holder)
         if row >= 0:
             self._give_back(row, self._back[number], -1)
@@ -374,10 +384,7 @@ class ReservationLedger:
 
     def used_on(self, rows: BoolVector | None) -> bool:
         """Tell whether some open reservation on one of these nodes has a user; ``None`` for all nodes."""
-        return any(
-            state.assigned and one and (rows is None or rows[row])
-            for state, one, row in zip(self.states, self.open, self.row, strict=True)
-        )
+        return bool(self._in_use) and (rows is None or any(rows[self.row[number]] for number in self._in_use))
 
     def _matching(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
         found = []

@@ -33,6 +33,7 @@ from koordcore.protocol.gang_names import (
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.forking import with_waiting
 
 if TYPE_CHECKING:
     from koordcore.model.preemption import PreemptionRules
@@ -376,7 +377,7 @@ def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:
             raise ModelError(f"pod {key} is bound to {pod.node_name or snapshot.location[key]} already")
         seen.add(key)
     strangers = [pod for pod in pods if (known := pending.get(pod.key)) is not pod and known != pod]
-    return snapshot.with_pending(*strangers) if strangers else snapshot
+    return with_waiting(snapshot, strangers) if strangers else snapshot
 
 
 _LONGEST: Final = 200_000

@@ -190,12 +190,10 @@ class ReservationPlugin(Plugin):
         return True  # the ledger has followed
 
     def _touched(self, changes: ClusterChanges) -> bool:
-        """Tell whether nodes were replaced, or who came or left, or where, has to do with reservations."""
-        there = self.ledger.by_row
+        """Tell whether nodes were replaced, or who came or left has to do with reservations."""
         return (
             bool(changes.nodes)
             or bool(self.ledger.unsettled)
-            or any(there.get(row) for row in changes.states)
             or any(concerns_reservations(pod) for pod, _, _ in changes.pods)
         )
 

@@ -119,6 +119,8 @@ class ExactPlugin(JointPlugin):
         )
         # Both names ask the same question, so that the node that one finds is the node that the other means.
         self._questions: dict[NodeRequest, Question] = {}
+        # Nodes joined or left since the last call.
+        self._moved = False
 
     @cached_property
     def states(self) -> ExactStates:
@@ -146,7 +148,9 @@ class ExactPlugin(JointPlugin):
         if SharedTemplates in changes.records or locked(self.workspace):
             return False  # a lock ends with time
         # The states of nodes have followed already.
-        if self.workspace.made(Told) and self._concerned != anything_told(self.workspace.snapshot):
+        told = self._moved or changes.nodes or NodeResourceTopology in changes.records
+        self._moved = False
+        if told and self.workspace.made(Told) and self._concerned != anything_told(self.workspace.snapshot):
             self.workspace.drop(Told)
             return False
         if reread:
@@ -158,6 +162,7 @@ class ExactPlugin(JointPlugin):
 
     def moved(self, moves: NodeMoves) -> bool:
         self._questions.clear()
+        self._moved = True
         return "states" not in vars(self)
 
     def entry(self, name: str) -> Plugin:

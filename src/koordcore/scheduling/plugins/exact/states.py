@@ -50,7 +50,7 @@ def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
     """Give the CPUs and NUMA nodes of one node with what its pods hold by their annotations."""
     topology = snapshot.find(NodeResourceTopology, state.name)
     known = numa_state_of(numa_node_of(state.node.labels, state.node.annotations, topology), state.pods)
-    using = holders_by_user(state.pods)
+    using = holders_by_user(state.pods) if known.allocations else {}
     if not using:
         return known
     # What users of a reservation took of it counts once, as theirs.
@@ -83,6 +83,8 @@ def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | N
                 continue
             if allocation is not None and allocation.devices:
                 holdings[str(pod.key)] = allocation
+    if not holdings:
+        return node_devices(inventory, node=state.name)
     # What users of a reservation took of it counts once, as theirs.
     ended = ended_holders(snapshot, state.pods)
     for holder, users in holders_by_user(state.pods).items():

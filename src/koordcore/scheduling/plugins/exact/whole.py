@@ -10,13 +10,13 @@ from koordcore._arrays import AMOUNT_LIMIT, IntVector
 from koordcore._record import record
 from koordcore.allocators.numa_request import CPURequest
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.node_view import REQUESTED, NodeView
+from koordcore.framework.node_view import FREE, REQUESTED, NodeView
 from koordcore.framework.workspace import Workspace
 from koordcore.model.numa import NUMAArgs
 from koordcore.model.plugin_args import FitArgs, ScoringStrategy
 from koordcore.model.resources import Resources, is_scalar
 from koordcore.scheduling.plugins.resources import ScoredResources
-from koordcore.scoring.resources import least_percent, most_percent
+from koordcore.scoring.resources import HALF, least_percent, most_percent
 
 
 @record(cache_hash=True)
@@ -45,8 +45,14 @@ class WholeNodeEvaluator(Evaluator):
         self._own = np.array(own, np.int64)[:, None]
         most = args.scoring is ScoringStrategy.MOST_ALLOCATED
         self._percent = most_percent if most else least_percent
+        # A hundred times what the pod takes of what is free, where floats tell that exactly.
+        self._taken = None if most or not self._scored.capacity.exact else self._own * 100.0 - HALF
 
     def scores(self, view: NodeView) -> IntVector:
         scored = self._scored
+        if self._taken is not None:
+            left = view.amounts[FREE][scored.index] * 100.0
+            left -= self._taken
+            return scored.mean(scored.capacity.at(view.rows).share(left), view.rows)
         used = view.amounts[REQUESTED][scored.index] + self._own
         return scored.mean(self._percent(used, scored.capacity.at(view.rows)), view.rows)
