@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from koordcore._arrays import BoolVector
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.hints import CANNOT_BE_READ
 from koordcore.framework.lacks import Lack
@@ -23,7 +22,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import node_values, per_node
+from koordcore.snapshot.following import ClusterChanges, node_values, per_node
 
 _NAMED: Final = 3
 

@@ -17,7 +17,6 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.requests import Marks
 from koordcore.framework.workspace import Workspace
@@ -60,7 +59,7 @@ from koordcore.reservations.state import (
 )
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_on, derived, once, records_changed, state_at
+from koordcore.snapshot.following import ClusterChanges, changed_on, derived, once, records_changed, state_at
 from koordcore.snapshot.forking import with_pods
 
 _NAMES: Final = attrgetter("namespace", "name")

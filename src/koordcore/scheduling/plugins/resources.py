@@ -22,7 +22,6 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
-from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
@@ -44,6 +43,7 @@ from koordcore.scoring.resources import (
     score_ratio,
     weighted_mean,
 )
+from koordcore.snapshot.following import ChangeReader, ClusterChanges
 
 OFFERS = frozenset(("allocatable", "annotations"))
 """Fields of a node that say what it offers."""
