@@ -161,6 +161,20 @@ class CallsLabelsAmounts(Table):
     amounts_only = True
 
 
+class LooksPastTheView(Table):
+    """Says what is free on nodes, not what the view shows there."""
+
+    scope = Scope.NODE
+    amounts_only = True
+
+    def fits(self, view: NodeView) -> None:
+        return None
+
+    def scores(self, view: NodeView) -> IntVector:
+        free: IntVector = view.workspace.free[0, view.rows] * 100 // 10**6
+        return free
+
+
 class TooMuch(Table):
     def scores(self, view: NodeView) -> IntVector:
         return np.full(len(view.numbers), 101)
@@ -277,6 +291,7 @@ BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.ROWS, with_evaluator(Sorts)),
     (Clause.BATCH, with_evaluator(BestOfTheView)),
     (Clause.EQUAL_AMOUNTS, with_evaluator(CallsLabelsAmounts)),
+    (Clause.EQUAL_AMOUNTS, with_evaluator(LooksPastTheView)),
     (Clause.SCORE, with_evaluator(TooMuch)),
     (Clause.REASONS, with_evaluator(NoReason)),
     (Clause.RESERVE, with_evaluator(RefusesAtLast)),

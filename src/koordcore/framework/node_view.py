@@ -301,6 +301,13 @@ class NodeView:
         self._amounts: IntCube | None = None
         self._loans = drawn
 
+    @classmethod
+    def supposed(cls, workspace: Workspace, rows: IntVector, amounts: IntCube) -> NodeView:
+        """Give a plain view of nodes as they would be with other amounts, ``(4, R, n)``."""
+        made = cls(workspace, rows)
+        made._amounts = amounts
+        return made
+
     def inside(self, loans: Loans) -> NodeView:
         """Give the view in which pods draw from loans of the same source."""
         return NodeView(self.workspace, loans.rows, self.source, loans)

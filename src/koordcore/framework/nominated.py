@@ -106,6 +106,8 @@ class NominatedPods:
 
     def narrow(self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector) -> BoolVector:
         """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``."""
+        if not (self._on or self.claimed or self._held):
+            return feasible
         narrowed = feasible
         if self.may_mislead(scheduling_class):
             with self.lifted():

@@ -104,6 +104,8 @@ class Plugin:
     runs where: pods that are equal but for these are read once, as long as the plugin is not made anew."""
     serves_claims: ClassVar[bool] = False
     """It looks at resource claims of pods; without such a filter pods that name some are refused."""
+    gives_first: ClassVar[bool] = False
+    """What others give a pod hangs on what it gives: it is asked before them, wherever the policy has it."""
     joint: JointPlugin | None = None
     asleep = False
     """Nothing in the cluster concerns it yet; see :attr:`needs`."""

@@ -29,9 +29,9 @@ _NAMED: Final = 3
 
 @per_node()
 def unreadable_on(snapshot: ClusterSnapshot, state: NodeState) -> tuple[str, ...]:
-    """Give the pods on a node whose objects cannot be read."""
+    """Give the pods on a node that may hold more than can be read of them."""
     del snapshot
-    return tuple(str(pod.key) for pod in state.pods if pod.unreadable)
+    return tuple(str(pod.key) for pod in state.pods if pod.conceals)
 
 
 class ClosedEvaluator(Evaluator):
@@ -106,4 +106,4 @@ class Readable(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         """Go on while nobody of these came or left."""
-        return not any(pod.unreadable for pod, _, _ in changes.pods)
+        return not any(pod.conceals for pod, _, _ in changes.pods)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.lacks import NodeLacks
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
@@ -40,13 +41,14 @@ class _Known:
     What is kept for every node is worked out when somebody asks for it.
     """
 
-    __slots__ = ("asked", "feasible", "follows", "membership", "read", "score")
+    __slots__ = ("asked", "feasible", "follows", "membership", "read", "score", "single")
 
     def __init__(self) -> None:
         self.asked = False
         self.follows = False
         """The states of nodes are followed, as far as is known."""
         self.membership: Membership | None = None
+        self.single: AmountAnswers | None = None
         self.feasible = _NOWHERE
         self.score = _NOTHING
         self.read = -1
@@ -144,6 +146,24 @@ class SchedulingClass:
             self._known.feasible[rows] = True if feasible is None else feasible
             self._known.score[rows] = score
 
+    def _refresh_one(self, row: int) -> None:
+        """Do what :meth:`_refresh` does for one node, as it is."""
+        single = self._known.single
+        if single is None:
+            single = self._known.single = AmountAnswers(self._workspace, self._roles.amounts, self.change)
+        ground, view = self._ground, NodeView(self._workspace, slice(row, row + 1))
+        fits, score = single.of(row)
+        score += int(ground.score[row])
+        for part in self._roles.other_filters:
+            mask = part.evaluator.fits(view)
+            fits = fits and (mask is None or bool(mask[0]))
+        for part in self._roles.other_scorers:
+            more = part.evaluator.scores(view)
+            if more is not None:
+                score += part.setting.weight * int(more[0])
+        self._known.feasible[row] = fits = fits and bool(ground.mask[row])
+        self._known.score[row] = score if fits else -1
+
     def _answers(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
         """Tell which of the nodes the node-local plugins allow, ``None`` for all, and their score.
 
@@ -238,7 +258,9 @@ class SchedulingClass:
             return
         stale = touched[known.read : end]
         known.read = end
-        if len(stale) * _REFRESH_SHARE > len(known.score):
+        if len(stale) == 1 and self.source is None:
+            self._refresh_one(stale[0])
+        elif len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
         elif len(stale) == 1:
             self._refresh(slice(stale[0], stale[0] + 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from operator import attrgetter
@@ -31,6 +31,7 @@ from koordcore.protocol.gang_names import (
 )
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
+from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges, changes_between
 from koordcore.snapshot.forking import with_waiting
@@ -97,7 +98,11 @@ def open_cycle(
     ours
         Who of those that wait is decided about, too, for whatever scheduler it waits.
     """
-    asked = queue_order(waiting_pods(snapshot, policy) if pods is None else pods)
+    given = None if pods is None else list(pods)
+    snapshot, kept = reopened(snapshot, policy, given, now)
+    if given is not None:
+        given += (one.pod for one in kept.values())
+    asked = queue_order(waiting_pods(snapshot, policy) if given is None else given)
     known = _take_in(snapshot, asked)
     strangers: list[Pod] = []
     if pods is None:
@@ -109,7 +114,7 @@ def open_cycle(
 
     def cycle(plan: MatchPlan | None = None) -> SchedulingCycle:
         queue = asked if plan is None else plan.order(asked)
-        return SchedulingCycle(known, queue, policy, now, limits, preempt, plan, strangers)
+        return SchedulingCycle(known, queue, policy, now, limits, preempt, plan, strangers, kept)
 
     plain = cycle()
     if not plain.plugins.matching:
@@ -142,6 +147,8 @@ class SchedulingCycle:
         What some pods are to try first.
     strangers
         Pods that wait for other schedulers.
+    kept
+        Members of the queue that keep places from an earlier call.
 
     Attributes
     ----------
@@ -161,6 +168,7 @@ class SchedulingCycle:
         preempt: PreemptionRules | None,
         matched: MatchPlan | None = None,
         strangers: Sequence[Pod] = (),
+        kept: Mapping[PodKey, Kept] = NOBODY,
     ) -> None:
         self.policy = policy
         self._start, self._now, self._limits = snapshot, now, limits
@@ -179,6 +187,7 @@ class SchedulingCycle:
 
             follow(self.plugins, matched)
         self._strangers = strangers
+        self._holds = PermitHolds(self.workspace, self.plugins, kept, now) if kept else None
         self._table: JobTable | None = None
         if preempt is not None or any(map(_GROUPED.on, queue)):
             from koordcore.scheduling.gang_groups import JobTable
@@ -239,7 +248,9 @@ class SchedulingCycle:
                 self.plugins.nominated.forget(pod.key for pod, _ in promised)
 
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
-        decision = place_pod(self.workspace, self.plugins, pod)
+        kept = NOBODY if self._holds is None else self._holds.release([pod])
+        own = again(self.workspace, self.plugins, pod, kept)
+        decision = place_pod(self.workspace, self.plugins, pod) if own is None else own
         self.workspace.commit()
         if self._table is not None and isinstance(decision, Bound):
             self._table.placed(pod.key)
@@ -266,10 +277,11 @@ class SchedulingCycle:
         from koordcore.scheduling.gang import place_job
 
         own = [pod.key for pod in job.pods]
+        kept = NOBODY if self._holds is None else self._holds.release(job.pods)
         settled = None if self._together is None else self._together.settled(job)
         least = min(job.pods, key=lambda pod: (pod.priority, pod.key))
         with self.plugins.nominated.assumed(least, besides=own):
-            members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits)
+            members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits, kept)
             if self._preemptor is not None and not plan.held and not plan.malformed and not job.stopped:
                 members = _with_nominations(members, self._preemptor.for_job(job, members))
         self._plans.append(plan)

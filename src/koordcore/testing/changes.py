@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from koordcore.framework.evaluator import Refusal, Scope
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.requests import Marks
 from koordcore.model.decisions import Bound, PodDecision
@@ -27,6 +28,7 @@ class _Watch:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
+        self._amounts = bench.workspace.amounts.copy()
         self.kept = [(one, one.answers(bench.view)) for one in bench.concerns()]
 
     def undone(self, what: str) -> Iterator[Finding]:
@@ -48,8 +50,9 @@ class _Watch:
         row
             The node.
         """
+        workspace = self._bench.workspace
         cold = Bench(snapshot, self._bench.setting)
-        elsewhere = np.flatnonzero(np.arange(len(snapshot.nodes)) != row)
+        here, elsewhere = np.array([row]), np.flatnonzero(np.arange(len(snapshot.nodes)) != row)
         for one, before in self.kept:
             anew = cold.answers_to(one)
             allowed = _allowed(one, before, anew, elsewhere)
@@ -59,6 +62,12 @@ class _Watch:
                 differs = difference(anew, one.answers(self._bench.view))
                 if differs:
                     yield Clause.WARM, f"{one}, asked of a new plugin and of this one after {what}: {differs}"
+                if one.evaluator.scope is Scope.NODE and one.evaluator.amounts_only:
+                    supposed = NodeView.supposed(workspace, here, self._amounts[:, :, here])
+                    differs = difference(before.at(here), one.answers(supposed))
+                    if differs:
+                        told = f"{one}, after {what}, in a view of the amounts before: {differs}"
+                        yield Clause.EQUAL_AMOUNTS, told
 
 
 def _allowed(one: Concern, before: Answers, after: Answers, elsewhere: np.ndarray) -> str:

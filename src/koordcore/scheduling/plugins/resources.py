@@ -209,7 +209,9 @@ class FitEvaluator(Evaluator):
         free = view.amounts[FREE]
         number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
         for _, resource, amount in self._asked:
-            np.minimum(number, free[resource] // amount, out=number)
+            # Division is what takes time, and few nodes have less than all of them need.
+            short = np.flatnonzero(free[resource] < amount * most)
+            number[short] = np.minimum(number[short], free[resource, short] // amount)
         return np.maximum(number, 0, out=number)
 
     def scores(self, view: NodeView) -> IntVector:

@@ -19,6 +19,7 @@ from koordcore.allocators.node import NodeAllocation
 from koordcore.allocators.node_batch import NodeVerdicts
 from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa import NUMAAllocation
+from koordcore.allocators.numa_align import NUMAProvider
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
 from koordcore.framework.evaluator import Evaluator, Scope
@@ -116,6 +117,13 @@ class Question:
         self.states.update()
         self._learn()
         return self._policies[int(self.cpu.table.ids[row])]
+
+    def holding(self, rows: Rows) -> BoolVector | None:
+        """Tell which nodes hold the pod to some NUMA nodes; ``None`` for none of them."""
+        if self.cpu is None:
+            return None
+        found = self._held(rows)
+        return found if found.any() else None
 
     def _held(self, rows: Rows) -> BoolVector:
         """Tell on which nodes a policy holds the pod to some NUMA nodes before nodes are scored."""
@@ -223,13 +231,32 @@ class Question:
 
     # -- the answer ------------------------------------------------------------------------------------
 
-    def take(self, pod: Pod, row: int) -> NodeAllocation | NUMARefusal:
+    def serves(self, row: int) -> bool:
+        """Tell whether a node has NUMA nodes for all that is asked here."""
+        tied = self.joint or self.cpu
+        return tied is None or not isinstance(tied.answer(row), NUMARefusal)
+
+    def beside(
+        self, row: int, sides: tuple[NUMAProvider, ...], *, amounts: bool = True
+    ) -> NodeAllocation | NUMARefusal | None:
+        """Give what a pod gets where others give it something near the same NUMA nodes.
+
+        ``None`` where no policy ties them to each other. Without ``amounts`` those of the node as a whole are
+        taken to suffice.
+        """
+        if self.cpu is None or self.policy_at(row) is NUMATopologyPolicy.NONE:
+            return None
+        return (self.joint or self.cpu).beside(row, sides, amounts=amounts)
+
+    def take(self, pod: Pod, row: int, sides: tuple[NUMAProvider, ...] = ()) -> NodeAllocation | NUMARefusal:
         """Give a pod everything on a node as it is, and record it; or say what is lacking."""
         self.states.update()
         numa = NUMAAllocation()
         if self.cpu is not None:
             tied = self.joint is not None and self.policy_at(row) is not NUMATopologyPolicy.NONE
-            found = (self.joint if tied and self.joint is not None else self.cpu).answer(row)
+            found = self.beside(row, sides) if sides else None
+            if found is None:
+                found = (self.joint if tied and self.joint is not None else self.cpu).answer(row)
             if isinstance(found, NUMARefusal):
                 return found
             if tied or self.devices is None:
