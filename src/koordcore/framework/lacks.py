@@ -35,7 +35,7 @@ class Lack(NamedTuple):
         As :class:`Shortfall` has them.
     available
         ``(n,)``, in the resource's unit; ``None`` where the reason is not about amounts.
-    hopeless
+    unresolvable
         ``(n,)``: where no eviction would help; ``None`` for nowhere.
     """
 
@@ -44,12 +44,12 @@ class Lack(NamedTuple):
     resource: str = ""
     requested: int = 0
     available: IntVector | None = None
-    hopeless: BoolVector | None = None
+    unresolvable: BoolVector | None = None
 
     def at(self, place: int) -> Shortfall:
         """Say it of one of the nodes."""
         available = 0 if self.available is None else int(self.available[place])
-        resolvable = self.hopeless is None or not self.hopeless[place]
+        resolvable = self.unresolvable is None or not self.unresolvable[place]
         return Shortfall(self.reason, self.resource, self.requested, available, resolvable)
 
     def shares(self, otherwise: int) -> IntVector:
@@ -107,12 +107,12 @@ class NodeLacks(NamedTuple):
             found[place] = len(shortfalls)
         return found
 
-    def hopeless(self, number: int) -> BoolVector:
+    def unresolvable(self, number: int) -> BoolVector:
         """Tell which of the nodes lack something that no eviction mends: ``(n,)``."""
         found = np.zeros(number, np.bool_)
         for one in self.columns:
-            if one.hopeless is not None:
-                found |= one.where & one.hopeless
+            if one.unresolvable is not None:
+                found |= one.where & one.unresolvable
         for place, shortfalls in self.singles.items():
             found[place] = any(not one.resolvable for one in shortfalls)
         return found
@@ -168,12 +168,12 @@ def refusal_of(
         if mask is None or mask[alive].all():
             continue
         refused = alive & ~mask
-        hopeless = part.evaluator.unresolvable(all_nodes)
+        unresolvable = part.evaluator.unresolvable(all_nodes)
         for reason, holds in part.evaluator.reasons(all_nodes):
             here = holds & refused
             count = int(np.count_nonzero(here))
             if count:
-                resolvable = hopeless is None or bool((here & ~hopeless).any())
+                resolvable = unresolvable is None or bool((here & ~unresolvable).any())
                 rejections.append(Rejection(part.plugin.name, reason, count, resolvable))
         latest = (part, refused)
         alive &= mask

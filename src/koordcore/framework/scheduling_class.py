@@ -347,11 +347,11 @@ class SchedulingClass:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
         open_rows = self._ground.mask.copy()
         for part in self.parts:
-            hopeless = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
-            if hopeless is None:
+            unresolvable = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
+            if unresolvable is None:
                 continue
             fits = part.evaluator.fits(self.view())
-            open_rows &= ~hopeless if fits is None else ~hopeless | fits
+            open_rows &= ~unresolvable if fits is None else ~unresolvable | fits
         return open_rows
 
     def totals(self, feasible: BoolVector) -> IntVector:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from koordcore._line import Delta, Place
 from koordcore.errors import ModelError
-from koordcore.framework.change_reader import ClusterChanges, changes_between
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_moves import departures_between
@@ -32,6 +31,7 @@ from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import ClusterChanges, changes_between
 from koordcore.snapshot.forking import with_waiting
 
 if TYPE_CHECKING:
