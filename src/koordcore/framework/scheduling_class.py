@@ -15,6 +15,7 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore.framework.evaluator import Refusal, Scope
+from koordcore.framework.known_answers import KnownAnswers, PlainAnswers
 from koordcore.framework.lacks import NodeLacks
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
 from koordcore.framework.plugin import Plugin
@@ -30,26 +31,6 @@ _REFRESH_SHARE: Final = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
 _LOOKED_AT: Final = 256
 """How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
-_NOTHING: Final[IntVector] = np.empty(0, np.int64)
-_NOWHERE: Final[BoolVector] = np.empty(0, np.bool_)
-
-
-class _Known:
-    """What is known of all nodes for a class; its kinds share it.
-
-    What is kept for every node is worked out when somebody asks for it.
-    """
-
-    __slots__ = ("asked", "feasible", "follows", "membership", "read", "score")
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.follows = False
-        """The states of nodes are followed, as far as is known."""
-        self.membership: Membership | None = None
-        self.feasible = _NOWHERE
-        self.score = _NOTHING
-        self.read = -1
 
 
 class SchedulingClass:
@@ -93,9 +74,9 @@ class SchedulingClass:
         self._by_states = not (
             roles.other_filters or roles.other_scorers or roles.cluster_filters or roles.whole_scorers
         )
-        self._known = _Known()
-        self._known.follows = bool(roles.amounts.scorers or roles.amounts.filters)
+        self._known = KnownAnswers(follows=bool(roles.amounts.scorers or roles.amounts.filters))
         self.kinds: dict[Hashable, SchedulingClass] = {}
+        self._as_plain: PlainAnswers | None = None
         self.era = workspace.era
         """How many times nodes had joined or left when it was made: rows are those of then."""
 
@@ -106,22 +87,26 @@ class SchedulingClass:
         past = self._workspace.moved_since(old.era)
         if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return
-        feasible, score, read = before.feasible.copy(), before.score.copy(), before.read
-        mask, ground = old._ground.mask, old._ground.score
-        stale = np.zeros(len(score), np.bool_)
-        for end, moves in past:
-            stale[self._workspace.touched[read:end]] = True
-            read = end
-            stale, feasible, score = moves.by_row(stale), moves.by_row(feasible), moves.by_row(score)
-            mask, ground = moves.by_row(mask), moves.by_row(ground)
-            stale[list(moves.came)] = True
-        stale[self._workspace.touched[read:]] = True
-        stale |= (mask != self._ground.mask) | (ground != self._ground.score)
-        rows = np.flatnonzero(stale)
-        if len(rows) * _REFRESH_SHARE <= len(stale):
-            known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
-            if len(rows):
-                self._refresh(rows)
+        touched = self._workspace.touched
+        feasible, score, stale = before.moved(past, touched)
+        mine, other = self._ground, old._ground
+        if mine.flat is None or mine.flat != other.flat:
+            mask, ground = other.mask, other.score
+            for _, moves in past:
+                mask, ground = moves.by_row(mask), moves.by_row(ground)
+            stale = np.union1d(stale, np.flatnonzero((mask != mine.mask) | (ground != mine.score)))
+        if len(stale) * _REFRESH_SHARE <= len(score):
+            known.feasible, known.score, known.read = feasible, score, len(touched)
+            if len(stale):
+                self._refresh(stale)
+
+    def go_by(self, plain: SchedulingClass) -> None:
+        """Take what nodes say that the source does not touch from a class that differs in that alone."""
+        if plain._ground is self._ground:
+            known = {id(part.plugin) for part in plain.parts}
+            every = (self._roles.other_filters, self._roles.other_scorers)
+            besides = ([one for one in parts if id(one.plugin) not in known] for parts in every)
+            self._as_plain = PlainAnswers(plain.update, plain._known, *besides)
 
     def kind(self, pod: Pod, parts: list[Part]) -> SchedulingClass:
         """Give a kind of the class, with the parts of those who may refuse its pods and look at no node."""
@@ -155,7 +140,8 @@ class SchedulingClass:
         touched = self.source.touched(rows)
         if np.count_nonzero(touched) * _REFRESH_SHARE > len(touched):
             return self._on(self.view(rows))
-        feasible, score = self._on(plain)
+        known = self._as_plain if rows is ALL_ROWS else None
+        feasible, score = self._on(plain) if known is None else known.on(plain)
         if touched.any():
             feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
             there, score[touched] = self._on(self.view(plain.numbers[touched]))
@@ -219,8 +205,10 @@ class SchedulingClass:
 
     def retire(self) -> None:
         """Take note that nobody will ask again."""
-        if self._known.membership is not None:
-            self._known.membership.leave()
+        known = self._known
+        if known.membership is not None:
+            known.membership.leave()
+            known.membership, known.follows = None, False  # who goes by it may still ask
 
     def best_of(self, feasible: BoolVector) -> Choice:
         """Find the best of some nodes that are feasible."""
