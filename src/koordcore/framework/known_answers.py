@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.state_scores import Membership
@@ -26,6 +27,8 @@ class KnownAnswers:
         Somebody has asked for the best node before.
     follows, membership
         The states of nodes are followed, as far as is known; the place among the classes that do so.
+    single
+        Answers for one node at a time, once somebody has asked for them.
     feasible, score
         ``(N,)``: what node-local plugins allow, and their score, -1 where they do not. Empty before somebody
         needs it.
@@ -33,12 +36,13 @@ class KnownAnswers:
         How much of the workspace's ``touched`` is in these; -1 before they are there.
     """
 
-    __slots__ = ("asked", "feasible", "follows", "membership", "read", "score")
+    __slots__ = ("asked", "feasible", "follows", "membership", "read", "score", "single")
 
     def __init__(self, *, follows: bool) -> None:
         self.asked = False
         self.follows = follows
         self.membership: Membership | None = None
+        self.single: AmountAnswers | None = None
         self.feasible = NOWHERE
         self.score = NOTHING
         self.read = -1

@@ -14,13 +14,14 @@ from typing import Final
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.known_answers import KnownAnswers, PlainAnswers
 from koordcore.framework.lacks import NodeLacks
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
-from koordcore.framework.state_scores import Choice, Membership, StateGroups
+from koordcore.framework.state_scores import Choice, Membership, StateGroups, first_of
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
@@ -82,21 +83,14 @@ class SchedulingClass:
 
     def take_over(self, old: SchedulingClass) -> None:
         """Take over what a class knew that wants the same of nodes, maybe before some joined or left."""
-        known, before = self._known, old._known
+        known, before, past = self._known, old._known, self._workspace.moved_since(old.era)
         known.asked = before.asked
-        past = self._workspace.moved_since(old.era)
         if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return
-        touched = self._workspace.touched
-        feasible, score, stale = before.moved(past, touched)
-        mine, other = self._ground, old._ground
-        if mine.flat is None or mine.flat != other.flat:
-            mask, ground = other.mask, other.score
-            for _, moves in past:
-                mask, ground = moves.by_row(mask), moves.by_row(ground)
-            stale = np.union1d(stale, np.flatnonzero((mask != mine.mask) | (ground != mine.score)))
+        feasible, score, stale = before.moved(past, self._workspace.touched)
+        stale = np.union1d(stale, self._ground.differing(old._ground, past))
         if len(stale) * _REFRESH_SHARE <= len(score):
-            known.feasible, known.score, known.read = feasible, score, len(touched)
+            known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
             if len(stale):
                 self._refresh(stale)
 
@@ -104,16 +98,15 @@ class SchedulingClass:
         """Take what nodes say that the source does not touch from a class that differs in that alone."""
         if plain._ground is self._ground:
             known = {id(part.plugin) for part in plain.parts}
-            every = (self._roles.other_filters, self._roles.other_scorers)
-            besides = ([one for one in parts if id(one.plugin) not in known] for parts in every)
-            self._as_plain = PlainAnswers(plain.update, plain._known, *besides)
+            filters = [part for part in self._roles.other_filters if id(part.plugin) not in known]
+            scorers = [part for part in self._roles.other_scorers if id(part.plugin) not in known]
+            self._as_plain = PlainAnswers(plain.update, plain._known, filters, scorers)
 
     def kind(self, pod: Pod, parts: list[Part]) -> SchedulingClass:
         """Give a kind of the class, with the parts of those who may refuse its pods and look at no node."""
         made = copy(self)
         made.pod, made.parts = pod, parts
-        refusing = roles_of(parts, self._ground).refusing
-        made._roles = self._roles._replace(refusing=refusing)  # noqa: SLF001  # a copy of its own
+        made._roles = self._roles._replace(refusing=roles_of(parts, self._ground).refusing)  # noqa: SLF001
         return made
 
     def view(self, rows: Rows = ALL_ROWS) -> NodeView:
@@ -128,6 +121,24 @@ class SchedulingClass:
         else:
             self._known.feasible[rows] = True if feasible is None else feasible
             self._known.score[rows] = score
+
+    def _refresh_one(self, row: int) -> None:
+        """Do what :meth:`_refresh` does for one node, as it is."""
+        single = self._known.single
+        if single is None:
+            single = self._known.single = AmountAnswers(self._workspace, self._roles.amounts, self.change)
+        ground, view = self._ground, NodeView(self._workspace, slice(row, row + 1))
+        fits, score = single.of(row)
+        score += int(ground.score[row])
+        for part in self._roles.other_filters:
+            mask = part.evaluator.fits(view)
+            fits = fits and (mask is None or bool(mask[0]))
+        for part in self._roles.other_scorers:
+            more = part.evaluator.scores(view)
+            if more is not None:
+                score += part.setting.weight * int(more[0])
+        self._known.feasible[row] = fits = fits and bool(ground.mask[row])
+        self._known.score[row] = score if fits else -1
 
     def _answers(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
         """Tell which of the nodes the node-local plugins allow, ``None`` for all, and their score.
@@ -186,7 +197,7 @@ class SchedulingClass:
         if not self._known.asked and not self._roles.cluster_filters and not self._roles.whole_scorers:
             # Many are the only one of their class: nothing is kept before a second one comes.
             self._known.asked = True
-            return _first_of(*self._answers(ALL_ROWS))
+            return first_of(*self._answers(ALL_ROWS))
         member = self._member() if self._by_states else None
         return self.best_of(self.feasible()) if member is None else member.best()
 
@@ -212,7 +223,7 @@ class SchedulingClass:
 
     def best_of(self, feasible: BoolVector) -> Choice:
         """Find the best of some nodes that are feasible."""
-        return _first_of(feasible, self.totals(feasible))
+        return first_of(feasible, self.totals(feasible))
 
     def update(self) -> None:
         """Bring the nodes that changed since the last call up to date."""
@@ -226,7 +237,9 @@ class SchedulingClass:
             return
         stale = touched[known.read : end]
         known.read = end
-        if len(stale) * _REFRESH_SHARE > len(known.score):
+        if len(stale) == 1 and self.source is None:
+            self._refresh_one(stale[0])
+        elif len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
         elif len(stale) == 1:
             self._refresh(slice(stale[0], stale[0] + 1))
@@ -435,12 +448,3 @@ class SchedulingClass:
             over=over,
             claims=claims,
         )
-
-
-def _first_of(feasible: BoolVector | None, totals: IntVector) -> Choice:
-    """Give the first of the nodes that score best; what is not feasible has a total of -1."""
-    row = int(totals.argmax())
-    score = int(totals[row])
-    if score < 0:
-        return Choice(-1, -1, 0)
-    return Choice(row, score, len(totals) if feasible is None else int(np.count_nonzero(feasible)))

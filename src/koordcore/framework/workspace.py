@@ -14,9 +14,9 @@ import numpy as np
 
 from koordcore._arrays import ClusterLayout, IntMatrix
 from koordcore._vector import Vector
-from koordcore.framework.amounts import Amounts, Shape
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.node_moves import Departures, NodeMoves
+from koordcore.framework.node_view import Amounts, Shape
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted

@@ -19,14 +19,17 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.node_moves import NodeMoves
+from koordcore.framework.requests import Marks
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.holdings import HOLDINGS, without
 from koordcore.protocol.reservation import (
+    OPERATING_MODE,
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
+    RESERVE_POD,
     ReservationWish,
     allocated_reservation,
     is_operating_pod,
@@ -427,6 +430,5 @@ def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
     return {key: users[name] for key, name in named.items() if name in users}
 
 
-def concerns_reservations(pod: Pod) -> bool:
-    """Tell whether a pod is or stands for a reservation, or uses one."""
-    return RESERVATION_ALLOCATED in pod.annotations or is_reserve_pod(pod) or is_operating_pod(pod)
+concerns_reservations: Final = Marks(frozenset((RESERVATION_ALLOCATED, RESERVE_POD, OPERATING_MODE))).on
+"""Tells by its marks whether a pod may be or stand for a reservation, or use one."""

@@ -203,9 +203,10 @@ class ClusterSnapshot:
         keys, name = self._record_keys, kind.__name__
         return bisect_left(keys, (name,)), bisect_left(keys, (name + "\0",))
 
-    @names_its_arguments
     def has(self, kind: type) -> bool:
         """Tell whether there are records of a type."""
+        if not isinstance(kind, type):  # by itself: it is asked several times a call
+            raise TypeError(f"kind: expected type, got {shown(kind)}")
         if kind in self._by_type:
             return bool(self._by_type[kind])
         first, last = self._span(kind)
