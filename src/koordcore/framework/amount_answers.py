@@ -1,7 +1,7 @@
 """What the amounts of one node are worth to one class of pods, remembered by the amounts.
 
-A class that is asked again and again looks at the one node that its last pod went to. The kernels take as long
-for one node as for ten, so they are asked as well about that node with more pods of the class on it.
+A class that is asked again and again looks at the one node that its last pod went to. The kernels take as
+long for one node as for ten, so they are asked as well about that node with more pods of the class on it.
 """
 
 from __future__ import annotations

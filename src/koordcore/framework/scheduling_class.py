@@ -122,8 +122,7 @@ class SchedulingClass:
 
     def _refresh_one(self, row: int) -> None:
         """Do what :meth:`_refresh` does for one node, as it is."""
-        if self._single is None:
-            self._single = AmountAnswers(self._workspace, self._roles.amounts, self.change)
+        self._single = self._single or AmountAnswers(self._workspace, self._roles.amounts, self.change)
         ground, view = self._ground, NodeView(self._workspace, slice(row, row + 1))
         fits, score = self._single.of(row)
         score += int(ground.score[row])
@@ -234,10 +233,9 @@ class SchedulingClass:
             self._refresh_one(stale[0])
         elif len(stale) * _REFRESH_SHARE > len(self._score):
             self._refresh(ALL_ROWS)
-        elif len(stale) == 1:
-            self._refresh(slice(stale[0], stale[0] + 1))
         else:
-            self._refresh(np.frombuffer(stale, np.int64))
+            one = slice(stale[0], stale[0] + 1)
+            self._refresh(one if len(stale) == 1 else np.frombuffer(stale, np.int64))
 
     def refuse(self) -> tuple[Plugin, Refusal] | None:
         """Give who refuses the pod whatever the node: the first whom no eviction mends, else the last."""
