@@ -256,6 +256,25 @@ class KeepsItsTableWhateverNodesSay(Good):
         return self.table
 
 
+class NeedsPortsAndLooksAtLabels(Good):
+    """Says that only pods with ports concern it, and asks others, too."""
+
+    needs = frozenset(("host_ports",))
+
+
+class WakesWithAnOldTable(Good):
+    """Keeps what it saw of the cluster when nothing concerned it."""
+
+    needs = frozenset(("host_ports",))
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self.number = sum(len(state.pods) for state in workspace.snapshot.nodes)
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return "port" if pod.host_ports and self.number else None
+
+
 BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.CONCERN, Silent),
     (Clause.ERROR, with_evaluator(Raises)),
@@ -281,6 +300,7 @@ BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.UNDO, Grudge),
     (Clause.WARM, with_evaluator(Remembers)),
     (Clause.WARM, KeepsItsTableWhateverNodesSay),
+    (Clause.NEEDS, NeedsPortsAndLooksAtLabels),
     (Clause.LOOKS_AT, SaysItReadsTaintsAlone),
 ]
 

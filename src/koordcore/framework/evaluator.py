@@ -19,7 +19,7 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 
-_SELDOM: Final = ("fits", "refuse", "allocate", "sources")
+_SELDOM: Final = ("fits", "scores", "refuse", "allocate", "sources")
 
 
 class Scope(StrEnum):

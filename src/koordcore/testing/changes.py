@@ -9,12 +9,14 @@ import numpy as np
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.nominated import assume_nominated, forget_nominated
+from koordcore.framework.requests import Marks
 from koordcore.model.decisions import Bound, PodDecision
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.one_pod import place_there
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, RecordAdded
 from koordcore.testing.answers import Answers, difference
 from koordcore.testing.bench import Bench, Concern
 from koordcore.testing.questions import Finding
@@ -155,6 +157,35 @@ def check_next_call(bench: Bench) -> Iterator[Finding]:
                 yield Clause.WARM, f"a second call: {_told(one)}, with new plugins {_told(other)}"
 
 
+def check_needs(bench: Bench) -> Iterator[Finding]:
+    """Check that a plugin which sleeps has nothing to say, and decides as any other when it wakes."""
+    needs = bench.plugins.plugins[-1].needs
+    if needs is None:
+        return
+    whole, marks = bench.snapshot, Marks(frozenset(one for one in needs if isinstance(one, str)))
+    kept = [one for one in whole.records if type(one) not in needs]
+    nodes = [NodeState(one.node, tuple(pod for pod in one.pods if not marks.on(pod))) for one in whole.nodes]
+    plain = [pod for pod in whole.pending if not marks.on(pod)]
+    bare = ClusterSnapshot(nodes=nodes, pending=plain, records=kept)
+    silent = Bench(bare, bench.setting)
+    for pod in bare.pending:
+        if any(silent.request(place, pod) is not None for place in range(len(silent.plugins.plugins))):
+            yield Clause.NEEDS, f"pod {pod.key} wants something in a cluster without {_names(needs)}"
+    policy = _policy(bench.setting)
+    later = schedule(bare, (), policy=policy).snapshot
+    later = later.apply(*(RecordAdded(one) for one in whole.records if type(one) in needs))
+    later = later.assume(*(pod for state in whole.nodes for pod in state.pods if marks.on(pod)))
+    warm, cold = (schedule(one, whole.pending, policy=policy).decisions for one in (later, _anew(later)))
+    for one, other in zip(warm, cold, strict=True):
+        if one != other:
+            came = f"{_names(needs)} came"
+            yield Clause.NEEDS, f"after {came}: {_told(one)}, with new plugins {_told(other)}"
+
+
+def _names(needs: frozenset[type | str]) -> str:
+    return ", ".join(sorted(one if isinstance(one, str) else one.__name__ for one in needs))
+
+
 def _told(decision: PodDecision) -> str:
     if isinstance(decision, Bound):
         return f"{decision.pod} to {decision.node} with score {decision.score}"
@@ -166,5 +197,6 @@ CHANGES: tuple[Callable[[Bench], Iterator[Finding]], ...] = (
     check_forgotten,
     check_nominated,
     check_next_call,
+    check_needs,
 )
 """All checks, in order; each leaves the bench as it was, where the plugin does."""
