@@ -326,7 +326,7 @@ class Answers:
         total = self._states.room(number).table.everything.bit_count()
         return 100 * used.bit_count() // total if total else 0
 
-    def hopeless(self, number: int) -> bool:
+    def unresolvable(self, number: int) -> bool:
         """Tell that the claims do not even fit where nobody holds anything."""
         return not self.fits(self._states.empty[self._states.shape_of(number)])
 
