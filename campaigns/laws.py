@@ -74,8 +74,12 @@ def _anew(case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iter
     again = asked(case, fresh)
     if again != result:
         mine, theirs = outcomes(result), outcomes(again)
-        different = next((key for key in mine if mine[key] != theirs.get(key)), "")
-        yield f"made anew, {different} is {theirs.get(different)} and not {mine.get(different)}"
+        for key in mine:
+            if mine[key] != theirs.get(key):
+                yield f"made anew, {key} is {theirs.get(key)} and not {mine[key]}"
+                return
+        parts = [one.name for one in attrs.fields(ScheduleResult) if one.eq]
+        yield f"made anew, {[one for one in parts if getattr(result, one) != getattr(again, one)]} differ"
 
 
 def _untouched(snapshot: ClusterSnapshot, before: bytes) -> Iterator[str]:

@@ -74,6 +74,7 @@ CHANGES: tuple[tuple[Change, ...], ...] = (
     (NodeAdded(node("a")), NodeRemoved("n78"), NodeReplaced(node("n10", zone="x"))),
     (NodeAdded(node("n05")), RecordAdded(metric("n05", 7000))),
     (NodeRemoved("n01"), NodeAdded(node("n01", zone="y"))),
+    (NodeAdded(node("b")), NodeReplaced(node("n10", zone="z")), NodeRemoved("b")),
 )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, ModelError, schedule
+from koordcore import ClusterSnapshot, ModelError, PluginSetting, Policy, schedule
 from koordcore.cli import main
 from koordcore.controlplane import Feed, Moment, orders
+from koordcore.model.load import LoadAwareArgs
 from koordcore.simulate.world import (
     Act,
     FaultProfile,
@@ -118,6 +120,28 @@ def test_changes_that_overtake_each_other_are_put_right() -> None:
     assert run.counts["begin"] > 10
 
 
+_HOT = LoadAwareArgs(node_metric_expiration_seconds=20, usage_thresholds={"cpu": 60})
+_COOL = Policy().with_plugin(PluginSetting(name="LoadAwareScheduling", args=_HOT))
+
+
+@pytest.mark.parametrize(("seed", "name"), [(16, "calm"), (2, "nodes")])
+def test_a_policy_that_waits_for_fresh_reports_lets_nobody_wait_for_ever(seed: int, name: str) -> None:
+    profile = short(name, 80, metrics=5000, stale=8000, wall=5)
+    run = run_world(seed, profile, partial(own_scheduler, policy=_COOL), reported=_HOT)
+    assert run.breaches == ()
+    assert run.counts["stale"] > 0
+    assert run.counts["begin"] > 10
+
+
+def test_room_on_hot_nodes_is_held_against_who_does_not_ask_for_reports() -> None:
+    profile = short("calm", 60, metrics=5000)
+    hot = attrs.evolve(_HOT, usage_thresholds={"cpu": 5})
+    cool = Policy().with_plugin(PluginSetting(name="LoadAwareScheduling", args=hot))
+    unsaid = run_world(1, profile, partial(own_scheduler, policy=cool))
+    assert [one.rule for one in unsaid.breaches] == [Rule.LIVENESS]
+    assert run_world(1, profile, partial(own_scheduler, policy=cool), reported=hot).breaches == ()
+
+
 class Trusting(OwnScheduler):
     """Keeps what an old event says, although it has heard a later one."""
 
@@ -166,3 +190,11 @@ def test_the_command_tells_a_story_in_eighty_columns(capsys: pytest.CaptureFixtu
     assert "every rule holds" in told
     assert max(map(len, told.splitlines())) <= 80
     assert main(["world", "--set", "wind=3"]) == 2
+
+
+def test_the_command_takes_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    short_storm = ["world", "--seed", "3", "--set", "seconds=20", "--set", "wall=5"]
+    assert main([*short_storm, "--policy", "koordinator"]) == 0
+    assert "every rule holds" in capsys.readouterr().out
+    assert main([*short_storm, "--policy", "koordinatr"]) == 2
+    assert "did you mean koordinator?" in capsys.readouterr().err

@@ -33,12 +33,12 @@ def main() -> int:
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
     arguments = vars(parser.parse_args())
     only, cache, log = arguments.pop("only"), arguments.pop("cache"), arguments.pop("log")
-    server = arguments.pop("kube_apiserver")
+    binary = arguments.pop("kube_apiserver")
     plan = Plan(**arguments)
     failed = 0
     with (
-        running(cache_folder(cache), server) as config,
-        closing(Bed(connect(str(config)), config, log)) as bed,
+        running(cache_folder(cache), binary) as server,
+        closing(Bed(connect(str(server.kubeconfig)), server, log)) as bed,
     ):
         bed.define(list(yaml.safe_load_all(_DEFINITIONS.read_text())))
         bed.open(cluster(plan.nodes, plan.gpu_nodes))

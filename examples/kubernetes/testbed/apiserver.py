@@ -24,9 +24,11 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["build", "cache_folder", "running"]
+import attrs
+
+__all__ = ["Server", "build", "cache_folder", "running"]
 
 _VERSION: Final = "1.37.1"
 _MODULE: Final = "k8s.io/kubernetes"
@@ -98,9 +100,35 @@ def _tool(name: str, *further: str) -> str:
     return found
 
 
+@attrs.frozen
+class Server:
+    """A server that runs.
+
+    Parameters
+    ----------
+    kubeconfig
+        How it is reached.
+    etcd
+        Where its etcd listens.
+    """
+
+    kubeconfig: Path
+    etcd: str
+
+    def forget(self) -> None:
+        """Let etcd forget all versions but the last: who asks for what has happened since one is told 410."""
+        revision = self._ask("range", {"key": "AA=="})["header"]["revision"]
+        self._ask("compaction", {"revision": revision, "physical": True})
+
+    def _ask(self, what: str, question: object) -> Any:
+        data = json.dumps(question).encode()
+        with urllib.request.urlopen(f"{self.etcd}/v3/kv/{what}", data, timeout=30) as answer:
+            return json.load(answer)
+
+
 @contextmanager
-def running(cache: Path, binary: Path | None = None) -> Iterator[Path]:
-    """Run etcd and kube-apiserver for as long as the block lasts; gives the path of a kubeconfig.
+def running(cache: Path, binary: Path | None = None) -> Iterator[Server]:
+    """Run etcd and kube-apiserver for as long as the block lasts.
 
     Parameters
     ----------
@@ -126,7 +154,7 @@ def running(cache: Path, binary: Path | None = None) -> Iterator[Path]:
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(json.dumps(_kubeconfig(folder, port, token)))
         _await_ready(f"https://127.0.0.1:{port}/readyz", token, folder)
-        yield kubeconfig
+        yield Server(kubeconfig, f"http://127.0.0.1:{clients}")
 
 
 def _etcd(binary: str, folder: Path, clients: int, peers: int) -> list[str]:
@@ -159,6 +187,8 @@ def _apiserver(binary: Path, folder: Path, clients: int, port: int) -> list[str]
         "endpoint-reconciler-type": "none",  # nobody looks for a server on a loopback address
         "feature-gates": ",".join(f"{gate}=true" for gate in _GATES),
         "runtime-config": "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
+        # Else its cache knows what etcd has forgotten.
+        "watch-cache-sizes": "pods#0",
         # Both wait for controllers that are not here: one for accounts, one for kubelets that are ready.
         "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition",
     }
@@ -224,8 +254,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder of the binary; a folder of the user's caches")
     parser.add_argument("--kube-apiserver", type=Path, help="a server that is there; nothing is built then")
     arguments = parser.parse_args()
-    with running(cache_folder(arguments.cache), arguments.kube_apiserver) as kubeconfig:
-        print(kubeconfig, flush=True)
+    with running(cache_folder(arguments.cache), arguments.kube_apiserver) as server:
+        print(server.kubeconfig, flush=True)
         try:
             while True:
                 time.sleep(3600)

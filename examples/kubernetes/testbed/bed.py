@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from examples.kubernetes.api import Api, Listing, Object, RefusedError, UnreachableError
+from examples.kubernetes.testbed.apiserver import Server
 from examples.kubernetes.testbed.kubelets import Kubelets
 from examples.kubernetes.testbed.world import GROUPS
 from koordcore.controlplane import RESOURCES
@@ -121,14 +122,16 @@ class Bed:
 
     Parameters
     ----------
-    api, kubeconfig
+    api
+        Speaks with the server.
+    server
         The server.
     log
         Log of all schedulers.
     """
 
-    def __init__(self, api: Api, kubeconfig: Path, log: Path) -> None:
-        self.api, self._kubeconfig, self._log = Patient(api), kubeconfig, log
+    def __init__(self, api: Api, server: Server, log: Path) -> None:
+        self.api, self.server, self.log = Patient(api), server, log
         self._pool = ThreadPoolExecutor(16)
         self.kubelets = Kubelets(self.api)
 
@@ -169,18 +172,18 @@ class Bed:
 
     def scheduler(self, *, port: int | None = None, **settings: Any) -> Process:
         """Start a scheduler, which reaches the server by its own port or by another one."""
-        kubeconfig = self._kubeconfig
+        kubeconfig = self.server.kubeconfig
         if port is not None:
             found = json.loads(kubeconfig.read_text())
             found["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
             kubeconfig = kubeconfig.with_name(f"kubeconfig-{port}")
             kubeconfig.write_text(json.dumps(found))
-        return Process(kubeconfig, self._log, **settings)
+        return Process(kubeconfig, self.log, **settings)
 
     @property
     def port(self) -> int:
         """Where the server listens."""
-        found = json.loads(self._kubeconfig.read_text())
+        found = json.loads(self.server.kubeconfig.read_text())
         return int(found["clusters"][0]["cluster"]["server"].rpartition(":")[2])
 
     def end(self, names: Iterable[str]) -> None:

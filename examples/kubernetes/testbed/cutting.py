@@ -5,7 +5,9 @@ from __future__ import annotations
 import random  # noqa: TID251  # seeded; a tool for people, not the library
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 
 __all__ = ["CuttingProxy"]
@@ -23,10 +25,10 @@ class CuttingProxy:
     seed
         Of the moments at which a connection is cut, and of which one it is.
     pauses
-        Least and greatest time between two cuts, in seconds.
+        Least and greatest time between two cuts, in seconds; ``None`` for no cuts.
     """
 
-    def __init__(self, port: int, *, seed: int, pauses: tuple[float, float] = (0.02, 0.4)) -> None:
+    def __init__(self, port: int, *, seed: int, pauses: tuple[float, float] | None = (0.02, 0.4)) -> None:
         self._target = port
         self._chance = random.Random(seed)
         self._pauses = pauses
@@ -34,12 +36,14 @@ class CuttingProxy:
         self.port: int = self._listener.getsockname()[1]
         self._open: list[tuple[socket.socket, socket.socket]] = []
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped, self._shut = threading.Event(), threading.Event()
         self.cuts = 0
 
     def __enter__(self) -> CuttingProxy:
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
-        threading.Thread(target=self._cut, name="scissors", daemon=True).start()
+        if self._pauses is not None:
+            cut = partial(self._cut, self._pauses)
+            threading.Thread(target=cut, name="scissors", daemon=True).start()
         return self
 
     def __exit__(
@@ -51,10 +55,25 @@ class CuttingProxy:
             for pair in self._open:
                 _close(pair)
 
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Let nothing through for as long as the block lasts."""
+        self._shut.set()
+        with self._lock:
+            for pair in self._open:
+                _close(pair)
+        try:
+            yield
+        finally:
+            self._shut.clear()
+
     def _accept(self) -> None:
         while not self._stopped.is_set():
             try:
                 near, _ = self._listener.accept()
+                if self._shut.is_set():
+                    near.close()
+                    continue
                 far = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
                 continue
@@ -77,8 +96,8 @@ class CuttingProxy:
                 self._open.remove(pair)
         _close(pair)
 
-    def _cut(self) -> None:
-        while not self._stopped.wait(self._chance.uniform(*self._pauses)):
+    def _cut(self, pauses: tuple[float, float]) -> None:
+        while not self._stopped.wait(self._chance.uniform(*pauses)):
             with self._lock:
                 pair = self._chance.choice(self._open) if self._open else None
             if pair is not None:

@@ -254,6 +254,30 @@ def cuts(bed: Bed, plan: Plan, outcome: Outcome) -> None:
     outcome.note = f"{proxy.cuts} connections cut"
 
 
+def forgotten(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """The scheduler is cut off, and when it comes back etcd has forgotten what has happened meanwhile."""
+    rounds, told = 3, 0
+    with (
+        CuttingProxy(bed.port, seed=plan.seed, pauses=None) as proxy,
+        bed.scheduler(port=proxy.port, patience=0.5, retry=5.0) as scheduler,
+    ):
+        for number in range(rounds):
+            _timed(bed, outcome, (before := _mixture(f"old{number}")), _members(before), f"old{number}-")
+            pods = _mixture(f"new{number}")
+            with proxy.closed():
+                bed.end(name for name in list(bed.kubelets.pods) if name.startswith(f"old{number}-"))
+                bed.create(pods)
+                bed.server.forget()
+            _timed(bed, outcome, (), _members(pods), f"new{number}-")
+            outcome.expect(not scheduler.dead, "the scheduler has ended")
+            heard = bed.log.read_text(errors="replace").count("the version is gone")
+            outcome.expect(heard > told, f"round {number}: nothing was gone")
+            told = heard
+            bed.end(name for name in list(bed.kubelets.pods) if name.startswith(f"new{number}-"))
+    outcome.cycles = scheduler.cycles
+    outcome.note = f"{told} times listed anew, since the version was gone"
+
+
 def live(bed: Bed, plan: Plan, outcome: Outcome) -> None:
     """Pods come and end, a hundred a second, in a cluster that runs: metrics and heartbeats at their rate."""
     nodes = sorted(item["metadata"]["name"] for item in bed.api.list_all("/api/v1/nodes").items)
@@ -379,6 +403,7 @@ SCENARIOS: Final[Mapping[str, Callable[[Bed, Plan, Outcome], None]]] = {
     "groups of Kubernetes' own": groups,
     "two schedulers": two,
     "connections cut": cuts,
+    "versions gone": forgotten,
     "a live cluster": live,
     "killed and started again": kills,
 }

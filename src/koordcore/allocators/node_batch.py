@@ -12,6 +12,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._record import record
 from koordcore.allocators.device import DeviceAnswers, device_table
+from koordcore.allocators.device.answers import StateTable
 from koordcore.allocators.node import (
     DEFAULT_NODE_ARGS,
     DeviceProvider,
@@ -29,12 +30,11 @@ from koordcore.allocators.numa import (
 )
 from koordcore.allocators.numa_align import NUMAProvider, has_room, pod_request
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
-from koordcore.allocators.state_table import StateTable
+from koordcore.model.numa import amplify
 from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, NO_RESOURCES, is_scalar, make_resources
 from koordcore.protocol.numa import NO_STATUS
-from koordcore.protocol.numa_nodes import amplify
 from koordcore.scoring.resources import Capacity, least_percent, most_percent, weighted_mean
 from koordcore.topology.numa import NUMATopologyPolicy
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from koordcore.cli.output import add_record_output, for_programs, print_record
-from koordcore.cli.policies import KNOWN_POLICIES, read_policy
+from koordcore.cli.policies import KNOWN_POLICIES, policy_called
 from koordcore.cli.progress import working
 from koordcore.cli.tables import say
 from koordcore.cli.words import near
@@ -141,15 +141,7 @@ def _rules(arguments: argparse.Namespace) -> tuple[LoopRules, Policy | None]:
             return _made(written, asked), None
     if not Path(asked).exists() and asked not in KNOWN_POLICIES:
         raise ModelError(f"--loops: no rules {asked}{near(asked, (*KNOWN_RULES, *KNOWN_POLICIES))}")
-    source = argparse.Namespace(
-        policy=asked,
-        profile=None,
-        all_schedulers=False,
-        feature_gates=None,
-        gang_fit=None,
-        quiet=arguments.quiet,
-    )
-    policy = read_policy(source)
+    policy = policy_called(asked, quiet=arguments.quiet)
     return rules_of(policy), policy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
 
 _NODES: Final = 4
+_SHAPES: Final = 6
 
 
 def say_head(pod: Pod, subject: Subject, advice: Advice | None) -> None:
@@ -26,8 +28,13 @@ def say_head(pod: Pod, subject: Subject, advice: Advice | None) -> None:
         more = f", a {subject.kind} of {len(subject.pods)}" if subject.kind != "pod" else ""
         turn = f"turn {advice.place} of {advice.queue}" if advice.place else "without a turn"
         say(f"{subject.name}: pending{more}, {turn} in the queue, priority {pod.priority}")
-    each = "each asks" if len(subject.pods) > 1 else "asks"
-    say(f"  {each} for {describe_requests(pod)}")
+    shapes = Counter(map(describe_requests, subject.pods))
+    for asked, number in shapes.most_common(_SHAPES):
+        each = "each asks" if len(subject.pods) > 1 else "asks"
+        each = f"{number} of them ask{'s' * (number == 1)}" if len(shapes) > 1 else each
+        say(f"  {each} for {asked}")
+    if len(shapes) > _SHAPES:
+        say(f"  and {len(shapes) - _SHAPES} kinds more")
     if pod.gated:
         say(f"  gated by {', '.join(pod.gates)}")
 
@@ -100,7 +107,9 @@ def explanation_tables(explanation: Explanation, most: int) -> list[Table]:
 def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:
     names = sorted({name for one in fitting for name in one.scores})
     columns = [Column("NODE", tone=Tone.GOOD), Column("TOTAL", number=True)]
-    columns += [Column(name, number=True, rank=rank) for rank, name in enumerate(names, 1)]
+    # Where there is no room for all, those stay that tell the nodes apart.
+    telling = sorted(names, key=lambda name: (-_apart(fitting, name), name))
+    columns += [Column(name, number=True, rank=telling.index(name) + 1) for name in names]
     rows = [
         (one.node, str(one.total), *(str(one.scores.get(name, 0)) for name in names))
         for one in fitting[:most]
@@ -112,6 +121,11 @@ def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:
         rows=rows,
         note=f"… and {more} more" if more else "",
     )
+
+
+def _apart(fitting: list[NodeVerdict], plugin: str) -> int:
+    scores = [one.scores.get(plugin, 0) for one in fitting]
+    return max(scores) - min(scores)
 
 
 def _refusing_table(refusing: list[NodeVerdict], most: int) -> Table:

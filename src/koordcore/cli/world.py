@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +13,12 @@ import attrs
 
 from koordcore.cli.inputs import need_picture
 from koordcore.cli.output import add_record_output, for_programs, print_record
+from koordcore.cli.policies import policy_called
 from koordcore.cli.progress import working
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
+from koordcore.model.load import LoadAwareArgs
+from koordcore.model.policy import Policy
 from koordcore.simulate.world.engine import run_world
 from koordcore.simulate.world.own_loop import own_scheduler
 from koordcore.simulate.world.picture import draw_world, plot_world
@@ -60,6 +64,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="another value in the profile; repeat it",
     )
     parser.add_argument(
+        "--policy",
+        metavar="NAME|FILE",
+        help="how it decides, as schedule takes it (default, with quotas that are monitored)",
+    )
+    parser.add_argument(
         "--without", default="", metavar="N,N", help="leave these out of what comes from outside"
     )
     parser.add_argument(
@@ -83,10 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
         profile = FaultProfile(**{**attrs.asdict(profile), **changed})
     without = frozenset(_number("--without", one) for one in arguments.without.split(",") if one)
     need_picture(arguments.plot)
+    policy = None if arguments.policy is None else policy_called(arguments.policy, quiet=False)
+    make = partial(own_scheduler, policy=policy)
+    reported = None if policy is None else _reported(policy)
     with working(f"living through seed {arguments.seed}"):
-        found = run_world(arguments.seed, profile, own_scheduler, without=without, tell=True)
+        found = run_world(arguments.seed, profile, make, reported=reported, without=without, tell=True)
         if arguments.shrink:
-            found = shrink_world(found, own_scheduler)
+            found = shrink_world(found, make, reported=reported)
     if for_programs(arguments):
         print_record(arguments, _record(found))
     else:
@@ -94,6 +106,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         plot_world(found, arguments.plot)
     return 1 if found.breaches else 0
+
+
+def _reported(policy: Policy) -> LoadAwareArgs | None:
+    setting = policy.plugin("LoadAwareScheduling")
+    if setting is None or not setting.filters:
+        return None
+    return setting.args if isinstance(setting.args, LoadAwareArgs) else LoadAwareArgs()
 
 
 def _setting(text: str) -> tuple[str, int]:

@@ -14,10 +14,10 @@ from typing import Final
 import attrs
 import numpy as np
 
-from koordcore._arrays import IntMatrix, IntVector
+from koordcore._arrays import FIRST_RESOURCES, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
-from koordcore.framework.amounts import FREE
 from koordcore.framework.evaluator import Refusal
+from koordcore.framework.node_view import FREE
 from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -25,12 +25,15 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import PodDecision, Unschedulable
 from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.resources import PODS, counted
 from koordcore.protocol.gang_names import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_roles import per_node, roles_of, with_ties
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.outcomes import NO_REFUSALS
 from koordcore.scheduling.selector_counts import SelectorCounts
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 from koordcore.topology.network import NetworkTopology
 
 
@@ -79,18 +82,20 @@ def outline_of(
     if not classes:
         return next(iter(refusals.values()))
     able = [pod for pod in pods if pod.key not in refusals]
-    names = workspace.layout.names
-    whole = tree.nodes == names
-    if whole:
-        rows = np.arange(len(names), dtype=np.int64)
-    else:
-        rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
+    rows, whole = once(workspace.snapshot, _rows_in, tree)
     scores = np.zeros((len(classes), len(rows)), np.int64)
     for number, one in enumerate(classes.values()):
         totals = np.maximum(0, one.totals(one.feasible()))
         scores[number] = totals if whole else totals[rows]
     ties = _ties(plugins, able)
     return Outline(tuple(able), tuple(classes.values()), shape_of, rows, scores, ties, refusals)
+
+
+def _rows_in(snapshot: ClusterSnapshot, tree: NetworkTopology) -> tuple[IntVector, bool]:
+    """Give the row of every node of a tree, and whether those are all rows in their order."""
+    row_of = snapshot.layout.row_of
+    rows = np.array([row_of[name] for name in tree.nodes], np.int64)
+    return rows, np.array_equal(rows, np.arange(len(row_of)))
 
 
 def _ties(plugins: PluginSet, pods: Sequence[Pod]) -> tuple[frozenset[str], ...] | None:
@@ -127,11 +132,12 @@ def demand_of(
 ) -> GangDemand:
     """Write what a job asks of the tree; the outline may know pods of further jobs, and less of its own."""
     roles = with_ties(roles_of(job, tree, outline.shape_of), outline.ties or ())
-    requests = [_amounts(workspace, scheduling_class) for scheduling_class in outline.classes]
+    resources = _resources(workspace, outline)
+    requests = [_amounts(resources, scheduling_class) for scheduling_class in outline.classes]
     bound = np.zeros(len(tree.nodes), np.int64)
     for nodes in job.bound.values():
         bound += per_node(tree, nodes)
-    free = _free(workspace, outline)
+    free = _free(workspace, outline, resources)
     for slots, request in zip(offers, requests, strict=True):
         # A policy may leave amounts out of account.
         free = np.maximum(free, request[:, None] * slots[None, :])
@@ -147,34 +153,38 @@ def demand_of(
         spec=spec,
         bound=bound,
         near=_near(workspace, job, tree),
-        resources=tuple(workspace.layout.resources),
+        resources=resources,
         barred=tuple((node, one.counts) for one in barred for node in one.nodes),
         fit=job.fit,
     )
 
 
-def _amounts(workspace: Workspace, scheduling_class: SchedulingClass) -> IntVector:
-    index = workspace.layout.index
-    request = np.zeros(len(workspace.layout.resources), np.int64)
-    for name, amount in scheduling_class.pod.requests.items():
-        if name in index:
-            request[index[name]] = amount
-    request[index["pods"]] = 1
-    return request
+def _resources(workspace: Workspace, outline: Outline) -> tuple[str, ...]:
+    """Name what is counted, also what members ask for and no node has: one that is gone may have had it."""
+    known = workspace.layout.resources
+    asked = {name for one in outline.classes for name in one.pod.requests if counted(name)}
+    strange = asked.difference(workspace.layout.index)
+    return (*FIRST_RESOURCES, *sorted(strange.union(known[len(FIRST_RESOURCES) :]))) if strange else known
 
 
-def _free(workspace: Workspace, outline: Outline) -> IntMatrix:
+def _amounts(resources: Sequence[str], scheduling_class: SchedulingClass) -> IntVector:
+    requests = scheduling_class.pod.requests
+    return np.array([1 if name == PODS else requests.get(name, 0) for name in resources], np.int64)
+
+
+def _free(workspace: Workspace, outline: Outline, resources: Sequence[str]) -> IntMatrix:
     """Give what the nodes of the tree have left, without what counts as gone for some members: ``(R, n)``.
 
     Who may use what is found out by binding.
     """
-    free: IntMatrix = workspace.free
-    most = free
+    most: IntMatrix = workspace.free
     for scheduling_class in outline.classes:
         if scheduling_class.source is not None:
             most = np.maximum(most, scheduling_class.view().amounts[FREE])
     found: IntMatrix = most[:, outline.rows]
-    return found
+    index = workspace.layout.index
+    strange = [row for row, name in enumerate(resources) if name not in index]
+    return np.insert(found, np.array(strange) - np.arange(len(strange)), 0, axis=0) if strange else found
 
 
 def _near(workspace: Workspace, job: Job, tree: NetworkTopology) -> IntVector:
@@ -265,14 +275,20 @@ def bind_plan(
     return tuple(barred) or decisions
 
 
-def never_together(plugins: PluginSet, outline: Outline, offers: IntMatrix) -> list[Barred]:
-    """List what the plugins know that nodes do not take together of several shapes that they take alone."""
-    if any(one.source is not None for one in outline.classes):
+def never_together(
+    plugins: PluginSet, outline: Outline, offers: IntMatrix, among: Collection[int]
+) -> list[Barred]:
+    """List what the plugins know that nodes do not take together of several shapes that they take alone.
+
+    ``among`` has the positions of the nodes in the tree.
+    """
+    if len(outline.classes) < 2 or any(one.source is not None for one in outline.classes):
         return []
     shapes = [outline.shape_of[str(pod.key)] for pod in outline.members]
     demand = np.bincount(shapes, minlength=len(outline.classes)).tolist()
     first = [outline.members[shapes.index(number)] for number in range(len(outline.classes))]
-    position = {int(outline.rows[at]): at for at in np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()}
+    several = np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()
+    position = {int(outline.rows[at]): at for at in several if at in among}
     return [
         Barred(position[row], counts, (position[row],))
         for plugin in plugins.plugins

@@ -62,11 +62,17 @@ class Draft:
         self.before: dict[RecordKey, ClusterRecord | None] = {}
 
     def nodes(self) -> dict[str, NodeState | None]:
-        """Give the nodes that are different, by name; ``None`` for those that left."""
+        """Give the nodes that are different, by name; ``None`` for those that left.
+
+        Who came and went again is none of them.
+        """
         found: dict[str, NodeState | None] = {}
         for name in {**self._nodes, **self._pods}:
             node = self._node(name)
-            found[name] = None if node is None else NodeState(node, tuple(self._on(name).values()))
+            if node is not None:
+                found[name] = NodeState(node, tuple(self._on(name).values()))
+            elif self._start.node(name) is not None:
+                found[name] = None
         return found
 
     def take(self, change: Change) -> None:

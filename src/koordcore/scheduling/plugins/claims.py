@@ -53,6 +53,7 @@ class DynamicResources(Plugin):
     """Devices by ResourceClaims."""
 
     name = "DynamicResources"
+    needs = frozenset((DeviceClass, ResourceClaim, "resource_claims"))
     serves_claims = True
     reads = frozenset(
         (

@@ -7,6 +7,7 @@ from typing import Final
 
 from koordcore.controlplane import RESOURCES
 from koordcore.errors import ModelError
+from koordcore.model.load import LoadAwareArgs
 from koordcore.simulate.world.audit import audit
 from koordcore.simulate.world.chance import Chance
 from koordcore.simulate.world.judge import Judge
@@ -52,6 +53,7 @@ def run_world(
     make: Callable[[int], BottledScheduler],
     *,
     exclusive: bool = True,
+    reported: LoadAwareArgs | None = None,
     without: frozenset[int] = frozenset(),
     until: int | None = None,
     tell: bool = False,
@@ -67,6 +69,9 @@ def run_world(
     exclusive
         The schedulers promise that they never decide on each other's room; else what several of them do to
         a node has to be repaired within a bound.
+    reported
+        What nodes have to report before anybody is put there, where the schedulers ask for that: room
+        beyond it is not held against them.
     without
         Numbers of injections that are left out.
     until
@@ -87,7 +92,7 @@ def run_world(
     >>> run.breaches, run.counts["create"] > 0
     ((), True)
     """
-    return _World(seed, profile, make, exclusive, without, tell).run(until)
+    return _World(seed, profile, make, exclusive, reported, without, tell).run(until)
 
 
 class _World:
@@ -99,13 +104,14 @@ class _World:
         profile: FaultProfile,
         make: Callable[[int], BottledScheduler],
         exclusive: bool,
+        reported: LoadAwareArgs | None,
         without: frozenset[int],
         tell: bool,
     ) -> None:
         self._seed, self._profile, self._without = seed, profile, without
         self._line, self._server = Timeline(), ApiServer()
         self._judge = Judge(self._server, self._line, exclusive=exclusive)
-        self._liveness = Liveness(self._judge.truth)
+        self._liveness = Liveness(self._judge.truth, reported)
         self._story: list[Happening] = []
         self._standings: list[Standing] = []
         self._keep = tell
@@ -208,7 +214,8 @@ class _World:
         line, judge = self._line, self._judge
         line.after(SECOND, "tick", self._tick)
         judge.tick()
-        for name in self._liveness.late(line.now, judge.last_fault)[:1]:
+        ahead = max(seat.ahead for seat in self._seats)
+        for name in self._liveness.late(line.now, judge.last_fault, ahead)[:1]:
             judge.broken(
                 Rule.LIVENESS, f"{name} has room, is the most important that waits, and does not start"
             )

@@ -100,6 +100,8 @@ class Truth:
         By node: what it has; by quota: its ``max`` and its ``min``.
     members, minimum
         By gang: its pods, and how many have to run.
+    reports
+        By node that has reported what it uses: when, on the clock of the bottle, and how much.
     """
 
     facts: dict[str, PodFacts] = attrs.Factory(dict)
@@ -114,6 +116,7 @@ class Truth:
     members: dict[str, dict[str, None]] = attrs.Factory(dict)
     minimum: dict[str, int] = attrs.Factory(dict)
     waiting: dict[str, None] = attrs.Factory(dict)
+    reports: dict[str, tuple[int, dict[str, int]]] = attrs.Factory(dict)
 
     def note_pod(self, before: Object | None, now: Object | None) -> PodFacts:
         """Book a change of a pod; ``None`` where it is not there."""
@@ -160,12 +163,24 @@ class Truth:
         """Milli-cores of a node that are held."""
         return self.used[node]["cpu"] if node in self.used else 0
 
+    def cores_by_pod(self, node: str) -> dict[str, int]:
+        """Milli-cores of a node that are held, by the names of the pods."""
+        there = (uid for uid, pod in self.pods.items() if pod["spec"].get("nodeName") == node and holds(pod))
+        return {self.facts[uid].name: self.facts[uid].wants["cpu"] for uid in there}
+
     def note_node(self, node: Object, *, there: bool) -> None:
         """Book a node."""
         name = node["metadata"]["name"]
         self.room[name] = amounts(node["status"]["allocatable"])
         closed = node["spec"].get("unschedulable") or node["spec"].get("taints")
         self.open[name] = there and not closed
+
+    def note_report(self, metric: Object, time: int, *, there: bool) -> None:
+        """Book what a node says that it uses."""
+        name = metric["metadata"]["name"]
+        self.reports.pop(name, None)
+        if there:
+            self.reports[name] = time, amounts(metric["status"]["nodeMetric"]["nodeUsage"]["resources"])
 
     def note_quota(self, quota: Object) -> None:
         """Book a quota."""

@@ -121,6 +121,9 @@ class Judge:
     def _node(self, what: str, before: Object | None, item: Object) -> None:
         self.truth.note_node(item, there=what != "DELETED")
 
+    def _metric(self, what: str, before: Object | None, item: Object) -> None:
+        self.truth.note_report(item, self.now // SECOND * SECOND, there=what != "DELETED")
+
     def _quota(self, what: str, before: Object | None, item: Object) -> None:
         self.truth.note_quota(item)
 
@@ -260,6 +263,7 @@ class Judge:
 _CHECKS: Final[dict[str, Callable[[Judge, str, Object | None, Object], None]]] = {
     "Pod": Judge._pod,  # noqa: SLF001 - its own
     "Node": Judge._node,  # noqa: SLF001
+    "NodeMetric": Judge._metric,  # noqa: SLF001
     "ElasticQuota": Judge._quota,  # noqa: SLF001
     "PodGroup": Judge._group,  # noqa: SLF001
 }

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from koordcore.model.load import LoadAwareArgs
 from koordcore.simulate.world.facts import PodFacts, Truth
 from koordcore.simulate.world.profile import SECOND
 
@@ -14,22 +15,33 @@ PATIENCE: Final = 30 * SECOND
 
 
 class Liveness:
-    """Follows who could start, from second to second."""
+    """Follows who could start, from second to second.
 
-    def __init__(self, truth: Truth) -> None:
-        self._truth = truth
+    Parameters
+    ----------
+    truth
+        What there is.
+    reported
+        What nodes have to report before anybody is put there; ``None`` where schedulers do not ask.
+    """
+
+    def __init__(self, truth: Truth, reported: LoadAwareArgs | None = None) -> None:
+        self._truth, self._reported = truth, reported
         self._since: dict[str, int] = {}
 
-    def late(self, now: int, last_fault: int) -> list[str]:
-        """Name who has had room for too long; asked once a second."""
+    def late(self, now: int, last_fault: int, ahead: int = 0) -> list[str]:
+        """Name who has had room for too long; asked once a second.
+
+        ``ahead`` is how far the clock is ahead that the oldest reports look oldest on.
+        """
         if not self._truth.waiting or now - last_fault < 10 * SECOND:
             self._since.clear()
             return []
-        ready = set(self._could_start())
+        ready = set(self._could_start(now + ahead))
         self._since = {name: self._since.get(name, now) for name in ready}
         return sorted(name for name, since in self._since.items() if now - since > PATIENCE)
 
-    def _could_start(self) -> Iterable[str]:
+    def _could_start(self, now: int) -> Iterable[str]:
         """Name the most important gangs and pods that wait and would fit, each on its own."""
         truth = self._truth
         waiting = [truth.facts[uid] for uid in truth.waiting if not _gone(truth, uid)]
@@ -51,7 +63,7 @@ class Liveness:
             if gang and len(truth.members[gang]) < truth.minimum.get(gang, len(truth.members[gang]) + 1):
                 continue
             others = [pair for pair in nominated if pair[1] not in pods and pair[1].priority >= top]
-            if self._within_min(pods) and self._fit(pods, others):
+            if self._within_min(pods) and self._fit(pods, others, now):
                 yield name
 
     def _within_min(self, pods: list[PodFacts]) -> bool:
@@ -65,11 +77,13 @@ class Liveness:
                 held.update(self._truth.facts[uid].wants)
         return not self._truth.over(held, self._truth.least[quota])
 
-    def _fit(self, pods: list[PodFacts], others: Iterable[tuple[str, PodFacts]]) -> bool:
+    def _fit(self, pods: list[PodFacts], others: Iterable[tuple[str, PodFacts]], now: int) -> bool:
         truth = self._truth
         free = {name: Counter(truth.room[name]) for name, is_open in sorted(truth.open.items()) if is_open}
         for name, left in free.items():
             left.subtract(truth.used.get(name, {}))
+            if self._reported is not None:
+                _cap(left, self._cool(name, self._reported, now))
         for name, one in others:
             if name in free:
                 free[name].subtract(one.wants)
@@ -79,6 +93,26 @@ class Liveness:
                 return False
             free[node].subtract(pod.wants)
         return True
+
+    def _cool(self, node: str, reported: LoadAwareArgs, now: int) -> dict[str, int]:
+        """Give what a node takes before it counts as hot, at most; nothing where its report is too old."""
+        if node not in self._truth.reports:
+            return {}
+        time, usage = self._truth.reports[node]
+        if now - time >= reported.node_metric_expiration_seconds * SECOND:
+            return {"pods": 0}
+        room, used = self._truth.room[node], self._truth.used.get(node, Counter())
+        # Pods that have come since the report are expected to use no more than they ask for.
+        return {
+            name: room[name] * percent // 100 - max(usage.get(name, 0), used.get(name, 0))
+            for name, percent in reported.usage_thresholds.items()
+            if percent
+        }
+
+
+def _cap(left: Counter[str], most: Mapping[str, int]) -> None:
+    for name, value in most.items():
+        left[name] = min(left[name], value)
 
 
 def _gone(truth: Truth, uid: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -156,16 +157,24 @@ def device(number: int, cards: int) -> Object:
     return {"metadata": {"name": node_name(number)}, "spec": {"devices": listed}}
 
 
-def metric(number: int, second: int, load: int) -> Object:
-    """Make the report of a node's usage, in milli-cores."""
+def metric(number: int, second: int, cores: Mapping[str, int]) -> Object:
+    """Make the report of what the pods of a node use, in milli-cores."""
     minutes, seconds = divmod(second, 60)
     when = f"2026-01-01T{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}Z"
-    usage = {"resources": {"cpu": f"{load}m", "memory": f"{load}Mi"}}
+    pods = [{"namespace": "default", "name": pod, "podUsage": _usage(used)} for pod, used in cores.items()]
     return {
         "metadata": {"name": node_name(number)},
         "spec": {},
-        "status": {"updateTime": when, "nodeMetric": {"nodeUsage": usage}},
+        "status": {
+            "updateTime": when,
+            "nodeMetric": {"nodeUsage": _usage(sum(cores.values()))},
+            "podsMetric": pods,
+        },
     }
+
+
+def _usage(cores: int) -> Object:
+    return {"resources": {"cpu": f"{cores}m", "memory": f"{cores}Mi"}}
 
 
 def quotas(profile: FaultProfile) -> list[Object]:

@@ -339,5 +339,5 @@ class Nature:
         name = load.node_name(number)
         if name in self._dead or name in self._away or self._line.now < self._stale.get(name, 0):
             return
-        used = self._judge.truth.cores(name)
-        self._server.put("NodeMetric", load.metric(number, self._line.now // SECOND, used))
+        cores = self._judge.truth.cores_by_pod(name)
+        self._server.put("NodeMetric", load.metric(number, self._line.now // SECOND, cores))

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
+import attrs
+
 from koordcore.controlplane import (
     Answer,
     Await,
@@ -168,6 +170,20 @@ class OwnScheduler:
             yield from self._go_on(tuple(self._answers), moment)
 
 
-def own_scheduler(seat: int) -> OwnScheduler:
-    """Make koordcore's own scheduler for a seat of :func:`run_world`."""
-    return OwnScheduler(seed=seat)
+def own_scheduler(seat: int, policy: Policy | None = None) -> OwnScheduler:
+    """Make koordcore's own scheduler for a seat of :func:`run_world`.
+
+    Parameters
+    ----------
+    seat
+        The number of the seat; the times that decisions take are drawn for it.
+    policy
+        How it decides; ``None`` is the default policy, with quotas that are monitored. It decides about all
+        pods of the bottle. With LoadAwareScheduling give its arguments to :func:`run_world` as well.
+    """
+    if policy is None:
+        return OwnScheduler(seed=seat)
+    setting = policy.plugin("ElasticQuota")
+    quotas = setting.args if setting is not None and isinstance(setting.args, QuotaPolicy) else QuotaPolicy()
+    settings = attrs.evolve(_SETTINGS, policy=policy.of_all_schedulers(), quotas=quotas)
+    return OwnScheduler(settings, seed=seat)

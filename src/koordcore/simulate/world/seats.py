@@ -179,6 +179,11 @@ class Seat:
         self._wall += time
 
     @property
+    def ahead(self) -> int:
+        """How far its time of day is ahead, in milliseconds."""
+        return self._wall
+
+    @property
     def moment(self) -> Moment:
         """What its clocks show."""
         now = self._line.now

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from koordcore.model.load import LoadAwareArgs
 from koordcore.simulate.world.engine import run_world
 from koordcore.simulate.world.plug import BottledScheduler
 from koordcore.simulate.world.profile import SECOND
@@ -18,6 +20,7 @@ def shrink_world(
     make: Callable[[int], BottledScheduler],
     *,
     exclusive: bool = True,
+    reported: LoadAwareArgs | None = None,
     tries: int = _TRIES,
 ) -> WorldRun:
     """Leave out load and faults, halves first, as long as the same rule is broken.
@@ -26,7 +29,7 @@ def shrink_world(
     ----------
     run
         One that failed; a run that did not is given back.
-    make, exclusive
+    make, exclusive, reported
         As for :func:`run_world`.
     tries
         How many runs may be made.
@@ -38,13 +41,14 @@ def shrink_world(
     """
     if not run.breaches:
         return run
+    live = partial(run_world, run.seed, run.profile, make, exclusive=exclusive, reported=reported)
     rule = run.breaches[0].rule
     left = [tries]
     until = run.ended + SECOND
 
     def fails(without: frozenset[int]) -> bool:
         left[0] -= 1
-        again = run_world(run.seed, run.profile, make, exclusive=exclusive, without=without, until=until)
+        again = live(without=without, until=until)
         return bool(again.breaches) and again.breaches[0].rule is rule
 
     # What comes after the end is left out first, at no cost.
@@ -63,6 +67,4 @@ def shrink_world(
         if step == 1:
             break
         step //= 2
-    return run_world(
-        run.seed, run.profile, make, exclusive=exclusive, without=without, until=until, tell=True
-    )
+    return live(without=without, until=until, tell=True)

@@ -50,8 +50,7 @@ from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
-from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
-from koordcore.scheduling.plugins.exact.told import Told, anything_told, heeded
+from koordcore.scheduling.plugins.exact.heeded import Told, anything_told, forget_vendors, heeded, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.topology.cpu import format_cpulist
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     # What chooses CPUs and devices is read for the first pod that wants any.
     from koordcore.allocators.node import NodeAllocation
     from koordcore.scheduling.plugins.exact.question import Question
-    from koordcore.scheduling.plugins.exact.reservations import ExactRooms
+    from koordcore.scheduling.plugins.exact.reserved import ExactRooms
     from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
@@ -123,6 +122,8 @@ class ExactPlugin(JointPlugin):
         )
         # Both names ask the same question, so that the node that one finds is the node that the other means.
         self._questions: dict[NodeRequest, Question] = {}
+        # Nodes joined or left since the last call.
+        self._moved = False
         self.sides = workspace.once(NUMASides)
         if self._numa:
             self.sides.chooser = NUMAChooser(self)
@@ -137,7 +138,7 @@ class ExactPlugin(JointPlugin):
     @cached_property
     def rooms(self) -> ExactRooms:
         """What reservations lend of them."""
-        from koordcore.scheduling.plugins.exact.reservations import ExactRooms
+        from koordcore.scheduling.plugins.exact.reserved import ExactRooms
 
         return ExactRooms(self.states)
 
@@ -153,7 +154,9 @@ class ExactPlugin(JointPlugin):
         if SharedTemplates in changes.records or locked(self.workspace):
             return False  # a lock ends with time
         # The states of nodes have followed already.
-        if self.workspace.made(Told) and self.tells_numa != anything_told(self.workspace.snapshot):
+        told = self._moved or changes.nodes or NodeResourceTopology in changes.records
+        self._moved = False
+        if told and self.workspace.made(Told) and self.tells_numa != anything_told(self.workspace.snapshot):
             self.workspace.drop(Told)
             return False
         if reread:
@@ -165,6 +168,7 @@ class ExactPlugin(JointPlugin):
 
     def moved(self, moves: NodeMoves) -> bool:
         self._questions.clear()
+        self._moved = True
         return "states" not in vars(self)
 
     def entry(self, name: str) -> Plugin:
@@ -275,7 +279,7 @@ class ExactPlugin(JointPlugin):
     def written_on(self, pod: Pod) -> Mapping[str, str]:
         """Give the annotations that stand on the object itself: those of a template do not."""
         one = None
-        if is_reserve_pod(pod):
+        if pod.annotations and is_reserve_pod(pod):
             one = self.workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
         return pod.annotations if one is None else one.annotations
 
@@ -290,7 +294,7 @@ class ExactPlugin(JointPlugin):
 
 def _may_hold(pod: Pod) -> bool:
     """Tell whether a pod may hold CPUs or devices, or has to do with reservations: whoever does says so."""
-    return bool(pod.annotations) or is_operating_pod(pod)
+    return bool(pod.annotations) or (bool(pod.labels) and is_operating_pod(pod))
 
 
 class _NUMAEntry(Plugin):
@@ -313,7 +317,7 @@ class _NUMAEntry(Plugin):
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WholeNode):
             return WholeNodeEvaluator(self.workspace, request.requests, self.args)
-        from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
+        from koordcore.scheduling.plugins.exact.question import NUMAEvaluator
 
         return NUMAEvaluator(self._exact.question(request), self._exact.rooms)
 
@@ -336,8 +340,7 @@ class _DeviceEntry(Plugin):
         return wanted.devices if isinstance(wanted, _Wanted) else None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
-        from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
+        from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator, VendorPlugins
 
         vendors = VendorPlugins(self._exact.states, request.devices, self.args)
         return DeviceEvaluator(self._exact.question(request), self._exact.rooms, vendors)
