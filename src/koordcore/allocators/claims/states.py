@@ -14,15 +14,17 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from koordcore.allocators.claims.allocate import choose_devices
+from koordcore.allocators.claims.allocate import choose_forms, read_for
 from koordcore.allocators.claims.cluster import ClusterDevices
 from koordcore.allocators.claims.exact.options import options_lost
 from koordcore.allocators.claims.features import ClaimFeature
 from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall, ClaimsRefused
 from koordcore.allocators.claims.pools import PoolDevice, PoolKey
 from koordcore.allocators.claims.refusal import claim_shortfalls
+from koordcore.allocators.claims.requests import ClaimForms
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.room import Room, make_room
+from koordcore.allocators.claims.table import DeviceTable
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.claims import MAX_ALTERNATIVES, AllocationMode, ClaimAllocation, ResourceClaim
 from koordcore.topology.numa import NUMAMask
@@ -282,6 +284,8 @@ class Answers:
         self._limits = limits
         self._packs = packed
         self._scores: dict[int, int] = {}
+        # By identity: devices keep the tables of their shapes for good.
+        self._forms: dict[int, tuple[ClaimForms, ...] | ClaimError] = {}
         self._known: dict[int, StateAnswer] = {}
         self._lacking: dict[int, tuple[ClaimShortfall, ...]] = {}
 
@@ -289,12 +293,18 @@ class Answers:
         """Give what the claims get in a state."""
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = choose_devices(
-                self._states.room(number),
-                self.claims,
-                self._states.devices.classes,
-                mode=self._mode,
-                limits=self._limits,
+            room = self._states.room(number)
+            found = self._known[number] = choose_forms(
+                room, self._read(room.table), mode=self._mode, limits=self._limits
+            )
+        return found
+
+    def _read(self, table: DeviceTable) -> tuple[ClaimForms, ...] | ClaimError:
+        """Read the claims against the devices of a shape, once for all states that nodes of it are in."""
+        found = self._forms.get(id(table))
+        if found is None:
+            found = self._forms[id(table)] = read_for(
+                table, self.claims, self._states.devices.classes, self._mode
             )
         return found
 
