@@ -177,8 +177,30 @@ def test_a_page_and_the_queue_know_who_has_quota(capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     words = ["when", "--all", str(dump), "--as-gangs", "-q", "--now", "2026-01-02T00:00:00Z", "-o", "json"]
     assert main(words) == 1
-    starts = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    starts = {one["name"]: one for one in json.loads(capsys.readouterr().out)["queue"]}
     assert starts["workload/ml/after"]["expectedStart"] == "2026-01-02T00:00:00+00:00"
     assert len(starts["workload/ml/after"]["nodes"]) == 3
     assert starts["workload/ml/train"]["expectedStart"] is None
     assert starts["workload/ml/train"]["message"].startswith("now ClusterQueue team: 24 nvidia.com/gpu")
+
+
+def test_a_workload_is_found_by_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """``workload/sweep`` needs no ``--as-gangs``; where a pod is sought, the message says how to ask."""
+    example = str(Path(__file__).resolve().parents[2] / "examples" / "kueue.yaml")
+    for verb in ("explain", "when"):
+        moment = ["--now", "2026-11-01T09:00:00Z"] if verb == "when" else []
+        assert main([verb, "workload/sweep", example, "-q", "-o", "json", *moment]) == 1
+        told = json.loads(capsys.readouterr().out)["queued"]
+        assert (told["workload"], told["admitted"], told["asked"]) == ("ml/sweep", False, 3)
+        assert main([verb, "ml/sweep", example, "-q", *moment]) == 2
+        assert "the Workload of Kueue is workload/ml/sweep" in capsys.readouterr().err
+    assert main(["explain", "workload/sweep", example, "-q"]) == 1
+    assert capsys.readouterr().out.startswith("Workload ml/sweep waits in ClusterQueue team: 18 nvidia.com")
+
+
+def test_that_no_cards_are_chosen_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    example = str(Path(__file__).resolve().parents[2] / "examples" / "kueue.yaml")
+    main(["schedule", example, "--as-gangs", "-q", "--expand"])
+    out = capsys.readouterr().out
+    assert out.count("no card") == 1
+    assert "GETS" not in out

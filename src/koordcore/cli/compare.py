@@ -18,10 +18,10 @@ from koordcore.cli.progress import working
 from koordcore.cli.queues import compare_queues, comparison_record, comparison_tables
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
+from koordcore.explaining.workloads import stand_in_names
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.preemption import PreemptionRules
-from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.scoring.gpu_share import CARD
 from koordcore.simulate.cluster import ClusterFragmentation
@@ -106,15 +106,14 @@ def _print_tables(found: Comparison, limit: int) -> None:
     show(_by_policy(found) if wide else _by_measure(found), *landings)
     pods = len(found.outcomes[0].result.decisions)
     moved = ", ".join(f"{found.moved(one.name)} under {one.name}" for one in found.outcomes[1:])
-    say(f"{pods} pods · landing elsewhere than under {first}: {moved} · verified")
+    told = f" · landing elsewhere than under {first}: {moved}" if moved else ""
+    say(f"{pods} pods{told} · verified")
 
 
 def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
     """Where each pod lands that does not land the same everywhere: a column per policy, or all in one."""
     names = [one.name for one in found.outcomes]
-    known = {
-        one.pod_key: f"reservation/{one.name}" for one in found.outcomes[0].result.snapshot.of(Reservation)
-    }
+    known = stand_in_names(found.outcomes[0].result.snapshot)
     shown = found.elsewhere[:limit] if limit > 0 else found.elsewhere
     rows: list[tuple[str, ...]]
     columns = [Column("POD", tone=Tone.NAME)]
@@ -155,8 +154,9 @@ def _measures(found: Comparison) -> list[_Measure]:
         measure("placed", "PLACED", lambda one: one.bound),
         measure("unschedulable", "REFUSED", lambda one: one.unschedulable),
         measure("waiting", "WAITING", lambda one: one.waiting),
-        measure("landing elsewhere", "MOVED", lambda one: found.moved(one.name)),
     ]
+    if len(outcomes) > 1:
+        kept.append(measure("landing elsewhere", "MOVED", lambda one: found.moved(one.name)))
     if any(one.evicted for one in outcomes):
         kept.append(measure("evicted", "EVICTED", lambda one: one.evicted))
         kept.append(

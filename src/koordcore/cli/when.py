@@ -10,23 +10,23 @@ from datetime import datetime
 
 import attrs
 
-from koordcore.cli.finding import find_subject, name_and_paths
+from koordcore.cli.finding import find_subject, is_of_jobs, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
-from koordcore.cli.queues import decide, in_queue, said, waiting_members, workload_starts
+from koordcore.cli.queues import decide, in_queue, said, waiting_members, workload_record, workload_starts
 from koordcore.cli.selection import add_selection, selection_of
-from koordcore.cli.tables import say, show
+from koordcore.cli.tables import check_heading, say, show
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.groups import job_of, waiting_jobs
+from koordcore.explaining.workloads import stand_in_names
 from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest
-from koordcore.manifests.front_doors import DOORS
 from koordcore.model.durations import format_duration
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
@@ -86,13 +86,13 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
     name = "" if arguments.all else _first_of(arguments)
-    arguments.as_gangs = arguments.as_gangs or name.partition("/")[0].lower() in DOORS
+    arguments.as_gangs = arguments.as_gangs or is_of_jobs(name)
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)
     if arguments.all and not snapshot.pending and not snapshot.of(Reservation):
         if for_programs(arguments):
-            print_record(arguments, [])
+            print_record(arguments, {"queue": []})
         else:
             say("nobody waits")
         return 0
@@ -101,13 +101,13 @@ def run(arguments: argparse.Namespace) -> int:
     ends, durations = expectations(snapshot)
     if arguments.all:
         queued = waiting_members(snapshot) if arguments.as_gangs else ()
-        served = snapshot.apply(*map(PodEnded, queued)) if queued else snapshot
+        others = snapshot.apply(*map(PodEnded, queued)) if queued else snapshot
         with working("serving the queue"):
-            units = queue_starts(served, ends, durations, now=now, policy=policy)
+            units = queue_starts(others, ends, durations, now=now, policy=policy)
         if queued:
             units = (*units, *workload_starts(decide(snapshot, policy, now, as_gangs=True), now))
         selection = selection_of(arguments)
-        held = {str(one.pod_key): f"reservation/{one.name}" for one in snapshot.of(Reservation)}
+        held = {str(key): name for key, name in stand_in_names(snapshot).items()}
         shown = [
             (turn, attrs.evolve(unit, name=held.get(unit.name, unit.name)))
             for turn, unit in enumerate(units, 1)
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output == "reservations":
             raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
         if for_programs(arguments):
-            print_record(arguments, queue_record(shown))
+            print_record(arguments, {"queue": queue_record(shown)})
         else:
             show_queue(shown, now)
         return 0 if all(unit.start is not None for unit in units) else 1
@@ -125,7 +125,10 @@ def run(arguments: argparse.Namespace) -> int:
     if in_queue(snapshot, pods[0]):
         decided = decide(snapshot, policy, now, as_gangs=True)
         told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
-        say(f"{said(told)}\nquota that others give back later is not foreseen")
+        if for_programs(arguments):
+            print_record(arguments, {"pods": [str(pod.key) for pod in pods], "queued": workload_record(told)})
+        else:
+            say(f"{said(told)}\nquota that others give back later is not foreseen")
         return 0 if told.admitted else 1
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
@@ -258,6 +261,10 @@ def _print(
         say(f"  {plan.message}")
         say("\n".join(queue))
         return
+    rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
+    columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
+    places = Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows)
+    check_heading(places)
     if plan.start == now:
         say(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))
     else:
@@ -266,9 +273,7 @@ def _print(
         say(f"  waits for {', '.join(map(str, plan.waits_for))}")
     for line in queue:
         say(line)
-    rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
-    columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
-    show(Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows))
+    show(places)
     if between is None:
         return
     jobs = [

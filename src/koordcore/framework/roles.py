@@ -1,11 +1,16 @@
-"""The parts of a class of pods by what they are asked for."""
+"""The parts of a class of pods by what they are asked for, and what some of them know of others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.evaluator import Evaluator, Scope
+from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.state_scores import AmountParts
 from koordcore.framework.static_result import Part, StaticResult
 
@@ -60,10 +65,38 @@ def roles_of(parts: Sequence[Part], ground: StaticResult) -> Roles:
                 other_scorers.append(part)
     return Roles(
         refusing=tuple(sorted(refusing, key=lambda part: part.plugin.refuses_at)) if refusing else (),
-        allocating=tuple(allocating),
+        allocating=tuple(sorted(allocating, key=lambda part: not part.plugin.gives_first)),
         amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
         other_filters=tuple(other_filters),
         other_scorers=tuple(other_scorers),
         cluster_filters=tuple(cluster_filters),
         whole_scorers=(*whole_scorers, *ground.uneven),
     )
+
+
+def source_of(parts: Sequence[Part]) -> Source | None:
+    """Open what counts as gone for a class, if anything, to the one who knows; all others answer about it."""
+    for part in parts:
+        if "sources" not in part.evaluator.answers:
+            continue
+        local = [one for one in parts if one is not part and one.evaluator.scope is Scope.NODE]
+        filters = [one.evaluator for one in local if one.setting.filters]
+        rating = [one.evaluator for one in local if one.evaluator.rates_loans]
+        source = part.evaluator.sources(partial(_all_fit, filters), partial(_ratings, rating))
+        if source is not None:
+            return source
+    return None
+
+
+def _all_fit(filters: Sequence[Evaluator], view: NodeView) -> BoolVector:
+    fitting = np.ones(len(view.numbers), np.bool_)
+    for one in filters:
+        mask = one.fits(view)
+        if mask is not None:
+            fitting &= mask
+    return fitting
+
+
+def _ratings(rating: Sequence[Evaluator], view: NodeView) -> list[IntVector]:
+    scores = (one.scores(view) for one in rating)
+    return [one for one in scores if one is not None]

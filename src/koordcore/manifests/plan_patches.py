@@ -77,6 +77,7 @@ def patches(
             calls += _evictions(result.snapshot, decision, now, evicted)
             calls += _about_reservation(one, decision, now)
             calls += _owners_taken_in(result, one, decision)
+    calls += (_status(pod, {"nominatedNodeName": None}) for pod in result.withdrawn)
     calls += _about_groups(result, now)
     return tuple(calls)
 

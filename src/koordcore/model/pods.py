@@ -22,6 +22,7 @@ from koordcore.model.mappings import EMPTY, frozen_texts, shared_texts
 from koordcore.model.resources import (
     NO_RESOURCES,
     Resources,
+    frozen_amounts,
     make_resources,
 )
 
@@ -174,12 +175,12 @@ class SchedulingGroup:
 
 
 def _checked(compute: Callable[[Pod], Resources]) -> Callable[[Pod], Resources]:
-    """Give nothing for containers that are none; the check of the fields then names them."""
+    """Give nothing for containers or amounts that are none; the check of the fields then names them."""
 
     def computed(pod: Pod) -> Resources:
         try:
             return compute(pod)
-        except (AttributeError, TypeError):
+        except (AttributeError, ModelError, TypeError):
             return NO_RESOURCES
 
     return computed
@@ -259,8 +260,10 @@ class Pod:
         A volume lies on the node itself (``emptyDir`` or ``hostPath``) and is lost when the pod moves.
     unreadable
         What of its object cannot be read, with the path; empty for nothing. Such a pod is placed nowhere and
-        never evicted; where it runs, the node takes nobody else, because what it holds is not all known. One
-        that waits says nothing else here than who it is.
+        never evicted. One that waits says nothing else here than who it is.
+    holds_known
+        Of one that runs and cannot be read: that bears on nothing that it holds. Else its node takes nobody
+        else (:attr:`conceals`).
     key
         Namespace and name, made from the two.
     """
@@ -273,15 +276,15 @@ class Pod:
     owners: tuple[OwnerReference, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    overhead: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    pod_requests: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    pod_limits: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    overhead: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    pod_requests: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    pod_limits: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
     requests: Resources = attrs.field(
-        default=attrs.Factory(_requests, takes_self=True), converter=make_resources
+        default=attrs.Factory(_requests, takes_self=True), converter=frozen_amounts
     )
-    limits: Resources = attrs.field(default=attrs.Factory(_limits, takes_self=True), converter=make_resources)
+    limits: Resources = attrs.field(default=attrs.Factory(_limits, takes_self=True), converter=frozen_amounts)
     scored_requests: Resources = attrs.field(
-        default=attrs.Factory(_scored, takes_self=True), converter=make_resources
+        default=attrs.Factory(_scored, takes_self=True), converter=frozen_amounts
     )
     priority: int = 0
     priority_class: str = ""
@@ -312,6 +315,7 @@ class Pod:
     active_deadline: int | None = None
     local_storage: bool = False
     unreadable: str = ""
+    holds_known: bool = False
     key: PodKey = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -397,6 +401,11 @@ class Pod:
     def fixed(self) -> bool:
         """Nobody can have the pod leave: it is the kubelet's own, or its object cannot be read."""
         return self.static or bool(self.unreadable)
+
+    @property
+    def conceals(self) -> bool:
+        """Where it runs it may hold more than can be read of it: amounts, ports, devices, or terms."""
+        return bool(self.unreadable) and not self.holds_known
 
     @property
     def controller(self) -> OwnerReference | None:

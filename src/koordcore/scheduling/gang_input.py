@@ -16,8 +16,8 @@ import numpy as np
 
 from koordcore._arrays import FIRST_RESOURCES, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
-from koordcore.framework.amounts import FREE
 from koordcore.framework.evaluator import Refusal
+from koordcore.framework.node_view import FREE
 from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass

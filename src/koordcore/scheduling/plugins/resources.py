@@ -22,13 +22,12 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
-from koordcore.framework.amounts import FREE, REQUESTED, SCORED, SPARE
 from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
 from koordcore.framework.node_moves import NodeMoves
-from koordcore.framework.node_view import ALL_ROWS, NodeView
+from koordcore.framework.node_view import ALL_ROWS, FREE, REQUESTED, SCORED, SPARE, NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.plugin_args import BalancedArgs, FitArgs, ScoringStrategy
