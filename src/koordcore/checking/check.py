@@ -31,6 +31,7 @@ Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violatio
 def _checks(whole: ClusterSnapshot, elsewhere: Elsewhere) -> tuple[Check, ...]:
     """One function per rule book; each reads only the snapshot before and the result, and what is given."""
     # Read on the first check: every rule book brings the model of its room, a third of the import's time.
+    from koordcore.checking.claim_numa import check_claims_near
     from koordcore.checking.claim_plan import check_claims
     from koordcore.checking.cpus import check_cpus
     from koordcore.checking.devices import check_devices
@@ -53,6 +54,7 @@ def _checks(whole: ClusterSnapshot, elsewhere: Elsewhere) -> tuple[Check, ...]:
         check_volumes,
         check_devices,
         check_claims,
+        check_claims_near,
         check_cpus,
         partial(check_quotas, elsewhere=elsewhere),
         partial(check_gangs, whole=whole),

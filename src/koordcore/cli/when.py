@@ -24,6 +24,7 @@ from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.groups import job_of, waiting_jobs
+from koordcore.explaining.workloads import stand_in_names
 from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest
 from koordcore.manifests.front_doors import DOORS
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         with working("serving the queue"):
             units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
         selection = selection_of(arguments)
-        held = {str(one.pod_key): f"reservation/{one.name}" for one in snapshot.of(Reservation)}
+        held = {str(key): name for key, name in stand_in_names(snapshot).items()}
         shown = [
             (turn, attrs.evolve(unit, name=held.get(unit.name, unit.name)))
             for turn, unit in enumerate(units, 1)

@@ -78,6 +78,7 @@ class Readable(Plugin):
     """What cannot be read is not placed, nor joined; every profile has this filter, before all of its own."""
 
     name = "Readable"
+    needs = frozenset(("unreadable",))
     by_template = True
     reads = frozenset[type]()
     looks_at = frozenset[str]()
