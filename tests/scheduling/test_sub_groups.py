@@ -154,7 +154,9 @@ def test_a_part_to_which_nobody_belongs_is_named() -> None:
     record = group("g", 2, {"subGroups": [{"name": "w", "size": 2}]})
     result = legal(ClusterSnapshot(nodes=nodes(3), pending=pods("g", "", 2), records=[record]))
     assert not result.bound
-    assert 'no pod of gang "default/g" belongs to its part "w" (label ' in result.decisions[0].message
+    told = 'no pod of gang "default/g" belongs to its part "w" (label '
+    assert all(told in one.message for one in result.decisions if isinstance(one, Unschedulable))
+    assert told in result.jobs[0].message
 
 
 @pytest.mark.parametrize(
