@@ -112,7 +112,7 @@ def test_a_dump_in_json_needs_no_extra(wheel: Path, tmp_path: Path) -> None:
     )
     done = run(wheel, CLI.format(argv=["schedule", str(dump)]))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 of 1 pods placed on 1 nodes" in done.stdout
+    assert "1 of 1 pods placed on 1 node" in done.stdout
 
 
 @pytest.mark.slow

@@ -161,3 +161,25 @@ def test_compare_shows_where_kueues_rule_is_worse(capsys: pytest.CaptureFixture[
     told = capsys.readouterr().out
     assert "whole Workloads: 0 by Kueue's rule (flavors by quota alone), 1 here" in told
     assert "1 of 1 lie in more domains than they need" in told
+
+
+def test_a_workload_is_found_by_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """``workload/sweep`` needs no ``--as-gangs``; where a pod is sought, the message says how to ask."""
+    example = str(Path(__file__).resolve().parents[2] / "examples" / "kueue.yaml")
+    for verb in ("explain", "when"):
+        moment = ["--now", "2026-11-01T09:00:00Z"] if verb == "when" else []
+        assert main([verb, "workload/sweep", example, "-q", "-o", "json", *moment]) == 1
+        told = json.loads(capsys.readouterr().out)["queued"]
+        assert (told["workload"], told["admitted"], told["asked"]) == ("ml/sweep", False, 3)
+        assert main([verb, "ml/sweep", example, "-q", *moment]) == 2
+        assert "the Workload of Kueue is workload/ml/sweep" in capsys.readouterr().err
+    assert main(["explain", "workload/sweep", example, "-q"]) == 1
+    assert capsys.readouterr().out.startswith("Workload ml/sweep waits in ClusterQueue team: 18 nvidia.com")
+
+
+def test_that_no_cards_are_chosen_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    example = str(Path(__file__).resolve().parents[2] / "examples" / "kueue.yaml")
+    main(["schedule", example, "--as-gangs", "-q", "--expand"])
+    out = capsys.readouterr().out
+    assert out.count("no card") == 1
+    assert "GETS" not in out

@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
+import tempfile
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from koordcore.cli import main
+from koordcore.cli.main import VERBS
 from koordcore.manifests import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,22 +43,77 @@ SCREENS = {
     "rebalance": ("rebalance", EXAMPLE),
     "defrag": ("defrag", EXAMPLE, "--want", "5x:nvidia.com/gpu=8"),
     "compare": ("compare", EXAMPLE, "--policy", "default", "--policy", "spread"),
+    "compare-queues": ("compare", "examples/kueue.yaml", "--as-gangs", "--policy", "stock"),
+    "explain-cpus": ("explain", "solver-2", "examples/numa.yaml"),
+    "quota-one": ("quota", EXAMPLE, "--quota", "research"),
+    "quota-reclaim": ("quota", "reclaim", EXAMPLE),
+    "quota-revoke": ("quota", "revoke", EXAMPLE),
+    "diff": ("diff", EXAMPLE, "LATER"),
+    "verify": ("verify", EXAMPLE, "--plan", "PLAN"),
+    "report": ("report", EXAMPLE, "-o", "PAGE"),
+    "simulate": ("simulate", EXAMPLE, "--policy", "fgd"),
+    "world": ("world", "--seed", "1", "--set", "seconds=20"),
+    "audit": ("audit", "--loops", "koordcore", "--nodes", "1"),
+    "policy": ("policy", "koordinator"),
 }
+"""By name; LATER is the example with no node cordoned, PLAN what ``schedule`` gives, PAGE a new file."""
 WIDTHS = (80, 200)
+COLOURED = ("schedule", "inspect", "explain-queue")
+"""Screens whose colours are pictured, too."""
+BOLD, DIM, RED, GREEN, CYAN, END = "1", "2", "31", "32", "36", "0"
 
 
-def drawn(width: int, argv: tuple[str, ...]) -> str:
-    """Run a command on a terminal of a width, without colours."""
+def drawn(width: int, argv: tuple[str, ...], *, coloured: bool = False) -> str:
+    """Run a command on a terminal of a width."""
     out = io.StringIO()
     out.isatty = lambda: True  # type: ignore[method-assign]
-    path = [str(ROOT / one) if one == EXAMPLE else one for one in argv]
+    colours = {"TERM": "xterm"} if coloured else {"NO_COLOR": "1"}
+    environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
     with (
-        mock.patch.dict(os.environ, {"COLUMNS": str(width), "NO_COLOR": "1"}),
-        contextlib.redirect_stdout(out),
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, {**environment, **colours, "COLUMNS": str(width)}, clear=True),
         contextlib.redirect_stderr(io.StringIO()),
     ):
-        main(path)
-    return out.getvalue()
+        path = [_path(word, Path(folder)) for word in argv]
+        with contextlib.redirect_stdout(out):
+            main(path)
+    return out.getvalue().replace(f"{folder}/", "")
+
+
+def _path(word: str, folder: Path) -> str:
+    """Give the path that a word of a command stands for; the word itself where it stands for none."""
+    if word.startswith("examples/"):
+        return str(ROOT / word)
+    if word == "LATER":
+        text = (
+            (ROOT / EXAMPLE)
+            .read_text(encoding="utf-8")
+            .replace("unschedulable: true", "unschedulable: false")
+        )
+        (folder / "later.yaml").write_text(text, encoding="utf-8")
+        return str(folder / "later.yaml")
+    if word == "PLAN":
+        plan = io.StringIO()
+        with contextlib.redirect_stdout(plan):
+            main(["schedule", str(ROOT / EXAMPLE), "-q", "-o", "json"])
+        (folder / "plan.json").write_text(plan.getvalue(), encoding="utf-8")
+        return str(folder / "plan.json")
+    return str(folder / "page.html") if word == "PAGE" else word
+
+
+def test_every_verb_has_a_screen() -> None:
+    """But the one that prints a script for a shell."""
+    assert {command[0] for command in SCREENS.values()} == {*VERBS} - {"completion"}
+
+
+@pytest.mark.parametrize("name", COLOURED)
+def test_colours_can_be_read_on_dark_and_on_light(name: str) -> None:
+    """The terminal says what bold, dim, red, green and cyan are; no black, no white, and no background."""
+    text = drawn(80, SCREENS[name], coloured=True)
+    assert text == (PICTURES / f"{name}-colours.txt").read_text(encoding="utf-8")
+    codes = {code for codes in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes.split(";")}
+    assert {BOLD, END} < codes <= {BOLD, DIM, RED, GREEN, CYAN, END}
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text) == (PICTURES / f"{name}-80.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -86,4 +144,7 @@ if __name__ == "__main__":
     for key, command in SCREENS.items():
         for columns in WIDTHS:
             (PICTURES / f"{key}-{columns}.txt").write_text(drawn(columns, command), encoding="utf-8")
+    for key in COLOURED:
+        coloured = drawn(80, SCREENS[key], coloured=True)
+        (PICTURES / f"{key}-colours.txt").write_text(coloured, encoding="utf-8")
     sys.exit(0)

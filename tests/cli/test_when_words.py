@@ -11,6 +11,7 @@ import pytest
 from koordcore.cli import main
 from tests.manifests.builders import container, node, obj, pod
 
+EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml")
 ROOM = {"cpu": "64", "memory": "64Gi", "pods": "99", "nvidia.com/gpu": "8"}
 MADE = {"creationTimestamp": "2026-11-01T10:00:00Z"}
 
@@ -98,3 +99,37 @@ def test_nodes_in_one_row_show_what_they_have_alike(
     assert main(["colocation", dump(tmp_path, *nodes), "--now", "2026-11-01T00:00:00Z"]) == 0
     joined = next(line for line in capsys.readouterr().out.splitlines() if "more" in line)
     assert "64/8Gi" not in joined
+
+
+def test_three_verbs_count_the_queue_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    """A gang has one turn, of as many as there are pods that go alone and gangs."""
+    main(["when", "urgent-1", EXAMPLE, "-o", "json"])
+    place = json.loads(capsys.readouterr().out)["queue"]
+    main(["explain", "urgent-1", EXAMPLE, "-o", "json"])
+    advice = json.loads(capsys.readouterr().out)["advice"]
+    main(["inspect", EXAMPLE, "-o", "json"])
+    turns = {one["pod"]: one["turn"] for one in json.loads(capsys.readouterr().out)["pending"]}
+    assert (place["position"], place["of"]) == (advice["turn"], advice["queue"]) == (3, 18)
+    assert (turns["default/urgent-1"], max(turns.values()), len(turns)) == (3, 18, 20)
+
+
+def test_pods_of_other_schedulers_have_no_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign = pod("a", metadata=MADE, schedulerName="kai-scheduler")
+    main(["inspect", dump(tmp_path, foreign, waiting("b", 8)), "-o", "json"])
+    pending = json.loads(capsys.readouterr().out)["pending"]
+    assert [(one["pod"], one["turn"]) for one in pending] == [("default/b", 1), ("default/a", 0)]
+
+
+@pytest.mark.parametrize("verb", ["explain", "when"])
+def test_a_column_that_is_none_is_said_before_anything_else(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, "urgent-1", EXAMPLE, "-q", "--sort-by", "nams"]) == 2
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert out.err.startswith("koordcore: --sort-by: no column nams; there are ")
+
+
+def test_plans_are_not_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--diff", "a.json", "b.json", EXAMPLE, "--watch"]) == 2
+    assert "--watch: two plans do not change" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from koordcore import (
     Pod,
     Policy,
     Toleration,
+    model,
     schedule,
     verify,
 )
@@ -38,19 +39,23 @@ NAIVE, AWARE = datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)  # noqa: D
     ("fields", "told"),
     [
         ({"name": True}, "Pod: name: expected text, got True"),
-        ({"priority": None}, "Pod: priority: expected int, got None"),
-        ({"priority": NAN}, "Pod: priority: expected int, got nan"),
-        ({"created": "x"}, "Pod: created: expected a time with its zone or None, got 'x'"),
-        ({"created": NAIVE}, "Pod: created: expected a time with its zone or None"),
-        ({"tolerations": 5}, r"Pod: tolerations: expected tuple\[Toleration, ...\], got 5"),
-        ({"tolerations": (Toleration(), "x")}, "Pod: tolerations: expected"),
-        ({"containers": (5,)}, r"Pod: containers: expected tuple\[Container, ...\], got \(5,\)"),
-        ({"affinity": True}, "Pod: affinity: expected Affinity or None, got True"),
-        ({"labels": 5}, "Pod: labels: expected texts by text, got 5"),
-        ({"annotations": {"a": 1}}, "Pod: annotations: expected texts by text, got {'a': 1}"),
-        ({"requests": 5}, "expected amounts by resource, got 5"),
-        ({"requests": {"cpu": 1.5}}, "cpu: expected int, got 1.5"),
-        ({"preemption_policy": "Never"}, "Pod: preemption_policy: expected PreemptionPolicy, got 'Never'"),
+        ({"priority": None}, "Pod default/p: priority: expected int, got None"),
+        ({"priority": NAN}, "Pod default/p: priority: expected int, got nan"),
+        ({"created": "x"}, "Pod default/p: created: expected a time with its zone or None, got 'x'"),
+        ({"created": NAIVE}, "Pod default/p: created: expected a time with its zone or None"),
+        ({"tolerations": 5}, r"Pod default/p: tolerations: expected tuple\[Toleration, ...\], got 5"),
+        ({"tolerations": (Toleration(), "x")}, "Pod default/p: tolerations: expected"),
+        ({"containers": (5,)}, r"Pod default/p: containers: expected tuple\[Container, ...\], got \(5,\)"),
+        ({"affinity": True}, "Pod default/p: affinity: expected Affinity or None, got True"),
+        ({"labels": 5}, "Pod default/p: labels: expected texts by text, got 5"),
+        ({"annotations": {"a": 1}}, "Pod default/p: annotations: expected texts by text, got {'a': 1}"),
+        ({"requests": 5}, "Pod default/p: requests: expected amounts by resource, got 5"),
+        ({"requests": {"cpu": 1.5}}, "Pod default/p: requests: cpu: expected int, got 1.5"),
+        ({"pod_limits": {"cpu": "1"}}, "Pod default/p: pod_limits: cpu: expected int, got '1'"),
+        (
+            {"preemption_policy": "Never"},
+            "Pod default/p: preemption_policy: expected PreemptionPolicy, got 'Never'",
+        ),
     ],
 )
 def test_a_pod_names_the_field_that_is_wrong(fields: dict[str, Any], told: str) -> None:
@@ -62,12 +67,15 @@ def test_a_pod_names_the_field_that_is_wrong(fields: dict[str, Any], told: str) 
     ("make", "told"),
     [
         (lambda: Toleration(operator=5), "Toleration: operator: expected TolerationOperator, got 5"),  # type: ignore[arg-type]
-        (lambda: Policy(plugins=("x",)), "Policy: plugins: expected tuple"),  # type: ignore[arg-type]
-        (lambda: PluginSetting(name="x", weight=NAN), "PluginSetting: weight: expected int, got nan"),  # type: ignore[arg-type]
+        (lambda: Policy(plugins=("x",)), "Policy default-scheduler: plugins: expected tuple"),  # type: ignore[arg-type]
+        (lambda: PluginSetting(name="x", weight=NAN), "PluginSetting x: weight: expected int, got nan"),  # type: ignore[arg-type]
         (lambda: PluginSetting(name="x", weight=2**57), "x: weight: expected 1 to 2147483647"),
         (lambda: NUMAArgs(weights=("x",)), "NUMAArgs: weights: expected"),  # type: ignore[arg-type]
         (lambda: Limits(deterministic_time=NAN), "Limits: deterministic_time: expected a number, got nan"),
-        (lambda: ElasticQuota(name="q", max={"cpu": "1"}), "cpu: expected int, got '1'"),  # type: ignore[arg-type]
+        (
+            lambda: ElasticQuota(name="q", max={"cpu": "1"}),  # type: ignore[dict-item]
+            "ElasticQuota q: max: cpu: expected int",
+        ),
         (lambda: NodeState(5), "NodeState: node: expected Node, got 5"),  # type: ignore[arg-type]
         (lambda: NodeState(Node(name="n"), (5,)), "NodeState: pods: expected Pods"),  # type: ignore[arg-type]
         (lambda: ClusterSnapshot(nodes=[5]), r"snapshot: nodes\[0\]: expected NodeState or Node, got 5"),  # type: ignore[list-item]
@@ -78,6 +86,25 @@ def test_a_pod_names_the_field_that_is_wrong(fields: dict[str, Any], told: str) 
 def test_other_records_do_so_too(make: Any, told: str) -> None:
     with pytest.raises(ModelError, match=told):
         make()
+
+
+NAMED = [
+    kind
+    for kind in {id(one): one for one in (getattr(model, name) for name in dir(model))}.values()
+    if isinstance(kind, type) and attrs.has(kind) and "name" in attrs.fields_dict(kind)
+]
+TAKE_ANYTHING = {"args", "plugin", "written_max", "written_min"}
+
+
+@pytest.mark.parametrize("kind", NAMED, ids=lambda kind: kind.__name__)
+def test_what_has_a_name_says_which_of_many_is_wrong(kind: Any) -> None:
+    """Of every field but the name; of five thousand nodes the one that is wrong has to be found."""
+    assert len(NAMED) > 20
+    fields = {one.alias: one for one in attrs.fields(kind) if one.init and "name" not in one.alias[:9]}
+    needed = {name for name, one in fields.items() if one.default is attrs.NOTHING}
+    for name in fields.keys() - TAKE_ANYTHING:
+        with pytest.raises(ModelError, match="who"):
+            kind(name="who", **dict.fromkeys({*needed, name}, object()))
 
 
 def test_what_suits_a_field_is_taken() -> None:

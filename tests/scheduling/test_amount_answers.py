@@ -58,8 +58,8 @@ def test_asking_after_each_pod_is_asking_anew(
     plugins = PluginSet(workspace, POLICIES[number])
     pods = [Pod(name=f"k{place}", requests=one, priority=9500) for place, one in enumerate(kinds)]
     classes = [_class_of(plugins, pod) for pod in pods]
-    for at, (kind, row, back) in enumerate(moves):
-        kind, row = kind % len(pods), row % len(nodes)
+    for at, (drawn, place, back) in enumerate(moves):
+        kind, row = drawn % len(pods), place % len(nodes)
         mark = workspace.checkpoint()
         there = Pod(name=f"p{at}", requests=kinds[kind], priority=9500).at(f"n{row}")
         workspace.bind(there, row, classes[kind].change)
@@ -84,5 +84,6 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         workspace.bind(Pod(name=f"p{number}", requests={"cpu": 10 + number}).at("n"), 0)
         assert own.feasible().all()
-    single = own._single  # noqa: SLF001  # nothing else shows what is kept
-    assert single is not None and len(single._known) <= 4 + amount_answers._AHEAD  # noqa: SLF001
+    single = own._known.single  # nothing else shows what is kept
+    assert single is not None
+    assert len(single._known) <= 4 + amount_answers._AHEAD

@@ -205,7 +205,7 @@ def test_the_command_line_decides_by_all_profiles(tmp_path: Path, capsys: pytest
     assert main(["schedule", str(dump)]) == 0
     out = capsys.readouterr().out
     assert "Not ours" in out
-    assert "0 of 0 pods placed on 1 nodes · 0 unschedulable · 0 waiting · 3 not ours · verified" in out
+    assert "0 of 0 pods placed on 1 node · 0 unschedulable · 0 waiting · 3 not ours · verified" in out
 
 
 def test_reservations_go_by_the_scheduler_of_their_template() -> None:

@@ -9,7 +9,7 @@ from koordcore.cli.layout import ONLY_WIDE, Column, Table, Tone
 from koordcore.cli.plan_tables import counted, describe_requests, short_amount
 from koordcore.cli.selection import Selection
 from koordcore.cli.tables import amount
-from koordcore.explaining.groups import group_states, turn_order
+from koordcore.explaining.groups import group_states, turns_of
 from koordcore.explaining.node_states import CardCounts, NodeCondition, cards_of, condition_of
 from koordcore.explaining.workloads import by_workload
 from koordcore.manifests import Loaded
@@ -181,15 +181,15 @@ def usage_table(snapshot: ClusterSnapshot, *, wide: bool) -> Table:
 
 def pending_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
     """List who waits, in the order in which they take their turns, a row for each workload."""
-    queue = turn_order(snapshot)
-    names = by_workload(queue)
+    queue = turns_of(snapshot)
+    names = by_workload([pod for _, pod in queue])
     groups: dict[tuple[str, str, int], list[int]] = {}
-    for place, pod in enumerate(queue, 1):
+    for turn, pod in queue:
         if selection.pod(pod):
-            groups.setdefault((names[pod.key], describe_requests(pod), pod.priority), []).append(place)
+            groups.setdefault((names[pod.key], describe_requests(pod), pod.priority), []).append(turn)
     rows = [
-        (_places(places), name, str(len(places)), str(priority), asks)
-        for (name, asks, priority), places in list(groups.items())[:_PODS_SHOWN]
+        (_turns(turns), name, str(len(turns)), str(priority), asks)
+        for (name, asks, priority), turns in list(groups.items())[:_PODS_SHOWN]
     ]
     more = len(groups) - len(rows)
     number = sum(map(len, groups.values()))
@@ -207,13 +207,14 @@ def pending_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
     )
 
 
-def _places(places: list[int]) -> str:
-    """Write places in the queue.
+def _turns(turns: list[int]) -> str:
+    """Write turns in the queue, of which members of a gang have one; nothing for other schedulers' pods.
 
-    >>> _places([3, 4, 5]), _places([7])
-    ('3-5', '7')
+    >>> _turns([3, 4, 5]), _turns([7, 7]), _turns([0])
+    ('3-5', '7', '')
     """
-    return str(places[0]) if len(places) == 1 else f"{places[0]}-{places[-1]}"
+    first, last = turns[0], turns[-1]
+    return f"{first}-{last}" if first < last else str(first or "")
 
 
 def groups_table(snapshot: ClusterSnapshot) -> Table:
@@ -263,13 +264,13 @@ def kinds_table(loaded: Loaded) -> Table:
 def cluster_record(loaded: Loaded, selection: Selection) -> dict[str, Any]:
     """Give what ``inspect`` shows for programs; amounts are those of the snapshot: milli-cores and bytes."""
     snapshot = loaded.snapshot
-    waiting = [(place, pod) for place, pod in enumerate(turn_order(snapshot), 1) if selection.pod(pod)]
+    waiting = [(turn, pod) for turn, pod in turns_of(snapshot) if selection.pod(pod)]
     return {
         "format": "koordcore/cluster/v1",
         "nodes": [_node_record(snapshot, state) for state in filter(selection.node, snapshot.nodes)],
         "pending": [
-            {"turn": place, "pod": str(pod.key), "priority": pod.priority, "requests": dict(pod.requests)}
-            for place, pod in waiting
+            {"turn": turn, "pod": str(pod.key), "priority": pod.priority, "requests": dict(pod.requests)}
+            for turn, pod in waiting
         ],
         "objects": dict(sorted(loaded.counts.items())),
         "unread": dict(sorted(loaded.unread.items())),

@@ -106,7 +106,8 @@ def _print_tables(found: Comparison, limit: int) -> None:
     show(_by_policy(found) if wide else _by_measure(found), *landings)
     pods = len(found.outcomes[0].result.decisions)
     moved = ", ".join(f"{found.moved(one.name)} under {one.name}" for one in found.outcomes[1:])
-    say(f"{pods} pods · landing elsewhere than under {first}: {moved} · verified")
+    told = f" · landing elsewhere than under {first}: {moved}" if moved else ""
+    say(f"{pods} pods{told} · verified")
 
 
 def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
@@ -153,8 +154,9 @@ def _measures(found: Comparison) -> list[_Measure]:
         measure("placed", "PLACED", lambda one: one.bound),
         measure("unschedulable", "REFUSED", lambda one: one.unschedulable),
         measure("waiting", "WAITING", lambda one: one.waiting),
-        measure("landing elsewhere", "MOVED", lambda one: found.moved(one.name)),
     ]
+    if len(outcomes) > 1:
+        kept.append(measure("landing elsewhere", "MOVED", lambda one: found.moved(one.name)))
     if any(one.evicted for one in outcomes):
         kept.append(measure("evicted", "EVICTED", lambda one: one.evicted))
         kept.append(

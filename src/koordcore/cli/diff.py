@@ -144,8 +144,13 @@ def _print(
         tables = [_changes_table(changes)] if changes else []
         tables += [_decisions_table(found)] if found else []
         show(*(cut(one, arguments.limit) for one in tables))
-        say(f"{len(changes)} changes of the cluster · {len(found)} pods decided differently")
+        decided = _count(len(found), "pod")
+        say(f"{_count(len(changes), 'change')} of the cluster · {decided} decided differently")
     return 1 if changes or found else 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _changes_table(changes: tuple[ClusterDifference, ...]) -> Table:
@@ -158,9 +163,16 @@ def _changes_table(changes: tuple[ClusterDifference, ...]) -> Table:
 def _decisions_table(found: list[PlanDifference]) -> Table:
     columns = (
         Column("POD", tone=Tone.NAME),
-        Column("FIRST", text=True),
-        Column("SECOND", text=True),
+        Column("IN"),
+        Column("OUTCOME", text=True),
         Column("BECAUSE", text=True, rank=1),
     )
-    rows = [(str(one.pod), one.first or "–", one.second or "–", one.why) for one in found]
+    rows = [
+        row
+        for one in found
+        for row in (
+            (str(one.pod), "first", one.first or "–", ""),
+            (str(one.pod), "second", one.second or "–", one.why),
+        )
+    ]
     return Table(title="Decided differently", columns=columns, rows=rows)

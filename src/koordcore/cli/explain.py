@@ -19,16 +19,16 @@ from koordcore.cli.explain_tables import (
     say_advice,
     say_head,
 )
-from koordcore.cli.finding import Subject, find_subject, name_and_paths
+from koordcore.cli.finding import Subject, find_subject, is_of_jobs, name_and_paths
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.output import NAME, add_output, for_programs, print_record
 from koordcore.cli.placing import place
 from koordcore.cli.plan_tables import jobs_table
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
-from koordcore.cli.queues import decide, in_queue, said
+from koordcore.cli.queues import decide, in_queue, said, workload_record
 from koordcore.cli.selection import add_selection
-from koordcore.cli.tables import say, show
+from koordcore.cli.tables import check_heading, say, show
 from koordcore.cli.useful_moves import with_moves
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
@@ -38,7 +38,6 @@ from koordcore.explaining.groups import job_states
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.explaining.verdicts import NodeVerdicts
-from koordcore.manifests.front_doors import DOORS
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -95,26 +94,28 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--limit", type=int, default=40, metavar="N", help="rows of members, and of tables with --diff (40)"
     )
     add_selection(parser)
-    add_output(parser, "object")
+    add_output(parser, "object", watch=True)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain one pod or gang; 1 when it gets no node."""
     if arguments.diff:
+        if arguments.watch is not None:
+            raise ModelError("--watch: two plans do not change; it is about a pod or a gang")
         arguments.paths.insert(0, arguments.pod)
         first, second = (read_plan(one, "--diff") for one in arguments.diff)
         return compare_plans(arguments, first, second)
     arguments.pod, arguments.paths = _name_first(arguments)
-    arguments.as_gangs = arguments.as_gangs or arguments.pod.partition("/")[0].lower() in DOORS
+    arguments.as_gangs = arguments.as_gangs or is_of_jobs(arguments.pod)
     loaded = load_paths(arguments)
     snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
     subject = find_subject(snapshot, arguments.pod, arguments.namespace or "", loaded.warnings)
     pod, policy = subject.pods[0], read_policy(arguments)
-    queued = ""
+    queued = None
     if in_queue(snapshot, pod):
         decided = decide(snapshot, policy, now, as_gangs=True)
-        queued = said(next(one for one in decided.workloads if one.workload == workload_of(pod)))
+        queued = next(one for one in decided.workloads if one.workload == workload_of(pod))
         snapshot = decided.before
         subject = attrs.evolve(subject, pods=tuple(snapshot.pod(one.key) or one for one in subject.pods))
         pod = subject.pods[0]
@@ -133,28 +134,30 @@ def run(arguments: argparse.Namespace) -> int:
     explanation = attrs.evolve(explanation, decision=decision)
     event = _event(arguments, snapshot, pod, explanation, policy)
     if for_programs(arguments):
-        extra = {"event": event} if event else {}
+        extra: dict[str, object] = {"event": event} if event else {}
+        extra |= {} if queued is None else {"queued": workload_record(queued)}
         print_record(arguments, _record(explanation) | {"advice": advice_record(advice)} | extra)
         return 0 if advice.settled else 1
     if arguments.output == NAME:
         _print_fitting(explanation)
         return 0 if advice.settled else 1
-    if queued:
-        say(queued)
-    say_head(pod, subject, advice)
-    if len(advice.members) > 1:
-        for one in job_states(snapshot, pod, policy):
-            where = f", in {one.where}" if one.where else ""
-            counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"
-            say(f"  {'  ' * one.level}{one.name}: {counts}{where}")
     together = advice.members if len(advice.members) > 1 else tuple(one.key for one in subject.pods)
-    say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
     tables = explanation_tables(explanation, arguments.nodes)
     if len(together) > 1:
         tables.insert(0, members_table(result, together, arguments.limit))
     several = [plan for plan in result.jobs if not subject.gangs.keys().isdisjoint(plan.job.split(","))]
     if len(several) > 1:
         tables.insert(0, jobs_table(result, several))
+    check_heading(*tables)
+    if queued is not None:
+        say(said(queued))
+    say_head(pod, subject, advice)
+    if len(advice.members) > 1:
+        for one in job_states(snapshot, pod, policy):
+            where = f", in {one.where}" if one.where else ""
+            counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"
+            say(f"  {'  ' * one.level}{one.name}: {counts}{where}")
+    say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
     show(*tables)
     _say_details(explanation)
     if "reservation affinity" in explanation.refusal:

@@ -107,7 +107,9 @@ def explanation_tables(explanation: Explanation, most: int) -> list[Table]:
 def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:
     names = sorted({name for one in fitting for name in one.scores})
     columns = [Column("NODE", tone=Tone.GOOD), Column("TOTAL", number=True)]
-    columns += [Column(name, number=True, rank=rank) for rank, name in enumerate(names, 1)]
+    # Where there is no room for all, those stay that tell the nodes apart.
+    telling = sorted(names, key=lambda name: (-_apart(fitting, name), name))
+    columns += [Column(name, number=True, rank=telling.index(name) + 1) for name in names]
     rows = [
         (one.node, str(one.total), *(str(one.scores.get(name, 0)) for name in names))
         for one in fitting[:most]
@@ -119,6 +121,11 @@ def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:
         rows=rows,
         note=f"… and {more} more" if more else "",
     )
+
+
+def _apart(fitting: list[NodeVerdict], plugin: str) -> int:
+    scores = [one.scores.get(plugin, 0) for one in fitting]
+    return max(scores) - min(scores)
 
 
 def _refusing_table(refusing: list[NodeVerdict], most: int) -> Table:

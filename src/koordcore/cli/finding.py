@@ -9,10 +9,12 @@ from typing import Final
 import attrs
 
 from koordcore.cli.words import near
+from koordcore.controlplane.workload_pods import workload_of as kueue_workload
 from koordcore.errors import ModelError, Problem
 from koordcore.explaining.groups import waiting_jobs
 from koordcore.explaining.workloads import workload_of
 from koordcore.manifests.front_doors import DOORS
+from koordcore.model.kueue import KueueWorkload
 from koordcore.model.naming import natural_key
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
@@ -73,7 +75,7 @@ def find_subject(
     ModelError
         When there is nothing of that name, or more than one.
     """
-    job = _job(snapshot, text, warnings) or _group(snapshot, text)
+    job = _job(snapshot, text, warnings) or _queued(snapshot, text) or _group(snapshot, text)
     if job is not None:
         return job
     space, _, name = text.rpartition("/")
@@ -88,14 +90,23 @@ def find_subject(
         raise ModelError(
             f"several pods are called {text}: {', '.join(sorted(str(one.key) for one in found))}"
         )
-    for kind, named in (("gang", _gang), ("workload", workload_of)):
-        members = [pod for pod in everybody if named(pod) == name]
+    for kind, told in (("gang", _gang), ("workload", workload_of)):
+        members = [pod for pod in everybody if told(pod) == name]
         spaces = sorted({pod.namespace for pod in members})
         if len(spaces) > 1:
             raise ModelError(f"several namespaces have a {kind} {name}: {', '.join(spaces)}")
         if members:
             return Subject(kind, f"{spaces[0]}/{name}", tuple(members))
+    if found_queued := _kueue_named(snapshot, text):
+        raise ModelError(
+            f"no pod {text} in the dump; the Workload of Kueue is workload/{found_queued[0].key}"
+        )
     raise ModelError(f"no pod {text} in the dump{_hint(snapshot, text)}")
+
+
+def is_of_jobs(text: str) -> bool:
+    """Tell whether a name such as ``job/train`` is that of a job or Workload, which may have no pods yet."""
+    return text.partition("/")[0].lower() in (*DOORS, "workload")
 
 
 def name_and_paths(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -152,6 +163,22 @@ def _job(snapshot: ClusterSnapshot, text: str, warnings: Iterable[Problem]) -> S
         why = "".join(f"\n  {one.message}" for one in told)
         raise ModelError(f"no pod of {known} {name} in the dump{why}")
     return Subject("job", f"{known} {pods[0].namespace}/{name}", tuple(pods))
+
+
+def _kueue_named(snapshot: ClusterSnapshot, name: str) -> list[KueueWorkload]:
+    return [one for one in snapshot.of(KueueWorkload) if name in (one.key, one.name)]
+
+
+def _queued(snapshot: ClusterSnapshot, text: str) -> Subject | None:
+    """Find the pods of a Workload such as ``workload/ml/train``; None where it names none of Kueue's."""
+    kind, _, name = text.partition("/")
+    if kind.lower() != "workload" or snapshot.pod(PodKey(kind, name)) is not None:
+        return None
+    named = _kueue_named(snapshot, name)
+    if len(named) > 1:
+        raise ModelError(f"several Workloads are called {name}: {', '.join(one.key for one in named)}")
+    pods = [pod for pod in _everybody(snapshot) for one in named if kueue_workload(pod) == one.key]
+    return Subject("workload", named[0].key, tuple(pods)) if pods else None
 
 
 def _is_about(shown: str, kind: str, space: str, name: str) -> bool:

@@ -21,6 +21,7 @@ from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
+from koordcore.scheduling.plugins.exact.plugin import NO_CARD
 
 _NAMED: Final = 3
 """Domains of a layer that are named in a gang's row."""
@@ -88,8 +89,9 @@ def summary_line(result: ScheduleResult) -> str:
     stats = result.stats
     others = f" waiting · {stats['not_ours']} not ours" if stats.get("not_ours") else " waiting"
     nominated = f" · {stats['nominated']} nominated" if stats.get("nominated") else ""
+    nodes = f"{stats['nodes']} node{'s' * (stats['nodes'] != 1)}"
     return (
-        f"{stats['bound']} of {stats['pods']} pods placed on {stats['nodes']} nodes"
+        f"{stats['bound']} of {stats['pods']} pods placed on {nodes}"
         f"{nominated} · {stats['unschedulable']} unschedulable · {stats['waiting']}{others} · verified"
     )
 
@@ -110,7 +112,7 @@ def _placed_pods(placed: Sequence[Bound], pods: Mapping[PodKey, Pod], names: Map
         Column("SCORE", number=True, rank=3),
         Column("GETS", text=True, rank=1),
     )
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             names.get(one.pod, str(one.pod)),
             one.node,
@@ -120,7 +122,8 @@ def _placed_pods(placed: Sequence[Bound], pods: Mapping[PodKey, Pod], names: Map
         )
         for one in placed
     ]
-    return Table(title="Placed", columns=columns, rows=rows)
+    rows, note = _cards_said_once(rows)
+    return Table(title="Placed", columns=columns, rows=rows, note=note)
 
 
 def _placed_workloads(
@@ -138,7 +141,7 @@ def _placed_workloads(
         groups.setdefault((names[one.pod], describe_requests(pods[one.pod])), []).append(one)
     joined = len(groups) < len(placed)
     whole = Counter(names.values())
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             name,
             _part(len(members), whole[name]) if joined else "",
@@ -148,7 +151,16 @@ def _placed_workloads(
         )
         for (name, asks), members in groups.items()
     ]
-    return Table(title="Placed", columns=columns, rows=rows, note="--expand shows each pod" * joined)
+    rows, note = _cards_said_once(rows)
+    told = "\n".join(filter(None, (note, "--expand shows each pod" * joined)))
+    return Table(title="Placed", columns=columns, rows=rows, note=told)
+
+
+def _cards_said_once(rows: list[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], str]:
+    """Say below the table that nobody got a card by number, where that is all that there is to say."""
+    if {row[-1] for row in rows} - {""} != {NO_CARD} or len(rows) == 1:
+        return rows, ""
+    return [(*row[:-1], "") for row in rows], "no cards chosen: the nodes have no Device objects"
 
 
 def _part(some: int, whole: int) -> str:

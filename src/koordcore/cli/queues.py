@@ -56,7 +56,8 @@ def said(one: WorkloadDecision) -> str:
     """Say in a line what became of a Workload."""
     where = f"in ClusterQueue {one.queue}" if one.queue else "in no queue"
     if not one.admitted:
-        return f"Workload {one.workload} waits {where}: {one.reason}"
+        reason = one.reason.replace(f"ClusterQueue {one.queue}: ", "")
+        return f"Workload {one.workload} waits {where}: {reason}"
     borrowing = ", borrowing" if one.borrows else ""
     return f"Workload {one.workload} starts {where} on {_flavors(one)}{borrowing}"
 

@@ -281,7 +281,7 @@ def _columns(names: Sequence[str]) -> tuple[Column, ...]:
         Column("TRACE", tone=Tone.NAME),
         Column("POLICY"),
         *numbers,
-        Column("DIGEST", tone=Tone.DIM),
+        Column("DIGEST", tone=Tone.DIM, rank=1),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -94,8 +94,7 @@ def show(*tables: Table) -> None:
         When rows are to be ordered by a column that none of the tables has.
     """
     how = _presentation.get()
-    if how.sort_by and tables:
-        _known_heading(how.sort_by, tables)
+    check_heading(*tables)
     for table in tables:
         ordered = _ordered(table, how.sort_by) if how.sort_by else table
         if how.names:
@@ -142,7 +141,7 @@ def _print_table(table: Table, how: Presentation) -> None:
     for line in lines_of(shown, None if how.wide else width):
         out.write((_painted(line) if colours else line.text) + "\n")
     hidden = f"-o wide shows {', '.join(left_out)}" if left_out else ""
-    for note in filter(None, (table.note, hidden)):
+    for note in filter(None, (*table.note.split("\n"), hidden)):
         for text in fold(note, width - 2) if width is not None else [note]:
             out.write("  " + (_coloured(printable(text), "2") if colours else text) + "\n")
     out.write("\n")
@@ -159,9 +158,17 @@ def _coloured(text: str, code: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
-def _known_heading(heading: str, tables: Sequence[Table]) -> None:
+def check_heading(*tables: Table) -> None:
+    """Refuse a ``--sort-by`` that is no column of any of the tables, before anything is printed.
+
+    Raises
+    ------
+    ModelError
+        With the column that was meant, or all that there are.
+    """
+    heading = _presentation.get().sort_by
     known = [column.name for table in tables for column in table.columns if column.name]
-    if heading.upper() not in known:
+    if heading and tables and heading.upper() not in known:
         near = get_close_matches(heading.upper(), known, 1)
         told = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(dict.fromkeys(known))}"
         raise ModelError(f"--sort-by: no column {heading}{told}")

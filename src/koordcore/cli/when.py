@@ -10,16 +10,16 @@ from datetime import datetime
 
 import attrs
 
-from koordcore.cli.finding import find_subject, name_and_paths
+from koordcore.cli.finding import find_subject, is_of_jobs, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
-from koordcore.cli.queues import decide, in_queue, said
+from koordcore.cli.queues import decide, in_queue, said, workload_record
 from koordcore.cli.selection import add_selection, selection_of
-from koordcore.cli.tables import say, show
+from koordcore.cli.tables import check_heading, say, show
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations, newest_start
@@ -27,7 +27,6 @@ from koordcore.explaining.groups import job_of, waiting_jobs
 from koordcore.explaining.workloads import stand_in_names
 from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest
-from koordcore.manifests.front_doors import DOORS
 from koordcore.model.durations import format_duration
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
@@ -86,7 +85,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
     name = "" if arguments.all else _first_of(arguments)
-    arguments.as_gangs = arguments.as_gangs or name.partition("/")[0].lower() in DOORS
+    arguments.as_gangs = arguments.as_gangs or is_of_jobs(name)
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)
@@ -121,7 +120,10 @@ def run(arguments: argparse.Namespace) -> int:
     if in_queue(snapshot, pods[0]):
         decided = decide(snapshot, policy, now, as_gangs=True)
         told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
-        say(f"{said(told)}\nquota that others give back later is not foreseen")
+        if for_programs(arguments):
+            print_record(arguments, {"pods": [str(pod.key) for pod in pods], "queued": workload_record(told)})
+        else:
+            say(f"{said(told)}\nquota that others give back later is not foreseen")
         return 0 if told.admitted else 1
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
@@ -254,6 +256,10 @@ def _print(
         say(f"  {plan.message}")
         say("\n".join(queue))
         return
+    rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
+    columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
+    places = Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows)
+    check_heading(places)
     if plan.start == now:
         say(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))
     else:
@@ -262,9 +268,7 @@ def _print(
         say(f"  waits for {', '.join(map(str, plan.waits_for))}")
     for line in queue:
         say(line)
-    rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
-    columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
-    show(Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows))
+    show(places)
     if between is None:
         return
     jobs = [

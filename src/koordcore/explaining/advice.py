@@ -9,7 +9,7 @@ import attrs
 
 from koordcore.errors import ModelError
 from koordcore.explaining.attempts import Attempts, fewest
-from koordcore.explaining.groups import turn_order
+from koordcore.explaining.groups import job_of
 from koordcore.explaining.incomplete_gangs import completing
 from koordcore.explaining.network import used_domains
 from koordcore.explaining.quota_remedies import quota_remedies
@@ -18,11 +18,11 @@ from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.gang_groups import Job, JobTable
+from koordcore.scheduling.gang_groups import Job
+from koordcore.scheduling.serving import queue_units
 from koordcore.snapshot import ClusterSnapshot
 
 _NAMED = 4
@@ -55,7 +55,7 @@ class Advice:
     members
         Who is decided together.
     place, queue
-        The place of the first of them in the queue, from 1, and how many wait.
+        Their turn, from 1, and how many turns there are: a gang has one. 0 for other schedulers' pods.
     settled
         They get their nodes.
     summary
@@ -111,11 +111,11 @@ def advise(
     asked = snapshot.pod(key)
     if asked is None or key in snapshot.location:
         raise ModelError(f"{key} does not wait")
-    job = _job_of(snapshot, asked, result.policy)
+    job = job_of(snapshot, asked, result.policy)
     members = (asked,) if job is None else job.pods
     own = {one.key for one in members}
-    order = turn_order(snapshot, result.policy)
-    place = next((number for number, one in enumerate(order, 1) if one.key in own), 0)
+    queue = queue_units(snapshot, result.policy)
+    place = next((turn for turn, unit in enumerate(queue, 1) if own.intersection(unit.pods)), 0)
     before = _before(result, own)
     at_turn = _at_turn(snapshot, result, before, own)
     decisions = [one for one in result.decisions if one.pod in own]
@@ -127,7 +127,7 @@ def advise(
     advice = Advice(
         members=tuple(one.key for one in members),
         place=place,
-        queue=len(order),
+        queue=len(queue),
         settled=settled,
         summary=told,
         at_turn=at_turn,
@@ -140,13 +140,6 @@ def advise(
     helps = (*quota_remedies(attempts), *remedies(attempts))
     ranked = sorted(helps, key=lambda one: list(RemedyKind).index(one.kind))
     return attrs.evolve(advice, ahead=ahead, never=never(attempts), remedies=tuple(ranked))
-
-
-def _job_of(snapshot: ClusterSnapshot, pod: Pod, policy: Policy) -> Job | None:
-    for turn in JobTable(snapshot, policy).turns(snapshot.pending):
-        if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
-            return turn
-    return None
 
 
 def _before(result: ScheduleResult, own: set[PodKey]) -> list[PodDecision]:

@@ -123,6 +123,18 @@ def _changes(mine: NodeState, other: NodeState) -> str:
     return f"has another label {', '.join(labels)}" if labels else ""
 
 
+def _regained(lost: str) -> str:
+    """Turn what a node has lost into what it has got back.
+
+    >>> _regained("is cordoned"), _regained("offers less cpu")
+    ('no longer cordoned', 'offers more cpu')
+    """
+    for word, other in (("offers less ", "offers more "), ("has another label ", "has the new label ")):
+        if lost.startswith(word):
+            return other + lost.removeprefix(word)
+    return f"no longer {lost.removeprefix('is ')}"
+
+
 @attrs.frozen
 class ClusterDifference:
     """One node or running pod that two dumps tell differently.
@@ -162,7 +174,7 @@ def cluster_differences(first: ClusterSnapshot, second: ClusterSnapshot) -> tupl
             changes = _changes(names[name], others[name])
             back = "" if changes else _changes(others[name], names[name])
             if changes or back:
-                told = changes or f"is changed back: before, it {back.replace('is ', 'was ', 1)}"
+                told = changes or _regained(back)
                 found.append(ClusterDifference("node", name, told))
     for key in sorted({*_pods(first), *_pods(second)}):
         was, now = first.location.get(key), second.location.get(key)

@@ -11,6 +11,7 @@ from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import key_domains
+from koordcore.scheduling.serving import queue_units
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
@@ -136,7 +137,12 @@ def _ids(tree: GroupTree) -> tuple[str, ...]:
     return (tree.id, *(each for child in tree.children for each in _ids(child)))
 
 
-def turn_order(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[Pod, ...]:
-    """Give the pods that wait in the order in which they take their turns, gangs together."""
-    turns = JobTable(snapshot, policy).turns(queue_order(snapshot.pending))
-    return tuple(pod for turn in turns for pod in (turn.pods if isinstance(turn, Job) else (turn,)))
+def turns_of(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[tuple[int, Pod], ...]:
+    """Give the pods that wait with the number of their turn: members of a gang have one turn together.
+
+    Pods that wait for another scheduler have none, which is 0; they come last.
+    """
+    units = enumerate(queue_units(snapshot, policy), 1)
+    waiting = {pod.key: pod for pod in queue_order(snapshot.pending)}
+    ours = [(turn, waiting.pop(key)) for turn, unit in units for key in unit.pods if key in waiting]
+    return (*ours, *((0, pod) for pod in waiting.values()))

@@ -18,6 +18,7 @@ from immutabledict import immutabledict
 
 from koordcore._blame import blamed, shown
 from koordcore.errors import KoordcoreError, ModelError
+from koordcore.model.resources import make_resources
 
 T = TypeVar("T")
 
@@ -83,26 +84,27 @@ def names_its_fields(kind: type[T]) -> type[T]:
         except Exception as error:
             names = (field.alias for field in attrs.fields(kind))  # type: ignore[arg-type]  # an attrs class
             given = dict(zip(names, args, strict=False)) | fields
+            known = _named(kind, lambda name: given.get(name, ""))
             for field in attrs.fields(kind):  # type: ignore[arg-type]  # an attrs class
                 if field.alias in given and field.converter is not None:
-                    _convert(kind, field, given[field.alias])
+                    _convert(known, field, given[field.alias])
             told = blamed(make, (self, *args), fields, error)
             if told is None:
                 raise
-            raise ModelError(f"{kind.__name__}: {told}") from None
+            raise ModelError(f"{known}: {told}") from None
 
     kind.__init__ = init  # type: ignore[assignment, method-assign]  # the same parameters
     return kind
 
 
-def _convert(kind: type, field: attrs.Attribute[Any], value: Any) -> None:
+def _convert(known: str, field: attrs.Attribute[Any], value: Any) -> None:
     try:
         cast("Callable[[Any], Any]", field.converter)(value)
     except KoordcoreError:
         raise
     except Exception:
         told = f"expected {_words(field.type)}, got {shown(value)}"
-        raise ModelError(f"{kind.__name__}: {field.name}: {told}") from None
+        raise ModelError(f"{known}: {field.name}: {told}") from None
 
 
 def _complain(record: Any) -> None:
@@ -111,8 +113,25 @@ def _complain(record: Any) -> None:
     for field in attrs.fields(kind):
         for text in _condition(kind, field, exact=False):
             if not _compiled(kind, text)(record):
-                told = f"expected {_words(field.type)}, got {shown(getattr(record, field.name))}"
-                raise ModelError(f"{kind.__name__}: {field.name}: {told}")
+                told = _misfit(field, getattr(record, field.name))
+                known = _named(kind, lambda name: getattr(record, name, ""))
+                raise ModelError(f"{known}: {field.name}: {told}")
+
+
+def _named(kind: type, fields: Callable[[str], Any]) -> str:
+    """Say which record it is, where a name is among its fields and can be read."""
+    names = fields("namespace"), fields("name")
+    known = all(isinstance(name, str) for name in names) and names[1]
+    return " ".join([kind.__name__, "/".join(filter(None, names))] if known else [kind.__name__])
+
+
+def _misfit(field: attrs.Attribute[Any], value: Any) -> str:
+    if str(field.type).startswith("Resources") and isinstance(value, Mapping):
+        try:
+            make_resources(value)
+        except ModelError as error:
+            return str(error)
+    return f"expected {_words(field.type)}, got {shown(value)}"
 
 
 def _words(annotation: Any) -> str:

@@ -16,6 +16,7 @@ from koordcore.model.resources import (
     NO_RESOURCES,
     Resources,
     add,
+    frozen_amounts,
     make_resources,
     maximum,
     total,
@@ -47,8 +48,8 @@ class Container:
     """
 
     name: str = ""
-    requests: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    limits: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    requests: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    limits: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
     image: str = ""
     restarts_always: bool = False
 

@@ -16,7 +16,7 @@ from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Shortfall
-from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
+from koordcore.model.resources import NO_RESOURCES, Resources, frozen_amounts
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 AMD_GPU: Final = "amd.com/gpu"
@@ -130,7 +130,7 @@ class Device:
     id: str = ""
     health: bool = True
     labels: immutabledict[str, str] = attrs.field(default=immutabledict(), converter=immutabledict)
-    resources: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    resources: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
     topology: DeviceTopology | None = None
     vf_groups: tuple[VFGroup, ...] = ()
 
@@ -284,7 +284,7 @@ class DeviceHolding:
     """
 
     minor: int
-    resources: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    resources: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
     id: str = ""
     vfs: tuple[VirtualFunction, ...] = ()
     template: str = ""

@@ -12,7 +12,7 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import frozen_texts
-from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
+from koordcore.model.resources import NO_RESOURCES, Resources, frozen_amounts
 from koordcore.model.selectors import NOTHING, LabelSelector
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -46,9 +46,9 @@ class FlavorQuota:
     """
 
     flavor: str
-    nominal: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    borrowing: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    lending: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    nominal: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    borrowing: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    lending: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
 
     __attrs_post_init__ = check_fields
 
@@ -236,7 +236,7 @@ class PodSetAssignment:
 
     name: str
     flavors: immutabledict[str, str] = attrs.field(default=_NO_TEXTS, converter=frozen_texts)
-    usage: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    usage: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
 
     __attrs_post_init__ = check_fields
 

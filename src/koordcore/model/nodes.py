@@ -18,7 +18,7 @@ from koordcore.model.checks import check_fields
 from koordcore.model.drafts import copier
 from koordcore.model.mappings import EMPTY, frozen, frozen_texts
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
+from koordcore.model.resources import NO_RESOURCES, Resources, frozen_amounts
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -48,8 +48,8 @@ class Node:
     annotations: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen_texts)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
-    allocatable: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    capacity: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    allocatable: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    capacity: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
     images: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     created: datetime | None = None
     ready: bool = True

@@ -14,7 +14,7 @@ from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.quantity import INT64_MAX
-from koordcore.model.resources import CPU, MEMORY, Resources, make_resources
+from koordcore.model.resources import CPU, MEMORY, Resources, frozen_amounts
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
@@ -82,7 +82,7 @@ class NUMANodeResource:
     """Amounts on one NUMA node."""
 
     node: int
-    resources: Resources = attrs.field(converter=make_resources)
+    resources: Resources = attrs.field(converter=frozen_amounts)
 
     __attrs_post_init__ = check_fields
 

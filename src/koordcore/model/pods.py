@@ -22,6 +22,7 @@ from koordcore.model.mappings import EMPTY, frozen_texts, shared_texts
 from koordcore.model.resources import (
     NO_RESOURCES,
     Resources,
+    frozen_amounts,
     make_resources,
 )
 
@@ -174,12 +175,12 @@ class SchedulingGroup:
 
 
 def _checked(compute: Callable[[Pod], Resources]) -> Callable[[Pod], Resources]:
-    """Give nothing for containers that are none; the check of the fields then names them."""
+    """Give nothing for containers or amounts that are none; the check of the fields then names them."""
 
     def computed(pod: Pod) -> Resources:
         try:
             return compute(pod)
-        except (AttributeError, TypeError):
+        except (AttributeError, ModelError, TypeError):
             return NO_RESOURCES
 
     return computed
@@ -275,15 +276,15 @@ class Pod:
     owners: tuple[OwnerReference, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    overhead: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    pod_requests: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    pod_limits: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    overhead: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    pod_requests: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    pod_limits: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
     requests: Resources = attrs.field(
-        default=attrs.Factory(_requests, takes_self=True), converter=make_resources
+        default=attrs.Factory(_requests, takes_self=True), converter=frozen_amounts
     )
-    limits: Resources = attrs.field(default=attrs.Factory(_limits, takes_self=True), converter=make_resources)
+    limits: Resources = attrs.field(default=attrs.Factory(_limits, takes_self=True), converter=frozen_amounts)
     scored_requests: Resources = attrs.field(
-        default=attrs.Factory(_scored, takes_self=True), converter=make_resources
+        default=attrs.Factory(_scored, takes_self=True), converter=frozen_amounts
     )
     priority: int = 0
     priority_class: str = ""

@@ -14,7 +14,7 @@ from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields
 from koordcore.model.pods import PodKey
-from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources
+from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, frozen_amounts, make_resources
 from koordcore.model.selectors import NOTHING, LabelSelector
 
 ROOT_QUOTA: Final = "koordinator-root-quota"
@@ -83,9 +83,9 @@ class ElasticQuota:
     namespace: str = ""
     parent: str = ROOT_QUOTA
     tree: str = ""
-    max: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    min: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    shared_weight: Resources | None = attrs.field(default=None, converter=optional(make_resources))
+    max: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    min: Resources = attrs.field(default=NO_RESOURCES, converter=frozen_amounts)
+    shared_weight: Resources | None = attrs.field(default=None, converter=optional(frozen_amounts))
     allow_lent: bool = True
     is_parent: bool = False
     is_root: bool = False
@@ -93,8 +93,8 @@ class ElasticQuota:
     allow_force_update: bool = False
     profile: str = ""
     namespaces: tuple[str, ...] = ()
-    total: Resources | None = attrs.field(default=None, converter=optional(make_resources))
-    unschedulable: Resources | None = attrs.field(default=None, converter=optional(make_resources))
+    total: Resources | None = attrs.field(default=None, converter=optional(frozen_amounts))
+    unschedulable: Resources | None = attrs.field(default=None, converter=optional(frozen_amounts))
     deleting: bool = False
     written_max: Spelling = attrs.field(default=NO_SPELLING, eq=False, repr=False)
     written_min: Spelling = attrs.field(default=NO_SPELLING, eq=False, repr=False)
@@ -247,8 +247,8 @@ class QuotaPolicy:
     disable_default_quota_preemption: bool = True
     monitor_all_quotas: bool = False
     delay_evict: int = 120 * 10**9
-    default_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=make_resources)
-    system_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=make_resources)
+    default_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=frozen_amounts)
+    system_quota_group_max: Resources = attrs.field(default=_UNLIMITED_GROUP, converter=frozen_amounts)
     multi_quota_tree: bool = False
     guarantee_usage: bool = False
     disable_default_quota: bool = False

@@ -16,7 +16,7 @@ from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.claims import HeldClaim
 from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
+from koordcore.model.resources import NO_RESOURCES, Resources, frozen_amounts
 from koordcore.model.selectors import LabelSelector
 
 
@@ -190,10 +190,10 @@ class ReservationStatus:
     phase: ReservationPhase = ReservationPhase.UNSET
     node_name: str = ""
     allocatable: Resources | None = attrs.field(
-        default=None, converter=attrs.converters.optional(make_resources)
+        default=None, converter=attrs.converters.optional(frozen_amounts)
     )
     allocated: Resources | None = attrs.field(
-        default=None, converter=attrs.converters.optional(make_resources)
+        default=None, converter=attrs.converters.optional(frozen_amounts)
     )
     current_owners: tuple[ObjectReference, ...] = ()
     conditions: tuple[ReservationCondition, ...] = ()

@@ -57,6 +57,14 @@ def make_resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Re
     return _shared(tuple(pairs))
 
 
+def frozen_amounts(amounts: Mapping[str, int]) -> Resources:
+    """Freeze amounts for a field; what are none stays as it is: the record's own check names the field."""
+    try:
+        return make_resources(amounts)
+    except ModelError:
+        return amounts  # type: ignore[return-value]  # it is wrong
+
+
 @lru_cache(maxsize=16_384)
 def _shared(pairs: tuple[tuple[str, int], ...]) -> Resources:
     """Give one object for equal amounts: most pods of a cluster ask for what others ask for."""
