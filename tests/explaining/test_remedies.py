@@ -179,3 +179,12 @@ def test_what_no_node_has_is_told_in_units_that_people_use() -> None:
         "no node has ever 100 cpu: the most is 64, on n0",
         "no node has ever 1024Gi memory: the most is 64Gi, on n0",
     )
+
+
+def test_what_a_quota_never_gives_is_said() -> None:
+    """Six cards under a max of four, where the only node has none free either: nobody's end would do."""
+    full = [node("n0", ROOM), quota("q", 0, 4), cards("r", 8, "n0"), cards("w", 6, quota="q")]
+    told = advice(full, "w")
+    assert told.never == ("the max of quota q is 4, below 6 nvidia.com/gpu",)
+    assert not starts([one for one in full if one["metadata"]["name"] != "r"], "w")
+    assert advice([*full[:3], cards("w", 3, quota="q")], "w").never == ()
