@@ -1,8 +1,10 @@
 """Gangs whose members take each other's cards: how soon they are placed, and how many member by member loses.
 
 Nodes have eight cards and four NICs on four switches, in use at random. ``Fragmented`` is one gang of 32 pods
-with eight cards and four NICs each on 512 such nodes. ``Lost`` draws small clusters and gangs of three kinds
-of pods: of those that start, so many would not if every member took what looks best for it alone.
+with eight cards and four NICs each on 512 such nodes; ``Jointly`` plans it under a network, on nodes that
+would hold two, beside members of another kind, and where no block is free enough. ``Lost`` draws small
+clusters and gangs of three kinds of pods: of those that start, so many would not if every member took what
+looks best for it alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import attrs
 
 from koordcore import ClusterSnapshot, schedule, verify
 from koordcore.manifests import snapshot_from_objects
+from koordcore.model.certificates import CertificateStatus
 from koordcore.result import ScheduleResult
 
 CARD = {
@@ -150,6 +153,63 @@ class Fragmented:
 
     def time_place(self) -> None:
         assert len(self.place().bound) == 32
+
+
+def gathered(rule: str) -> str:
+    """Write a wish for few blocks and racks, or for a single block."""
+    rules = [{"layer": "Block", "strategy": rule}]
+    rules += [] if rule == "MustGather" else [{"layer": "Rack", "strategy": rule}]
+    return json.dumps({"gatherStrategy": rules})
+
+
+def network() -> Any:
+    """Racks in blocks, by node labels."""
+    layers = [
+        {"labelKey": ["block"], "topologyLayer": "Block"},
+        {"labelKey": ["rack"], "topologyLayer": "Rack", "parentTopologyLayer": "Block"},
+        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "Rack"},
+    ]
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "ClusterNetworkTopology",
+        "metadata": {"name": "default"},
+        "spec": {"networkTopologySpec": layers},
+    }
+
+
+class Jointly:
+    """Seconds for members, nodes, cards and NICs in one proven plan; 16 racks of 32 nodes in 4 blocks."""
+
+    params = ("one kind", "two kinds", "no room")
+    param_names = ("gang",)
+    number, repeat, timeout = 1, 3, 300
+
+    def setup(self, gang: str) -> None:
+        draw = random.Random(1)
+        objects: list[Any] = [network()]
+        for number in range(512):
+            # Sixteen cards and eight NICs on eight switches: room for one or two pods, or none.
+            busy = 0.6 if gang == "no room" else 0.25
+            made = node(f"n{number:03}", cards=busy, nics=busy * 0.6, draw=draw, switches=8)
+            labels = {"rack": f"r{number // 32:02}", "block": f"b{number // 128}"}
+            made[0]["metadata"]["labels"] = labels
+            objects += made
+        size = 64 if gang == "two kinds" else 32
+        pods = [pod(f"p{number:02}", 800, 400, True, size) for number in range(32)]
+        if gang == "two kinds":
+            pods += [pod(f"a{number:02}", 100, 100, True, size) for number in range(32)]
+        for one in pods:
+            rule = gathered("MustGather" if gang == "no room" else "PreferGather")
+            one["metadata"]["annotations"][f"{GANG}network-topology-spec"] = rule
+        self.snapshot = snapshot_from_objects(objects + pods).snapshot
+        assert verify(self.snapshot, schedule(self.snapshot)) == ()
+
+    def time_place(self, gang: str) -> None:
+        result = schedule(self.snapshot)
+        (plan,) = result.jobs
+        assert plan.certificate is not None
+        assert plan.certificate.proven or plan.certificate.status is CertificateStatus.INFEASIBLE
+        assert len(result.bound) == (0 if gang == "no room" else len(self.snapshot.pending))
 
 
 class Lost:

@@ -36,6 +36,17 @@ else:
         return made
 
 
+def differing(before: Any, after: Any) -> frozenset[str]:
+    """Give the names of the fields in which two records of one class say something else.
+
+    One that was made of the other shares most values with it, so those that are the same are not compared.
+    """
+    pairs = (
+        (one.name, getattr(before, one.name), getattr(after, one.name)) for one in attrs.fields(type(before))
+    )
+    return frozenset(name for name, old, new in pairs if old is not new and old != new)
+
+
 def _writing(made: type, late: list[str], name: str) -> Any:
     def method(self: Any, *others: Any) -> Any:
         _write(made, late)

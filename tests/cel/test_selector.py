@@ -208,3 +208,22 @@ def test_zones_are_utc_or_offsets() -> None:
     moment = "timestamp('2024-01-01T12:00:00Z')"
     assert answer(f"{moment}.getHours('-02:30') == 9") is True
     assert answer(f"{moment}.getHours('Europe/Berlin') == 13") == "run"
+
+
+@pytest.mark.parametrize(
+    ("text", "driver"),
+    [
+        ("device.driver == 'd'", "d"),
+        ("'d' == device.driver", "d"),
+        ("device.attributes['d'].x == 1 && (device.driver == 'd' && device.attributes['d'].y)", "d"),
+        ("device.driver == 'd' || device.driver == 'e'", None),
+        ("device.driver != 'd'", None),
+        ("!(device.driver == 'd')", None),
+        ("device.driver == 'd' ? true : false", None),
+        ("device.attributes['d'].driver == 'd'", None),
+    ],
+)
+def test_the_only_driver_is_the_one_that_a_selector_demands(text: str, driver: str | None) -> None:
+    selector = compile_selector(text)
+    assert isinstance(selector, Selector)
+    assert selector.driver == driver

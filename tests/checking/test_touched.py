@@ -31,6 +31,7 @@ from koordcore.model.affinity import (
     TopologySpreadConstraint,
 )
 from koordcore.model.gangs import PodGroup
+from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.pods import HostPort, SchedulingGroup
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import (
@@ -42,6 +43,7 @@ from koordcore.model.reservations import (
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
 from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
 from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim
+from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 ZONE = "topology.kubernetes.io/zone"
 GANG = "pod-group.scheduling.sigs.k8s.io"
@@ -266,3 +268,33 @@ def test_an_index_that_followed_equals_one_that_is_made_anew(seed: int) -> None:
     anew = ClusterIndex()
     anew.follow(snapshot)
     assert contents(followed) == contents(anew)
+
+
+def test_the_network_that_counts_is_that_of_all_nodes() -> None:
+    """Nodes that a result does not touch decide which layers there are, and what nests in what."""
+    spec = '{"gatherStrategy": [{"layer": "%s", "strategy": "MustGather"}]}'
+    declared = [
+        ClusterNetworkTopology("pool-a", (LayerSpec("Hall", ("hall",)), LayerSpec(NODE_LAYER, (), "Hall"))),
+        ClusterNetworkTopology("pool-b", (LayerSpec("Leaf", ("leaf",)), LayerSpec(NODE_LAYER, (), "Leaf"))),
+    ]
+    nodes = [
+        Node(name=f"{key}{number}", labels={key: f"x{number // 2}"}, allocatable={"cpu": 4000, "pods": 9})
+        for key in ("hall", "leaf")
+        for number in range(4)
+    ]
+    for layer in ("Hall", "Leaf"):
+        notes = {"gang.scheduling.koordinator.sh/network-topology-spec": spec % layer}
+        gang = PodGroup(namespace="default", name="g", min_member=2, annotations=notes)
+        pods = [
+            Pod(
+                name=f"p{number}",
+                labels={GANG: "g"},
+                requests={"cpu": 3000},
+                node_selector={"leaf": "x1"},
+            )
+            for number in range(2)
+        ]
+        for records in ([*declared, gang], [gang]):
+            snapshot = ClusterSnapshot(nodes=nodes, pending=pods, records=records)
+            result = schedule(snapshot)
+            assert verify(snapshot, result) == check_result(snapshot, result) == ()

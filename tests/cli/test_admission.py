@@ -77,9 +77,8 @@ def test_a_quota_profile_makes_the_root_of_its_tree(
     assert main(["quota", dump, "--admit", "-o", "json"]) == 0
     out = capsys.readouterr()
     assert "admitted: ElasticQuotaProfile pool-a made ElasticQuota pool-a-root" in out.err
-    assert {row["quota"]: row["min"] for row in json.loads(out.out) if row["resource"] == "cpu"} == {
-        "pool-a-root": 40_000
-    }
+    rows = json.loads(out.out)["quotas"]
+    assert {row["quota"]: row["min"] for row in rows if row["resource"] == "cpu"} == {"pool-a-root": 40_000}
 
 
 @pytest.mark.parametrize("tree", ["", "tree-a"])

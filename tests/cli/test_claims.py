@@ -82,6 +82,21 @@ def test_a_class_whose_selector_errs_says_so(
     assert bool(told) == ("errs" in out)
 
 
+def test_schedule_warns_of_selectors_that_err(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = Path(EXAMPLE).read_text(encoding="utf-8")
+    odd = text.replace("device.attributes['gpu.nvidia.com'].type == 'mig'", "device.attributes.x.y == 1")
+    assert odd != text
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(odd)
+    main(["schedule", str(dump)])
+    assert (
+        "warning: DeviceClass mig: selector #0 errs on 60 devices, left out, such as"
+        in capsys.readouterr().err
+    )
+    main(["schedule", "-q", str(dump)])
+    assert capsys.readouterr().err == ""
+
+
 def test_a_node_shows_who_holds_and_shares_what(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "inspect", "--node", "gpu-1", EXAMPLE)
     assert "gpu-0  ██████████ team-a/train-0" in out

@@ -253,7 +253,7 @@ def test_waiting_jobs_are_arbitrated(tmp_path: Path, capsys: pytest.CaptureFixtu
     migration.write_text(json.dumps({"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1}))
     words = ["rebalance", dump, "--jobs", "--migration", str(migration)]
     assert main([*words, "-o", "json"]) == 1
-    found = {one["job"]: one for one in json.loads(capsys.readouterr().out)}
+    found = {one["job"]: one for one in json.loads(capsys.readouterr().out)["jobs"]}
     assert {name: one["outcome"] for name, one in found.items()} == {
         "j1": "passes",
         "j2": "waits",

@@ -357,3 +357,95 @@ def test_a_pod_with_the_name_of_a_member_hurts_nobody(
     assert sorted(placed) == [f"ml/{name}" for name in names]
     assert "another pod has this name; the member that is still to be made is shown as train-0-2" in told.err
     assert "PyTorchJob ml/train: shown as gang ml/train-pytorchjob of 1" in told.err
+
+
+@pytest.mark.parametrize(
+    ("status", "members"),
+    [({}, 4), ({"succeeded": 3}, 2), ({"succeeded": 2, "failedIndexes": "0,3-4"}, 0), ({"succeeded": 1}, 4)],
+)
+def test_a_job_runs_no_more_pods_than_it_has_completions_left(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, status: Object, members: int
+) -> None:
+    spec = {"parallelism": 4, "completions": 5, "template": template()}
+    job = {**made("batch/v1", "Job", spec), "status": status}
+    plan, _ = planned(capsys, tmp_path, [*nodes(4), job], "--as-gangs")
+    assert len(plan["decisions"]) == members
+
+
+def _suspended(raw: Object, *place: str) -> Object:
+    spec = dict(raw["spec"])
+    inner = spec
+    for name in place:
+        inner = inner.setdefault(name, {})
+    inner["suspend"] = True
+    return {**raw, "spec": spec}
+
+
+WAITING: Object = {
+    **RUNTIME,
+    "spec": {
+        "mlPolicy": {"numNodes": 3, "mpi": {"runLauncherAsNode": True}},
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {"name": "data", "template": {"spec": {"template": template(0)}}},
+                    {"name": "launcher", "template": {"spec": {"template": template()}}},
+                    {
+                        "name": "node",
+                        "dependsOn": [{"name": "data", "status": "Complete"}],
+                        "template": {"spec": {"template": template()}},
+                    },
+                ]
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "told"),
+    [
+        ([_suspended(JOB)], 3, ["it is suspended"]),
+        ([_suspended(MPI, "runPolicy")], 4, ["it is suspended", "its launcher waits"]),
+        (
+            [
+                {**TRAIN, "spec": {"runtimeRef": {"name": "torch"}, "podTemplateOverrides": [{}]}},
+                WAITING,
+            ],
+            4,
+            ["node waits until data is Complete, and so need not run beside it", "podTemplateOverrides"],
+        ),
+        (
+            [
+                made(
+                    "kubeflow.org/v2beta1",
+                    "MPIJob",
+                    {
+                        "runPolicy": {"schedulingPolicy": {"queue": "a", "priorityClass": "high"}},
+                        **MPI["spec"],
+                    },
+                )
+            ],
+            4,
+            ["its queue (schedulingPolicy)", "its priorityClass (schedulingPolicy)"],
+        ),
+    ],
+)
+def test_what_a_gang_cannot_say_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, job: list[Object], pods: int, told: list[str]
+) -> None:
+    plan, err = planned(capsys, tmp_path, [*nodes(4), *job], "--as-gangs")
+    assert len(plan["decisions"]) == pods
+    for text in told:
+        assert text in err
+
+
+def test_explain_counts_what_members_of_each_kind_ask_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(4), MPI]}))
+    main(["explain", "mpijob/train", str(dump), "-q"])
+    told = capsys.readouterr().out
+    assert "3 of them ask for 8 gpu" in told
+    assert "1 of them asks for nothing" in told

@@ -65,7 +65,16 @@ def trees(tmp_path: Path) -> str:
 
 def runtimes(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, int]:
     assert main(["quota", *words, "-o", "json"]) == 0
-    return {row["quota"]: row["runtime"] for row in json.loads(capsys.readouterr().out)}
+    rows = json.loads(capsys.readouterr().out)["quotas"]
+    return {row["quota"]: row["runtime"] for row in rows}
+
+
+def test_quota_names_the_tree_ids_that_do_not_count(trees: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "of ElasticQuotas (the feature gate MultiQuotaTree is off)"
+    assert main(["quota", trees]) == 0
+    assert told in capsys.readouterr().err
+    assert main(["quota", trees, "--feature-gates", "MultiQuotaTree=true"]) == 0
+    assert told not in capsys.readouterr().err
 
 
 def test_a_gate_of_the_file_gives_every_tree_its_own_total(

@@ -180,7 +180,7 @@ def test_a_form_of_output_is_no_name_for_a_page(
 def test_a_turn_is_that_in_the_whole_queue(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever asks for the rows of one workload sees how many are before it."""
     _, told, _ = run(capsys, "when", "--all", EXAMPLE, "-q", "-l", "app=thesis", "-o", "json")
-    assert [one["turn"] for one in json.loads(told)] == [11, 12, 13]
+    assert [one["turn"] for one in json.loads(told)["queue"]] == [11, 12, 13]
 
 
 def test_rows_are_ordered_by_a_column(capsys: pytest.CaptureFixture[str]) -> None:

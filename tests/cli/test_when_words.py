@@ -39,7 +39,8 @@ def test_where_nobody_runs_the_newest_pod_tells_the_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["when", "--all", dump(tmp_path, waiting("a", 8), waiting("b", 8)), "-o", "json"]) == 1
-    starts = {one["name"]: one["expectedStart"] for one in json.loads(capsys.readouterr().out)}
+    queue = json.loads(capsys.readouterr().out)["queue"]
+    starts = {one["name"]: one["expectedStart"] for one in queue}
     assert starts == {"default/a": "2026-11-01T10:00:00+00:00", "default/b": None}
 
 
@@ -62,7 +63,7 @@ def test_an_empty_queue_is_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["when", "--all", cluster]) == 0
     assert capsys.readouterr().out == "nobody waits\n"
     assert main(["when", "--all", cluster, "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert json.loads(capsys.readouterr().out) == {"queue": []}
     assert main(["simulate", cluster]) == 2
     assert "no pod waits, so nobody arrives" in capsys.readouterr().err
 
@@ -93,7 +94,8 @@ def test_nodes_in_one_row_show_what_they_have_alike(
     sizes = [("m1", "64"), ("m2", "32")]
     nodes = [{**node(name), "status": {"capacity": {"cpu": cpu, "memory": "8Gi"}}} for name, cpu in sizes]
     assert main(["colocation", dump(tmp_path, *nodes), "--now", "2026-11-01T00:00:00Z", "-o", "json"]) == 0
-    assert {tuple(one["capacity"]) for one in json.loads(capsys.readouterr().out)[:-1]} >= {(64_000, 8 << 30)}
+    shown = json.loads(capsys.readouterr().out)["nodes"]
+    assert {tuple(one["capacity"]) for one in shown} >= {(64_000, 8 << 30)}
     assert main(["colocation", dump(tmp_path, *nodes), "--now", "2026-11-01T00:00:00Z"]) == 0
     joined = next(line for line in capsys.readouterr().out.splitlines() if "more" in line)
     assert "64/8Gi" not in joined

@@ -112,6 +112,7 @@ class World:
             self.classes.values(),
             expressions.selects,
             expressions.derives,
+            self.compiler.driver,
             frozenset(one.value for one in self.features),
         )
 

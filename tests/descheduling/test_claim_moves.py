@@ -53,6 +53,26 @@ def test_one_partition_moves_so_that_a_whole_card_is_free(nodes: int, cards: int
     assert read[1][0].claims == moving.checked.bound[0].claims
 
 
+def test_a_partition_makes_room_for_one_that_makes_room() -> None:
+    """A whole card is wanted: the partition of one finds no place until another card's smallest has moved."""
+    wanted = [("a", "3g-40gb"), ("b1", "1g-10gb"), ("b3", "3g-40gb"), ("c3", "3g-40gb"), ("c2", "2g-20gb")]
+    snapshot = cluster([mig_cards(f"n{number}", 1) for number in range(3)], [])
+    named = [attrs.evolve(one.node, labels={"name": one.name}) for one in snapshot.nodes]
+    snapshot = snapshot.with_nodes(*named)
+    for name, node in zip(wanted, (0, 1, 1, 2, 2), strict=True):
+        waiting = attrs.evolve(pod(*name), node_selector={"name": f"n{node}"})
+        placed = schedule(snapshot.with_pending(waiting)).snapshot.pod(waiting.key)
+        assert placed is not None
+        snapshot = snapshot.assume(attrs.evolve(placed, node_selector={}))
+    large = pod("large", "7g-80gb")
+    moving = plan_room_for(snapshot, large)
+    assert moving.plan.place is not None
+    moved = {move.pod.name: (move.source, move.target) for move in moving.plan.moves}
+    assert moved == {"a": ("n0", "n1"), "b1": ("n1", "n2")}
+    assert verify_moves(snapshot, moving.plan.moves, moving.checked.bound) == ()
+    assert not moving.plan.certificate.proven
+
+
 def test_nobody_moves_where_it_fits_or_where_nothing_helps() -> None:
     snapshot = scattered(1, 2)
     assert plan_room_for(snapshot, pod("small", "1g-10gb")).plan.moves == ()

@@ -392,6 +392,26 @@ def test_a_refused_eviction_holds_nobody_up() -> None:
     assert set(api.pods()) == {"other"}
 
 
+def test_who_may_not_be_evicted_is_not_said_to_leave() -> None:
+    """A budget has changed meanwhile: nobody goes on counting on the room, and it is tried again."""
+    api = server(pod("low", 4), nodes=1)
+    settle(scheduler(api))
+    api.guarded.add("low")
+    api.put(RESOURCES["Pod"], pod("high", 4, priority=10))
+    one = scheduler(api)
+    settle(one, turns=3)
+
+    def told() -> list[tuple[str, str]]:
+        item = api.items[RESOURCES["Pod"]][("default", "low")]
+        return [(each["type"], each["status"]) for each in item["status"].get("conditions", ())]
+
+    assert ("DisruptionTarget", "False") in told()
+    assert seen(api).pod("default/low") is not None
+    api.guarded.clear()
+    settle(scheduler(api))
+    assert set(api.pods().items()) == {("high", "n0")}
+
+
 def test_a_reservation_gets_its_node() -> None:
     """It becomes available there, by a patch of its status, although no pod waits."""
     api = server()

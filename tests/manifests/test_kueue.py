@@ -44,9 +44,16 @@ def test_what_is_not_decided_is_named() -> None:
         preemption={"withinClusterQueue": "LowerPriority", "borrowWithinCohort": {"policy": "LowerPriority"}},
         admissionChecks=["prov"],
         fairSharing={"weight": 1},
+        admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"},
     )
     told = [str(one) for one in snapshot_from_objects([raw]).warnings]
-    fields = ("admissionChecks", "fairSharing", "withinClusterQueue", "borrowWithinCohort.policy")
+    fields = (
+        "admissionChecks",
+        "fairSharing",
+        "withinClusterQueue",
+        "borrowWithinCohort.policy",
+        "admissionScope",
+    )
     for field in fields:
         assert any(field in line for line in told), field
 

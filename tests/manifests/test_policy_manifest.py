@@ -252,7 +252,8 @@ def test_what_upstream_refuses_is_refused_with_its_path(raw: dict[str, Any], pro
 
 def test_an_unknown_argument_is_a_warning() -> None:
     args = plugin_config(LoadAwareScheduling={"usageThreshold": {"cpu": 1}}, DeviceShare={"any": 1})
-    read = scheduler_configuration(configuration({"pluginConfig": args}))
+    enabled = {"multiPoint": {"enabled": [{"name": "LoadAwareScheduling"}, {"name": "DeviceShare"}]}}
+    read = scheduler_configuration(configuration({"plugins": enabled, "pluginConfig": args}))
     assert [(one.path, one.reason, one.plugin) for one in read.unused] == [
         ("profiles[0].pluginConfig[0].args.usageThreshold", "unknown field", "LoadAwareScheduling"),
         ("profiles[0].pluginConfig[1].args.any", "unknown field", "DeviceShare"),
@@ -285,7 +286,7 @@ def score(*enabled: tuple[str, int], bare: bool = False) -> dict[str, Any]:
         ),
         (
             {"pluginConfig": plugin_config(LoadAwareScheduling={})},
-            "has arguments but is not enabled anywhere",
+            "profiles[0].pluginConfig[LoadAwareScheduling] has no effect: it is not enabled anywhere",
         ),
         (
             {
@@ -317,5 +318,8 @@ def test_odd_things_are_found(profile: dict[str, Any], text: str) -> None:
 def test_a_plain_profile_has_no_finding_of_its_own() -> None:
     names = ("DeviceShare", "NodeNUMAResource", "Reservation", "ElasticQuota", "Coscheduling")
     enabled = [{"name": name} for name in (*names, "LoadAwareScheduling")]
-    args = plugin_config(LoadAwareScheduling={"usageThresholds": {"cpu": 65}})
+    args = plugin_config(
+        LoadAwareScheduling={"usageThresholds": {"cpu": 65}},
+        DeviceShare={"scoringStrategy": {"type": "MostAllocated"}},
+    )
     assert findings({"plugins": {"multiPoint": {"enabled": enabled}}, "pluginConfig": args}) == ""

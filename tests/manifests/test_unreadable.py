@@ -21,6 +21,7 @@ from koordcore.model.pods import Pod
 from koordcore.snapshot.changes import NodeAdded, NodeRemoved, PodBound, PodEnded
 from tests.manifests.builders import container, node, obj, pod
 
+QUOTAS = "scheduling.sigs.k8s.io/v1alpha1"
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "10"}
 MANY = "spec.containers[0].resources.requests[cpu]: expected a quantity, got "
 
@@ -84,7 +85,7 @@ def test_a_node_that_cannot_be_read_is_left_out_and_what_it_holds_with_it() -> N
 
 
 def test_nobody_joins_a_running_pod_that_cannot_be_read() -> None:
-    bad = asking("bad", "2", nodeName="n1", tolerations=5)
+    bad = asking("bad", "2", nodeName="n1", affinity=5)
     objects = [
         node("n1", ROOM),
         node("n2", {**ROOM, "cpu": "1"}),
@@ -102,8 +103,33 @@ def test_nobody_joins_a_running_pod_that_cannot_be_read() -> None:
     assert held.requests["cpu"] == 2000
     (told,) = schedule(loaded.snapshot).not_looked_at
     assert str(told) == (
-        "Pod default/bad (cannot be read: spec.tolerations: expected list, got 5; n1 takes no other pod)"
+        "Pod default/bad (cannot be read: spec.affinity: expected object, got 5; n1 takes no other pod)"
     )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": {"startTime": "yesterday"}},
+        {"status": {"phase": "Strange"}},
+        {"status": {"conditions": [{"type": "Initialized", "status": "True", "lastTransitionTime": 4}]}},
+        {"metadata": {"creationTimestamp": 5}},
+        {"tolerations": 5},
+        {"priority": "x"},
+    ],
+    ids=str,
+)
+def test_what_says_nothing_of_what_a_running_pod_holds_is_only_named(wrong: dict[str, Any]) -> None:
+    bad = asking("bad", "5", nodeName="n1", **wrong)
+    high = asking("high", "6", priority=100)
+    loaded = snapshot_from_objects([node("n1", ROOM), bad, asking("small", "3"), high])
+    result = schedule(loaded.snapshot, preempt=PreemptionRules())
+    assert [str(one.pod) for one in result.bound] == ["default/small"]
+    assert not result.preemptions  # nobody knows all that the pod is worth
+    (told,) = result.not_looked_at
+    assert str(told).startswith("Pod default/bad (cannot be read: ")
+    assert "takes no other pod" not in str(told)
+    assert verify(loaded.snapshot, result) == ()
 
 
 def test_what_can_be_read_of_a_running_pod_counts() -> None:
@@ -121,7 +147,7 @@ def test_what_can_be_read_of_a_running_pod_counts() -> None:
 
 def test_nobody_has_to_leave_a_node_where_something_cannot_be_read() -> None:
     low = asking("low", "3", nodeName="n1", priority=1)
-    bad = asking("bad", "3", nodeName="n1", priority="x")
+    bad = asking("bad", "3", nodeName="n1", overhead="x")
     high = asking("high", "6", priority=100)
     assert places(node("n1", ROOM), low, high, preempt=PreemptionRules())["default/high"] == ""  # nominated
     found = places(node("n1", ROOM), low, bad, high, preempt=PreemptionRules())
@@ -241,3 +267,110 @@ def test_explain_says_that_what_a_pod_asks_for_is_not_known(
     dump.write_text(json.dumps({"kind": "List", "items": [node("n1", ROOM), asking("bad", "1x")]}))
     main(["explain", "bad", str(dump)])
     assert "asks for nothing that can be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["schedule"],
+        ["explain", "default/p"],
+        ["when", "p"],
+        ["when", "--all"],
+        ["inspect"],
+        ["topology"],
+        ["compare"],
+        ["rebalance", "--high", "cpu=90"],
+        ["rebalance", "--jobs"],
+        ["defrag", "--want", "cpu=1"],
+        ["quota"],
+        ["quota", "--quota", "team"],
+        ["quota", "revoke"],
+        ["quota", "reclaim"],
+        ["colocation"],
+        ["colocation", "--node", "n1"],
+    ],
+    ids=" ".join,
+)
+def test_every_verb_that_reads_a_dump_names_for_programs_what_cannot_be_read(
+    verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = node("n1", ROOM, metadata={"labels": {"topology.kubernetes.io/zone": "z"}})
+    quota = obj("ElasticQuota", "team", QUOTAS, spec={"min": {"cpu": "1"}, "max": {"cpu": "2"}})
+    metric = obj(
+        "NodeMetric",
+        "n1",
+        "slo.koordinator.sh/v1alpha1",
+        status={
+            "updateTime": "2026-01-01T00:00:00Z",
+            "nodeMetric": {"nodeUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}},
+        },
+    )
+    file = tmp_path / "dump.json"
+    made = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    items = [labelled, node("n2", {"cpu": "?"}), asking("p", "1", metadata=made), quota, metric]
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    assert main([*verb, str(file), "-q", "-o", "json"]) == 1
+    told = f'{file} (item 2): Node n2: status.allocatable[cpu]: expected a quantity, got "?"'
+    assert json.loads(capsys.readouterr().out)["unreadable"] == [told]
+
+
+def reservation(**changes: Any) -> dict[str, Any]:
+    """A reservation of six cores on n1 for ``app=o``."""
+    spec = {
+        "owners": [{"labelSelector": {"matchLabels": {"app": "o"}}}],
+        "template": {"spec": {"containers": [container(requests={"cpu": "6"})]}},
+        "ttl": "1h",
+    }
+    status = {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "6"}}
+    made = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", **changes.pop("metadata", {})}
+    return obj(
+        "Reservation",
+        "held",
+        "scheduling.koordinator.sh/v1alpha1",
+        metadata=made,
+        spec={**spec, **changes.pop("spec", {})},
+        status={**status, **changes},
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"spec": {"ttl": "soon"}},
+        {"spec": {"owners": 5}},
+        {"spec": {"template": {"spec": {"containers": [container(requests={"cpu": "x"})]}}}},
+        {"spec": {"allocatePolicy": "Odd"}},
+        {"allocatable": {"cpu": "?"}},
+        {"phase": "Odd"},
+        {"conditions": 3},
+        {"metadata": {"creationTimestamp": "x"}},
+    ],
+    ids=str,
+)
+def test_a_reservation_that_cannot_be_read_holds_what_it_is_known_to_hold(wrong: dict[str, Any]) -> None:
+    owner = asking("owner", "5", metadata={"labels": {"app": "o"}})
+    loaded = snapshot_from_objects([node("n1", ROOM), reservation(**wrong), owner, asking("small", "2")])
+    result = schedule(loaded.snapshot)
+    assert [str(one.pod) for one in result.bound] == ["default/small"]
+    (told,) = result.not_looked_at
+    assert str(told).startswith("Reservation held (cannot be read: ")
+    assert str(told).endswith("; what it is known to hold on n1 stays held)")
+    assert len(loaded.problems) == 1
+    assert verify(loaded.snapshot, result) == ()
+
+
+def test_who_uses_a_reservation_that_cannot_be_read_goes_on_in_it() -> None:
+    used = {"scheduling.koordinator.sh/reservation-allocated": json.dumps({"name": "held", "uid": "u"})}
+    user = asking("user", "5", nodeName="n1", metadata={"annotations": used})
+    held = reservation(spec={"ttl": "soon", "allocateOnce": False})
+    loaded = snapshot_from_objects([node("n1", ROOM), held, user, asking("small", "2"), asking("one", "1")])
+    assert [str(one.pod) for one in schedule(loaded.snapshot).bound] == ["default/one"]
+
+
+@pytest.mark.parametrize("wrong", [{"nodeName": 5}, {"nodeName": ""}, {"phase": "Failed"}], ids=str)
+def test_a_reservation_of_which_no_node_is_known_is_only_named(wrong: dict[str, Any]) -> None:
+    broken = reservation(spec={"ttl": "soon"}, **wrong)
+    loaded = snapshot_from_objects([node("n1", ROOM), broken, asking("big", "8")])
+    result = schedule(loaded.snapshot)
+    assert [str(one.pod) for one in result.bound] == ["default/big"]
+    assert [one.what for one in result.not_looked_at] == ["Reservation held"]

@@ -15,6 +15,7 @@ from koordcore.model.numa import (
     NUMAAllocateStrategy,
     NUMAArgs,
     NUMANodeResource,
+    amplify,
 )
 from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.resources import make_resources
@@ -34,7 +35,6 @@ from koordcore.protocol.numa import (
 )
 from koordcore.protocol.numa_args import numa_args_of
 from koordcore.protocol.numa_nodes import (
-    amplify,
     node_allocate_strategy,
     node_bind_policy,
     node_resource_topology_of,

@@ -11,6 +11,7 @@ from immutabledict import immutabledict
 
 from koordcore.checking import verify
 from koordcore.checking.violation import ViolationKind
+from koordcore.manifests import patches
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.decisions import Bound, Nominated, Unschedulable
 from koordcore.model.gangs import PodGroup
@@ -173,6 +174,28 @@ def test_ports_are_found_out_by_the_dry_run() -> None:
     result = schedule(snapshot, preempt=RULES)
     assert victims(result) == ["web"]
     assert len(after(result).bound) == 1
+
+
+def test_who_was_promised_room_that_he_cannot_use_gives_it_up() -> None:
+    """His quota is full meanwhile, and nobody of it may leave for him."""
+    quota = ElasticQuota(name="team", namespace="default", min=LIMIT, max=LIMIT)
+    named = {"quota.scheduling.koordinator.sh/name": "team"}
+    promised = attrs.evolve(pod("p", 4000, 10, labels=named), nominated_node="n2")
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("mine", 4000, 10, labels=named)), node("n2", 4000)],
+        pending=[promised, pod("q", 4000, 10)],
+        records=[quota],
+    )
+    first = schedule(snapshot, [promised], preempt=RULES)
+    assert first.withdrawn == (promised.key,)
+    now = first.snapshot.pod(promised.key)
+    assert now is not None
+    assert now.nominated_node is None
+    assert [(str(one.pod), one.body) for one in patches(first) if "nominatedNodeName" in str(one.body)] == [
+        ("default/p", {"status": {"nominatedNodeName": None}})
+    ]
+    assert schedule(snapshot).snapshot.pod(promised.key) == promised  # nobody was asked to make room
+    assert [one.pod.name for one in schedule(first.snapshot).bound] == ["q"]
 
 
 def test_the_quota_must_admit_the_preemptor_afterwards() -> None:

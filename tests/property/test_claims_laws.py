@@ -188,7 +188,12 @@ def rooms(draw: st.DrawFn) -> tuple[Room, ClaimChecker]:
     table = DeviceTable(gather_pools(SliceIndex(slices), NodeView("n1")), COMPILER)
     expressions = Expressions(COMPILER)
     checker = ClaimChecker(
-        slices, CLASSES.values(), expressions.selects, expressions.derives, frozenset(map(str, ALL_FEATURES))
+        slices,
+        CLASSES.values(),
+        expressions.selects,
+        expressions.derives,
+        COMPILER.driver,
+        frozenset(map(str, ALL_FEATURES)),
     )
     checker.hold(DeviceResult(**one._asdict(), request="held") for one in held)
     return room_of(table, DevicesInUse(frozenset(held))), checker

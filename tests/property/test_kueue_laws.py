@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from koordcore import verify
 from koordcore.controlplane import admit_workloads
+from koordcore.controlplane.fair_shares import FairTree
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.kueue import ClusterQueue, Cohort, FlavorQuota, ResourceGroup
 from koordcore.quota.kueue import QueueLedger, open_queues
@@ -59,16 +60,17 @@ def test_a_queue_admits_what_kueue_calls_available_and_nothing_else(
     tree: tuple[list[Node], list[Node]], asked: list[tuple[int, int]]
 ) -> None:
     cohorts, queues = tree
-    ledger = open_queues(
-        [
-            ClusterQueue(name=one.name, cohort=one.parent.name if one.parent else "", groups=_groups(one))
-            for one in queues
-        ],
-        [
-            Cohort(name=one.name, parent=one.parent.name if one.parent else "", groups=_groups(one))
-            for one in cohorts
-        ],
-    )
+    named = {
+        one.name: ClusterQueue(
+            name=one.name, cohort=one.parent.name if one.parent else "", groups=_groups(one)
+        )
+        for one in queues
+    }
+    above = {
+        one.name: Cohort(name=one.name, parent=one.parent.name if one.parent else "", groups=_groups(one))
+        for one in cohorts
+    }
+    ledger, fair = open_queues(named.values(), above.values()), FairTree(queues=named, cohorts=above)
     for number, (place, amount) in enumerate(asked):
         queue = queues[place % len(queues)]
         found = ledger.admit(f"lab/w{number}", queue.name, {"f/gpu": amount})
@@ -76,6 +78,11 @@ def test_a_queue_admits_what_kueue_calls_available_and_nothing_else(
         if isinstance(found, QueueLedger):
             assert ledger.borrows(queue.name, {"f/gpu": amount}) == (queue.own_use + amount > queue.nominal)
             ledger, queue.own_use = found, queue.own_use + amount
+        for one in (*cohorts, *queues):
+            if one.parent is not None:
+                kind = "Cohort" if one in cohorts else "ClusterQueue"
+                share = fair.share(ledger, f"{kind} {one.name}", f"Cohort {one.parent.name}")
+                assert (share.value, share.borrows) == (one.share(), one.use() > one.subtree())
 
 
 def agrees(number: int) -> None:

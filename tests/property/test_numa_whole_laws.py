@@ -106,6 +106,14 @@ def test_the_short_way_is_the_long_way(
         assert taking.all()
         assert short.fits(NodeView(workspace, rows)) is None
         assert _scores(short, NodeView(workspace, rows)) == _scores(long, NodeView(exact.workspace, rows))
+    every = NodeView(workspace, np.arange(len(snapshot.nodes)))
+    if all(asked.values()):
+        more = Pod(name="more", requests={name: amount + 7 for name, amount in asked.items()})
+        other = plugin.evaluator(more, plugin.request_of(more))
+        assert isinstance(other, WholeNodeEvaluator)
+        assert other.batch_key == short.batch_key
+        both = short.together([short, other]).scores(every)
+        assert both.tolist() == [_scores(short, every), _scores(other, every)]
     source: Any = Lending(lent, workspace.requested)
     restored = [NodeView(one, slice(None), source) for one in (workspace, exact.workspace)]
     assert _scores(short, restored[0]) == _scores(long, restored[1])

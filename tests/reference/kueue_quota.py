@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 import attrs
 
@@ -42,6 +43,19 @@ class Node:
             stored = self.subtree() - self.guaranteed()
             above = min(above, stored - max(0, self.use() - self.guaranteed()) + self.borrowing)
         return max(0, self.guaranteed() - self.use()) + above
+
+    def reach(self) -> int:
+        """What could be used here if nobody used anything."""
+        if self.parent is None:
+            return self.subtree()
+        there = self.guaranteed() + self.parent.reach()
+        return there if self.borrowing is None else min(there, self.subtree() + self.borrowing)
+
+    def share(self) -> Fraction:
+        """What it uses beyond its own, of what there is where it borrows."""
+        beyond = max(0, self.use() - self.subtree())
+        there = 0 if self.parent is None else self.parent.reach()
+        return Fraction(beyond, there) if there > 0 else Fraction(0)
 
 
 def join(nodes: Iterable[Node]) -> None:

@@ -16,9 +16,8 @@ from koordcore.allocators.numa_align import (
 )
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs, amplify
 from koordcore.model.resources import CPU
-from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.numa import NUMATopologyPolicy
 
 

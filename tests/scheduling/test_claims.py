@@ -198,3 +198,24 @@ def test_a_node_with_the_better_alternative_goes_before_a_fuller_one() -> None:
     template = ResourceClaimTemplate(name="either", spec=spec)
     result = legal(cluster({"full": 1, "large": 8}, template, pending=[pod("p", "either")]))
     assert devices(result) == {"p": ["large/gpu-0", "large/gpu-1"]}
+
+
+def test_an_incomplete_pool_of_another_driver_does_not_keep_all_devices_from_a_claim() -> None:
+    """Pools of the driver that the class demands do: nobody knows how many devices there are."""
+    every = ClaimSpec((ClaimRequest("gpu", (DeviceSubRequest(class_name="gpu", mode="All", count=0),)),))
+    parts = {
+        driver: ResourceSlice(
+            name=f"n-{driver}",
+            driver=driver,
+            pool="half",
+            node_name="n",
+            slice_count=2,
+            devices=(SliceDevice(name="x"),),
+        )
+        for driver in ("other.example.com", DRIVER)
+    }
+    for driver, fits in (("other.example.com", True), (DRIVER, False)):
+        template = ResourceClaimTemplate(name="all", spec=every)
+        snapshot = cluster({"n": 2}, template, parts[driver], pending=[pod("p", "all")])
+        result = legal(snapshot)
+        assert bool(result.bound) is fits

@@ -32,6 +32,7 @@ from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
+from koordcore.protocol.gang import WAITS_AT_PERMIT
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 NAME = "gang.scheduling.koordinator.sh/name"
@@ -118,7 +119,7 @@ def test_non_strict_keeps_what_it_has() -> None:
     assert [one.held.node for one in held if one.held] == ["n", "n"]
     assert verify(snapshot, result) == ()
     more = result.snapshot.with_nodes(node("m", 1000))
-    assert placed(more) == {"g-2": "m"}
+    assert placed(more) == {"g-0": "n", "g-1": "n", "g-2": "m"}  # all of them start now
 
 
 @pytest.mark.parametrize(("minutes", "held"), [(9, 2), (10, 0), (60, 0)])
@@ -134,6 +135,58 @@ def test_a_non_strict_gang_does_not_hold_its_places_for_ever(minutes: int, held:
     assert sum(isinstance(one, Waiting) for one in result.decisions) == held
     assert [one.pod.name for one in result.bound] == ([] if held else ["later"])
     assert verify(snapshot, result) == ()
+
+
+def test_places_that_are_kept_from_call_to_call_end() -> None:
+    """The end is told when the wait begins: later calls on the result give the places to who can use them."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    gang = [
+        attrs.evolve(pod, annotations={**pod.annotations, WAIT: "10m"})
+        for pod in members("g", 3, 1000, 3, mode="NonStrict")
+    ]
+    line = schedule(cluster([node("n", 2000)], gang), now=at).snapshot
+    line = line.with_pending(Pod(name="later", requests={"cpu": 1000}, priority=9))
+    for minutes in (1, 9):
+        result = schedule(line, now=at + timedelta(minutes=minutes))
+        held = [one.pod.name for one in result.decisions if isinstance(one, Waiting)]
+        assert (held, result.bound) == (["g-0", "g-1"], ())
+        assert verify(line, result) == ()
+        line = result.snapshot
+    asked = [Pod(name="later", requests={"cpu": 1000}, priority=9)]
+    for minutes, number in ((9, 0), (10, 1)):  # also where somebody else is asked about
+        result = schedule(line, asked, now=at + timedelta(minutes=minutes))
+        assert len(result.bound) == number
+        assert verify(line, result) == ()
+    result = schedule(line, now=at + timedelta(minutes=10))
+    assert [one.pod.name for one in result.bound] == ["later"]
+    assert {pod.name for pod in result.snapshot.pending} == {"g-0", "g-1", "g-2"}
+    assert verify(line, result) == ()
+
+
+def test_who_keeps_a_place_starts_with_the_others() -> None:
+    """The call that completes the gang binds all of it, and nothing of the wait is left."""
+    pods = members("g", 3, 1000, 3, mode="NonStrict")
+    line = schedule(cluster([node("n", 2000)], pods)).snapshot.with_nodes(node("m", 1000))
+    result = schedule(line)
+    assert {one.pod.name: one.node for one in result.bound} == {"g-0": "n", "g-1": "n", "g-2": "m"}
+    assert verify(line, result) == ()
+    assert not [pod for pod in result.snapshot.bound_pods() if WAITS_AT_PERMIT in pod.annotations]
+    assert schedule(result.snapshot).decisions == ()
+    (plan,) = result.jobs
+    assert (plan.placed, plan.members, plan.held) == (3, 3, 0)
+
+
+def test_a_place_that_is_kept_is_lost_with_its_node_and_nobody_is_evicted_from_it() -> None:
+    pods = members("g", 3, 1000, 3, mode="NonStrict")
+    line = schedule(cluster([node("m", 1000), node("n", 1000)], pods)).snapshot
+    urgent = Pod(name="urgent", requests={"cpu": 1000}, priority=99)
+    result = schedule(line.with_pending(urgent), preempt=PreemptionRules())
+    assert (result.preemptions, result.bound) == ((), ())
+    assert verify(line.with_pending(urgent), result) == ()
+    gone = line.without_nodes("m").with_nodes(node("o", 2000)).with_pending(*pods[:1])
+    again = schedule(gone)
+    assert {one.pod.name: one.node for one in again.bound} == {"g-0": "o", "g-1": "n", "g-2": "o"}
+    assert verify(gone, again) == ()
 
 
 def test_gang_groups_start_together() -> None:

@@ -183,7 +183,7 @@ def test_a_refusal_names_who_borrowed_and_the_table_who_lends(
 
 def test_revoke_and_reclaim_are_verbs(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quota", "reclaim", dump, "-o", "json"]) == 1
-    (plan,) = json.loads(capsys.readouterr().out)
+    (plan,) = json.loads(capsys.readouterr().out)["preemptions"]
     assert ([one["pod"] for one in plan["victims"]], plan["borrowers"]) == (
         ["default/r0", "default/r1"],
         ["borrower"],
@@ -193,7 +193,7 @@ def test_revoke_and_reclaim_are_verbs(dump: str, capsys: pytest.CaptureFixture[s
     assert paths == ["r0/status", "r0/eviction", "r1/status", "r1/eviction", "w/status"]
     # The borrower's runtime is 80 once the lender asks for 20: two of its pods are too many.
     assert main(["quota", "revoke", dump, "-o", "json"]) == 1
-    (revoked,) = json.loads(capsys.readouterr().out)
+    (revoked,) = json.loads(capsys.readouterr().out)["revokes"]
     assert (revoked["quota"], revoked["evict"]) == ("borrower", ["default/r1", "default/r0"])
     main(["quota", "revoke", dump, "-o", "patches"])
     assert len(capsys.readouterr().out.splitlines()) == 2

@@ -163,7 +163,7 @@ def test_when_says_who_is_before_and_when_the_turn_comes(
 
 def test_when_all_shows_the_queue(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["when", "--all", dump, "-o", "json"]) == 0
-    starts = [one["expectedStart"] for one in json.loads(capsys.readouterr().out)]
+    starts = [one["expectedStart"] for one in json.loads(capsys.readouterr().out)["queue"]]
     assert starts == ["2026-01-01T00:10:00+00:00", "2026-01-01T01:10:00+00:00"]
     assert main(["when", "--all", dump]) == 0
     assert "0 of 2 can start now · 2 later · 0 not in sight" in capsys.readouterr().out

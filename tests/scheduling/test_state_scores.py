@@ -115,6 +115,6 @@ def test_classes_come_and_go(most: int, monkeypatch: pytest.MonkeyPatch) -> None
         if turn % 5 == 4:
             workspace.rollback(mark)
             rolled_back += 1
-        by_states += found._membership is not None  # or the comparison says nothing
+        by_states += found._known.membership is not None  # or the comparison says nothing
     assert rolled_back > 5
     assert by_states > 20

@@ -147,6 +147,7 @@ def test_so_many_gangs_of_a_group_are_enough(members: tuple[int, ...], started: 
     waiting = [pod for name, count in zip("abc", members, strict=True) for pod in pods(name, "", count)]
     result = legal(ClusterSnapshot(nodes=nodes(5), pending=waiting, records=records))
     assert {one.pod.name[0] for one in result.bound} == set(started)
+    assert all(one.least == 4 for one in result.jobs)  # what two of them need
 
 
 @pytest.mark.parametrize(

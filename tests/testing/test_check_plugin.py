@@ -161,6 +161,20 @@ class CallsLabelsAmounts(Table):
     amounts_only = True
 
 
+class LooksPastTheView(Table):
+    """Says what is free on nodes, not what the view shows there."""
+
+    scope = Scope.NODE
+    amounts_only = True
+
+    def fits(self, view: NodeView) -> None:
+        return None
+
+    def scores(self, view: NodeView) -> IntVector:
+        free: IntVector = view.workspace.free[0, view.rows] * 100 // 10**6
+        return free
+
+
 class TooMuch(Table):
     def scores(self, view: NodeView) -> IntVector:
         return np.full(len(view.numbers), 101)
@@ -242,6 +256,25 @@ class KeepsItsTableWhateverNodesSay(Good):
         return self.table
 
 
+class NeedsPortsAndLooksAtLabels(Good):
+    """Says that only pods with ports concern it, and asks others, too."""
+
+    needs = frozenset(("host_ports",))
+
+
+class WakesWithAnOldTable(Good):
+    """Keeps what it saw of the cluster when nothing concerned it."""
+
+    needs = frozenset(("host_ports",))
+
+    def __init__(self, workspace: Workspace, args: Any = None) -> None:
+        super().__init__(workspace, args)
+        self.number = sum(len(state.pods) for state in workspace.snapshot.nodes)
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return "port" if pod.host_ports and self.number else None
+
+
 BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.CONCERN, Silent),
     (Clause.ERROR, with_evaluator(Raises)),
@@ -258,6 +291,7 @@ BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.ROWS, with_evaluator(Sorts)),
     (Clause.BATCH, with_evaluator(BestOfTheView)),
     (Clause.EQUAL_AMOUNTS, with_evaluator(CallsLabelsAmounts)),
+    (Clause.EQUAL_AMOUNTS, with_evaluator(LooksPastTheView)),
     (Clause.SCORE, with_evaluator(TooMuch)),
     (Clause.REASONS, with_evaluator(NoReason)),
     (Clause.RESERVE, with_evaluator(RefusesAtLast)),
@@ -266,6 +300,7 @@ BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.UNDO, Grudge),
     (Clause.WARM, with_evaluator(Remembers)),
     (Clause.WARM, KeepsItsTableWhateverNodesSay),
+    (Clause.NEEDS, NeedsPortsAndLooksAtLabels),
     (Clause.LOOKS_AT, SaysItReadsTaintsAlone),
 ]
 

@@ -86,6 +86,8 @@ class NodeOffer:
         NUMA nodes that have to be among those that are chosen, where any are.
     only
         The very NUMA nodes that are chosen, where any are; 0 for whichever.
+    sides
+        Others who give the pod something near NUMA nodes; the answer says which these are.
     """
 
     numa: NUMAState
@@ -95,6 +97,7 @@ class NodeOffer:
     terms: Terms = attrs.field(default=PLAIN_TERMS, kw_only=True)
     covers: NUMAMask = attrs.field(default=0, kw_only=True)
     only: NUMAMask = attrs.field(default=0, kw_only=True)
+    sides: tuple[NUMAProvider, ...] = attrs.field(default=(), kw_only=True)
 
     @property
     def state(self) -> Hashable:
@@ -292,7 +295,7 @@ def fit_node(
         provider = DeviceProvider(offer, request.devices, args.devices, answers)
     if request.cpu is None:
         return _with_devices(NUMAAllocation(), provider, None)
-    providers: tuple[NUMAProvider, ...] = () if provider is None else (provider,)
+    providers: tuple[NUMAProvider, ...] = offer.sides if provider is None else (provider, *offer.sides)
     if offer.covers:
         providers = (*providers, _Covering(offer.covers))
     if offer.only:

@@ -12,6 +12,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._record import record
 from koordcore.allocators.device import DeviceAnswers, device_table
+from koordcore.allocators.device.answers import StateTable
 from koordcore.allocators.node import (
     DEFAULT_NODE_ARGS,
     DeviceProvider,
@@ -27,14 +28,13 @@ from koordcore.allocators.numa import (
     before_numa,
     score_given,
 )
-from koordcore.allocators.numa_align import has_room, pod_request
+from koordcore.allocators.numa_align import NUMAProvider, has_room, pod_request
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
-from koordcore.allocators.state_table import StateTable
+from koordcore.model.numa import amplify
 from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, NO_RESOURCES, is_scalar, make_resources
 from koordcore.protocol.numa import NO_STATUS
-from koordcore.protocol.numa_nodes import amplify
 from koordcore.scoring.resources import Capacity, least_percent, most_percent, weighted_mean
 from koordcore.topology.numa import NUMATopologyPolicy
 
@@ -179,6 +179,21 @@ class NodeVerdicts:
             if isinstance(known, NodeAllocation):
                 return same_on(known, offer, self.request, self.args, self._devices)
         return self._fit(offer, self._amounts(row))
+
+    def beside(
+        self, row: int, sides: tuple[NUMAProvider, ...], *, amounts: bool = True
+    ) -> NodeAllocation | NUMARefusal:
+        """What the pod would get on one node where others give it something near the same NUMA nodes.
+
+        Parameters
+        ----------
+        row, sides
+            The node, and the others.
+        amounts
+            Whether the amounts of the node as a whole are looked at.
+        """
+        offer = attrs.evolve(self.table.rows[row], sides=sides)
+        return self._fit(offer, self._amounts(row) if amounts else _ENOUGH)
 
     def _given(self, state_id: int) -> NodeAllocation | NUMARefusal:
         """What the pod would get on a node in a state, as if its amounts as a whole were no matter."""

@@ -36,10 +36,9 @@ from koordcore.allocators.numa_request import (
 )
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState, available_amounts
 from koordcore.model.decisions import Shortfall
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, OF_LOAN, CPUBindPolicy, NUMAArgs
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, OF_LOAN, CPUBindPolicy, NUMAArgs, amplify
 from koordcore.model.resources import CPU, NO_RESOURCES, Resources
 from koordcore.protocol.numa import NO_STATUS, ResourceStatus
-from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.cpu import NO_CPUS, format_cpulist
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy, mask_of
 

@@ -16,10 +16,9 @@ from koordcore.allocators.numa_fit import Offer, feasible_masks, offer_of
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState
 from koordcore.model.decisions import Shortfall
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, NUMAArgs, amplify
 from koordcore.model.plugin_args import ScoringStrategy
 from koordcore.model.resources import CPU, is_scalar
-from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.numa import (
     NUMAExclusive,
     NUMAHint,
@@ -234,10 +233,11 @@ def _smallest_allowed(field: MaskField) -> list[NUMAMask]:
     demand, state = field.demand, field.state
     single = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
     exclusive = demand.request.exclusive_here
-    status = state.usage.status if exclusive is NUMAExclusive.REQUIRED else {}
+    strict = exclusive is NUMAExclusive.REQUIRED
+    status = state.usage.status if strict else {}
     for size in range(1, 2 if single else len(state.node.zone_ids) + 1):
         masks = field.of_size(size)
-        allowed = [mask for mask in masks if exclusive_allows(mask, exclusive, status)]
+        allowed = [mask for mask in masks if exclusive_allows(mask, exclusive, status)] if strict else masks
         if demand.policy is NUMATopologyPolicy.BEST_EFFORT:
             allowed = allowed or masks
         if allowed:

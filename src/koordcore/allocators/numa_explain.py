@@ -145,7 +145,7 @@ def explain_node(
     provider = None
     if request.devices is not None:
         provider = DeviceProvider(offer, request.devices, args.devices)
-    nodes = tuple(_verdict(state, demand, provider, numa) for numa in state.node.zone_ids)
+    nodes = tuple(_verdict(offer, demand, provider, numa) for numa in state.node.zone_ids)
     if isinstance(answer, NodeAllocation) or not answer.resolvable:
         return NUMAExplanation(answer=answer, nodes=nodes)
     for count, names in enumerate(_sets_of_holders(state, devices)):
@@ -165,11 +165,10 @@ def explain_node(
 
 
 def _verdict(
-    state: NUMAState, demand: CPUDemand, provider: DeviceProvider | None, numa: int
+    node: NodeOffer, demand: CPUDemand, provider: DeviceProvider | None, numa: int
 ) -> NUMANodeVerdict:
-    offer = offer_of(state, demand)
     served, short = [], []
-    for name, most in offer.most.items():
+    for name, most in offer_of(node.numa, demand).most.items():
         need, there = demand.request.requests[name], most.get(numa, 0)
         if there >= need:
             served.append(name)
@@ -181,6 +180,11 @@ def _verdict(
             short += chosen.shortfalls
         else:
             served += provider.names
+    for side in node.sides:
+        if side.aligned and side.feasible(1 << numa):
+            served += side.names
+        elif side.aligned:
+            short += [Shortfall("", name) for name in side.names]
     return NUMANodeVerdict(node=numa, served=tuple(sorted(served)), shortfalls=tuple(short))
 
 

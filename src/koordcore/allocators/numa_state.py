@@ -24,17 +24,13 @@ from koordcore.model.numa import (
     NodeResourceTopology,
     NUMAAllocateStrategy,
     NUMANodeResource,
+    amplify,
 )
 from koordcore.model.pods import Pod
 from koordcore.model.resources import CPU, make_resources
 from koordcore.protocol.normalization import parse_amplification
 from koordcore.protocol.numa import NO_STATUS, resource_spec_of, resource_status_of
-from koordcore.protocol.numa_nodes import (
-    amplify,
-    node_allocate_strategy,
-    node_bind_policy,
-    node_topology_policy,
-)
+from koordcore.protocol.numa_nodes import node_allocate_strategy, node_bind_policy, node_topology_policy
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
 from koordcore.topology.numa import MAX_NUMA_NODE, NUMAMask, NUMAStatus, NUMATopologyPolicy, numa_ids
 

@@ -27,9 +27,8 @@ from koordcore.allocators.numa_fit import Offer, offer_of
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, CPUBindPolicy, NUMAArgs
+from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, CPUBindPolicy, NUMAArgs, amplify
 from koordcore.model.resources import CPU, MEMORY, add
-from koordcore.protocol.numa_nodes import amplify
 from koordcore.topology.numa import NUMATopologyPolicy, exclusive_allows
 
 DEFAULT_VISITS: Final = 2_000

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
 import attrs
 
 from koordcore.checking.claim_records import claims_after
+from koordcore.checking.permits import as_waiting
 from koordcore.checking.profiles import by_profile, check_strangers
 from koordcore.checking.quota_sums import Elsewhere, held_away
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
-from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.records import ClusterRecord
@@ -28,9 +28,10 @@ _INDEX: Final = "checking"
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
 
-def _checks(everywhere: Sequence[NodeState], elsewhere: Elsewhere) -> tuple[Check, ...]:
+def _checks(whole: ClusterSnapshot, elsewhere: Elsewhere) -> tuple[Check, ...]:
     """One function per rule book; each reads only the snapshot before and the result, and what is given."""
     # Read on the first check: every rule book brings the model of its room, a third of the import's time.
+    from koordcore.checking.claim_numa import check_claims_near
     from koordcore.checking.claim_plan import check_claims
     from koordcore.checking.cpus import check_cpus
     from koordcore.checking.devices import check_devices
@@ -44,6 +45,7 @@ def _checks(everywhere: Sequence[NodeState], elsewhere: Elsewhere) -> tuple[Chec
     from koordcore.checking.victims import check_victims
     from koordcore.checking.volumes import check_volumes
 
+    everywhere = shared(whole)[0]
     return (
         check_unmodelled,
         check_nodes,
@@ -52,9 +54,10 @@ def _checks(everywhere: Sequence[NodeState], elsewhere: Elsewhere) -> tuple[Chec
         check_volumes,
         check_devices,
         check_claims,
+        check_claims_near,
         check_cpus,
         partial(check_quotas, elsewhere=elsewhere),
-        check_gangs,
+        partial(check_gangs, whole=whole),
         check_groups,
         partial(check_victims, everywhere=everywhere, elsewhere=elsewhere),
     )
@@ -65,13 +68,12 @@ def check_touched(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Vi
     from koordcore.checking.index import ClusterIndex
     from koordcore.checking.touched import touched
 
+    snapshot = as_waiting(snapshot, result)
     index = snapshot.place.line.pool.take(_INDEX) or ClusterIndex()
     index.follow(snapshot)
     known = index.to(result.snapshot)
     small = touched(index, result, known)
-    found = check_result(
-        small.before, small.result, everywhere=shared(result.snapshot)[0], elsewhere=small.elsewhere
-    )
+    found = check_result(small.before, small.result, whole=result.snapshot, elsewhere=small.elsewhere)
     index.follow(result.snapshot, known)  # from there a control plane goes on
     result.snapshot.place.line.pool.put(_INDEX, index)
     return found
@@ -88,27 +90,29 @@ def check_result(
     snapshot: ClusterSnapshot,
     result: ScheduleResult,
     *,
-    everywhere: Sequence[NodeState] | None = None,
+    whole: ClusterSnapshot | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> tuple[Violation, ...]:
     """Check a result on all that the snapshot shows, for each profile of the policy.
 
     Parameters
     ----------
-    everywhere, elsewhere
-        Every node afterwards, and what pods hold that the snapshot does not show; left out: it shows all.
+    whole, elsewhere
+        The cluster afterwards with every node, and what pods hold that the snapshot does not show; left out:
+        it shows all.
     """
-    states = result.snapshot.nodes if everywhere is None else everywhere
+    snapshot = as_waiting(snapshot, result)
+    every = result.snapshot if whole is None else whole
     others_hold = held_away(snapshot) if elsewhere is None else elsewhere
     found = set(check_strangers(snapshot, result))
     for own, others in by_profile(result):
-        mine = _check_profile(snapshot, own, states, others_hold)
+        mine = _check_profile(snapshot, own, every, others_hold)
         found |= {one for one in mine if one.subject not in others}
     return tuple(sorted(found))
 
 
 def _check_profile(
-    snapshot: ClusterSnapshot, result: ScheduleResult, everywhere: Sequence[NodeState], elsewhere: Elsewhere
+    snapshot: ClusterSnapshot, result: ScheduleResult, every: ClusterSnapshot, elsewhere: Elsewhere
 ) -> Iterator[Violation]:
     from koordcore.checking.cpus import check_cpu_requests
     from koordcore.checking.device_choices import check_device_choices
@@ -130,7 +134,7 @@ def _check_profile(
         spared = taken_in(snapshot, result)
     found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
-    for check in _checks(everywhere, elsewhere):
+    for check in _checks(every, elsewhere):
         found.extend(one for one in check(before, outcome) if one.subject not in known)
     for check in (check_cpu_requests, check_device_requests, check_device_places, check_device_choices):
         found.extend(one for one in check(before, whole) if one.subject not in known)

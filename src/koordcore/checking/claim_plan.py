@@ -73,6 +73,10 @@ class _Expressions:
         answer = selector.evaluate(device_variable(driver, device))
         return None if isinstance(answer, SelectorError) else answer
 
+    def driver_of(self, text: str) -> str | None:
+        selector = self._selectors.setdefault(text, compile_selector(text))
+        return None if isinstance(selector, SelectorError) else selector.driver
+
     def derives(self, text: str, driver: str, device: SliceDevice) -> AttributeValue | None:
         if text not in self._derived:
             self._derived[text] = compile_derived(text)
@@ -127,6 +131,7 @@ class _Plan:
             snapshot.of(DeviceClass),
             expressions.selects,
             expressions.derives,
+            expressions.driver_of,
             _ON,
         )
         self._held: dict[tuple[str, str], ClaimAllocation] = {}

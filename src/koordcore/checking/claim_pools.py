@@ -136,11 +136,16 @@ class SliceBook:
                     return Published(one, published)
         return "no such device is published"
 
-    def offered(self, node: CheckedNode) -> tuple[list[tuple[DeviceId, Published]], str]:
-        """Give every device that the node may use, and what is wrong with the first unsound pool."""
+    def offered(self, node: CheckedNode, driver: str = "") -> tuple[list[tuple[DeviceId, Published]], str]:
+        """Give every device that the node may use, and what is wrong with the first unsound pool.
+
+        Where a ``driver`` is named, the pools of others do not matter.
+        """
         found = []
         trouble = ""
         for pool in sorted(self._by_pool):
+            if driver and pool[0] != driver:
+                continue
             seen, wrong = self.current(pool, node)
             if not seen:
                 continue

@@ -59,6 +59,8 @@ class ClaimChecker:
         Every ResourceSlice with the taints of rules on its devices, and every DeviceClass.
     selects, derives
         The answers of expressions.
+    driver_of
+        The one driver whose devices an expression can select; ``None`` where its text does not say so.
     on
         Names of the features that are switched on.
     """
@@ -69,9 +71,11 @@ class ClaimChecker:
         classes: Iterable[DeviceClass],
         selects: Selects,
         derives: Derives,
+        driver_of: Callable[[str], str | None],
         on: frozenset[str],
     ) -> None:
         self._on = on
+        self._driver_of = driver_of
         self._book = SliceBook(
             slices,
             partitions="DRAPartitionableDevices" in on,
@@ -199,13 +203,20 @@ class ClaimChecker:
             if len(devices) != form.count:
                 yield f"request {name} has {len(devices)} of {form.count} devices"
             return
-        offered, trouble = self._book.offered(node)
+        offered, trouble = self._book.offered(node, self._drivers_of(form))
         if trouble:
             yield f"request {name} asks for all devices, but {trouble}"
             return
         wanted = {device for device, found in offered if self._meant(form, device.driver, found)}
         if wanted != set(devices):
             yield f"request {name} has {len(devices)} devices, not all {len(wanted)}"
+
+    def _drivers_of(self, form: DeviceSubRequest) -> str:
+        """Give the driver whose devices a form can mean, where its selectors say that; empty for any."""
+        known = self._classes.get(form.class_name)
+        texts = (*(known.selectors if known is not None else ()), *form.selectors)
+        named = (self._driver_of(text) for text in texts if text is not None)
+        return next((one for one in named if one is not None), "")
 
     # --- one device -------------------------------------------------------------------------------
 

@@ -12,11 +12,10 @@ from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError, ManifestError
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import NodeState
-from koordcore.model.numa import NodeResourceTopology
+from koordcore.model.numa import NodeResourceTopology, amplify
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import CPU, Resources, parse_resources
 from koordcore.protocol.normalization import parse_amplification
-from koordcore.protocol.numa_nodes import amplify
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from koordcore.checking.gang_parts import check_parts
+from koordcore.checking.network import tree_of
 from koordcore.checking.violation import Violation, ViolationKind
-from koordcore.errors import ModelError
 from koordcore.model.decisions import Bound, Waiting
 from koordcore.model.gangs import (
     DEFAULT_ARGS,
@@ -19,19 +19,26 @@ from koordcore.model.gangs import (
     NetworkTopologySpec,
     PodGroup,
 )
-from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, parse_gang_pod
 from koordcore.protocol.gang_names import gang_name
-from koordcore.protocol.networks import network_of, spelt
+from koordcore.protocol.networks import spelt
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.gathering import gathering_violations
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
 
-def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Every gang that got a member has its minimum, and its members lie as they must."""
+def check_gangs(
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, whole: ClusterSnapshot
+) -> Iterator[Violation]:
+    """Every gang that got a member has its minimum, and its members lie as they must.
+
+    Parameters
+    ----------
+    whole
+        The cluster with all nodes, whose network counts.
+    """
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     held = {one.pod for one in result.decisions if isinstance(one, Waiting) and one.held}
     members: dict[str, list[Pod]] = defaultdict(list)
@@ -43,7 +50,7 @@ def check_gangs(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
     args = result.policy.args_of(CoschedulingArgs)
     gangs, tree = gang_configs(snapshot.of(PodGroup), _everybody(result.snapshot), args), None
     if any(gang.topology_spec is not None or gang.sub_groups is not None for gang in gangs.values()):
-        tree = _tree(snapshot)
+        tree = tree_of(whole)
     if tree is not None:
         gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
     before = _before(snapshot)
@@ -217,16 +224,3 @@ def _check_gather(
     )
     for message in broken:
         yield Violation(ViolationKind.GANG, gang_id, message)
-
-
-def _tree(snapshot: ClusterSnapshot) -> NetworkTopology | None:
-    try:
-        known = network_of(
-            snapshot.of(ClusterNetworkTopology),
-            snapshot.of(KueueTopology),
-            snapshot.of(ResourceFlavor),
-            {state.name: state.node.labels for state in snapshot.nodes},
-        )
-    except ModelError:
-        return None
-    return None if known is None else known.tree

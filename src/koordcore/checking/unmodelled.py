@@ -27,7 +27,7 @@ def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
 
 
 def _beside_unreadable(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    closed = {state.name: pod.key for state in snapshot.nodes for pod in state.pods if pod.unreadable}
+    closed = {state.name: pod.key for state in snapshot.nodes for pod in state.pods if pod.conceals}
     for one in result.decisions:
         if _gets_a_node(one):
             held = one.held if isinstance(one, Waiting) else one

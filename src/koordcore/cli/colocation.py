@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         find_node(snapshot, arguments.node)
         waterfalls = explain_node(snapshot, config, arguments.node, now=now)
         if for_programs(arguments):
-            print_record(arguments, [attrs.asdict(one) for one in waterfalls])
+            print_record(arguments, {"waterfalls": [attrs.asdict(one) for one in waterfalls]})
         elif arguments.output == NAME:
             print(arguments.node)
         else:
@@ -84,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     shown = tuple(row for row in table.rows if selection.node(snapshot.node(row.node)))
     table = attrs.evolve(table, rows=shown)
     if for_programs(arguments):
-        print_record(arguments, [attrs.asdict(row) for row in (*table.rows, table.total)])
+        nodes = [attrs.asdict(row) for row in table.rows]
+        print_record(arguments, {"nodes": nodes, "total": attrs.asdict(table.total)})
     else:
         show(_rendered(table, joined=arguments.output == TABLE, total=arguments.output != NAME))
     return 0

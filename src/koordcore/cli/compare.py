@@ -18,10 +18,10 @@ from koordcore.cli.progress import working
 from koordcore.cli.queues import compare_queues, comparison_record, comparison_tables
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
+from koordcore.explaining.workloads import stand_in_names
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.preemption import PreemptionRules
-from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.scoring.gpu_share import CARD
 from koordcore.simulate.cluster import ClusterFragmentation
@@ -113,9 +113,7 @@ def _print_tables(found: Comparison, limit: int) -> None:
 def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
     """Where each pod lands that does not land the same everywhere: a column per policy, or all in one."""
     names = [one.name for one in found.outcomes]
-    known = {
-        one.pod_key: f"reservation/{one.name}" for one in found.outcomes[0].result.snapshot.of(Reservation)
-    }
+    known = stand_in_names(found.outcomes[0].result.snapshot)
     shown = found.elsewhere[:limit] if limit > 0 else found.elsewhere
     rows: list[tuple[str, ...]]
     columns = [Column("POD", tone=Tone.NAME)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from koordcore.cli.layout import Column, Table, Tone
+from koordcore.explaining.workloads import stand_in_names
 from koordcore.model.preemption import Damage, PreemptionPlan
-from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 
 
@@ -34,7 +34,7 @@ def describe_damage(damage: Damage) -> str:
 def preemption_table(result: ScheduleResult) -> Table:
     """One row per job that preempts: what it wins and costs, and the cheapest plan that was not taken."""
     rows = []
-    names = _reservations(result)
+    names = {str(key): name for key, name in stand_in_names(result.snapshot).items()}
     for plan in result.preemptions:
         nodes = Counter(plan.nominations.values())
         places = [f"{node} ({count})" if count > 1 else node for node, count in sorted(nodes.items())]
@@ -68,15 +68,10 @@ def _costs(plan: PreemptionPlan) -> str:
     return f"{told}; reclaimed from {', '.join(plan.borrowers)}" if plan.borrowers else told
 
 
-def _reservations(result: ScheduleResult) -> dict[str, str]:
-    """Name the reservations by the pods that stand for them."""
-    return {str(one.pod_key): f"reservation/{one.name}" for one in result.snapshot.of(Reservation)}
-
-
 def victims_table(result: ScheduleResult) -> Table:
     """One row per victim: its node, its job, and for whom it leaves."""
     rows = []
-    names = _reservations(result)
+    names = {str(key): name for key, name in stand_in_names(result.snapshot).items()}
     for plan in result.preemptions:
         moved = {move.victim.pod: move.node for move in plan.moves}
         for victim in plan.victims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
 
 _NODES: Final = 4
+_SHAPES: Final = 6
 
 
 def say_head(pod: Pod, subject: Subject, advice: Advice | None) -> None:
@@ -26,8 +28,13 @@ def say_head(pod: Pod, subject: Subject, advice: Advice | None) -> None:
         more = f", a {subject.kind} of {len(subject.pods)}" if subject.kind != "pod" else ""
         turn = f"turn {advice.place} of {advice.queue}" if advice.place else "without a turn"
         say(f"{subject.name}: pending{more}, {turn} in the queue, priority {pod.priority}")
-    each = "each asks" if len(subject.pods) > 1 else "asks"
-    say(f"  {each} for {describe_requests(pod)}")
+    shapes = Counter(map(describe_requests, subject.pods))
+    for asked, number in shapes.most_common(_SHAPES):
+        each = "each asks" if len(subject.pods) > 1 else "asks"
+        each = f"{number} of them ask{'s' * (number == 1)}" if len(shapes) > 1 else each
+        say(f"  {each} for {asked}")
+    if len(shapes) > _SHAPES:
+        say(f"  and {len(shapes) - _SHAPES} kinds more")
     if pod.gated:
         say(f"  gated by {', '.join(pod.gates)}")
 

@@ -17,6 +17,7 @@ from koordcore.cli.progress import working
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source
+from koordcore.manifests.config_maps import maps_with
 from koordcore.manifests.loading import assemble
 from koordcore.manifests.podless import OPENED_KINDS
 from koordcore.manifests.sources import read_sources
@@ -33,6 +34,8 @@ from koordcore.result import ScheduleResult
 from koordcore.result.left_out import CANNOT_BE_READ
 from koordcore.snapshot import ClusterSnapshot
 
+_CONFIGURED_BY: Final = {"policy": "KubeSchedulerConfiguration", "args": "DeschedulerConfiguration"}
+"""Option to the kind of its file."""
 _SHOWN: Final = 50
 """Lines about what cannot be read; thousands of them say no more."""
 _LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
@@ -116,7 +119,20 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
 
             for line in unapplied(loaded.snapshot):
                 print(f"warning: {line}", file=sys.stderr)
+        _say_configurations(arguments, loaded)
     return loaded
+
+
+def _say_configurations(arguments: argparse.Namespace, loaded: Loaded) -> None:
+    """Name the configurations of a dump: nobody decides by one that is not given as such."""
+    for option, kind in _CONFIGURED_BY.items():
+        if vars(arguments).get(option, "no such option"):
+            continue
+        found = [kind] if any(one.partition(".")[0] == kind for one in loaded.counts) else []
+        found += [f"ConfigMap {name}" for name in maps_with(loaded.snapshot, kind)]
+        if found:
+            told = f"not looked at: {', '.join(found)} of the dump (--{option} decides by one)"
+            print(told, file=sys.stderr)
 
 
 def _say_unreadable(loaded: Loaded) -> list[str]:
@@ -342,17 +358,3 @@ def read_json(option: str, path: str | Path) -> Any:
         raise ModelError(f"{option}: {path}: {(error.strerror or str(error)).lower()}") from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{option}: {path}: not JSON: {error}") from None
-
-
-def read_arguments(option: str, path: Path) -> Any:
-    """Read the arguments of a plugin as JSON, without ``apiVersion`` and ``kind``.
-
-    Raises
-    ------
-    ModelError
-        As :func:`read_json` does.
-    """
-    raw = read_json(option, path)
-    if isinstance(raw, dict):
-        return {key: one for key, one in raw.items() if key not in ("apiVersion", "kind")}
-    return raw

@@ -39,7 +39,7 @@ def print_arbitration(
     rows += [(job.name, str(job.pod or ""), "waits", "is paused") for job in paused]
     if for_programs(arguments):
         heads = ("job", "pod", "outcome", "why")
-        print_record(arguments, [dict(zip(heads, row, strict=True)) for row in rows])
+        print_record(arguments, {"jobs": [dict(zip(heads, row, strict=True)) for row in rows]})
     elif arguments.output == "patches":
         for job in decided:
             patch = _patch(job)

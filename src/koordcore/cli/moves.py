@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from koordcore.cli.descheduler_files import MIGRATING, read_plugin_file, say_idle
 from koordcore.cli.idle_arguments import MIGRATION, idle_arguments
-from koordcore.cli.inputs import read_arguments
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
@@ -49,7 +49,8 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
         "--migration",
         type=Path,
         metavar="FILE",
-        help="MigrationControllerArgs as JSON, with maxNoOfPodsToEvict… of the descheduler beside them",
+        help="MigrationControllerArgs, with maxNoOfPodsToEvict… of the descheduler beside them, or its whole "
+        "configuration, as JSON or YAML",
     )
 
 
@@ -66,7 +67,8 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
     policy = read_policy(arguments)
     if arguments.migration is None:
         return MoveRules(policy=policy)
-    raw = read_arguments("--migration", arguments.migration)
+    read = read_plugin_file("--migration", arguments.migration, MIGRATING)
+    raw = read.args
     if not isinstance(raw, dict):
         raise ManifestError.at(str(arguments.migration), "expected an object")
     counts = {key: value for key, value in raw.items() if key.startswith("maxNoOfPodsToEvict")}
@@ -74,6 +76,8 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
     problems = migration_controller_problems(default_migration_controller(rest))
     if problems:
         raise ModelError("; ".join(problems))
+    if arguments.migration != getattr(arguments, "args", None):
+        say_idle(arguments, "--migration", read)
     for line in () if arguments.quiet else idle_arguments(rest, MIGRATION, "--migration"):
         print(f"warning: {line}", file=sys.stderr)
     return MoveRules(

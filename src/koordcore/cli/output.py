@@ -80,8 +80,10 @@ def for_programs(arguments: argparse.Namespace) -> bool:
     return arguments.output in (JSON, YAML)
 
 
-def print_record(arguments: argparse.Namespace, record: Any) -> None:
+def print_record(arguments: argparse.Namespace, record: Mapping[str, Any] | list[Any]) -> None:
     """Print a record as JSON, or as YAML where that was asked for.
+
+    What cannot be read of a dump is named in it, so a verb that reads one gives a mapping.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from koordcore.cli.selection import ALL, Selection
 from koordcore.cli.tables import amount, say, show
 from koordcore.explaining.incomplete_gangs import lacking
 from koordcore.explaining.network import used_domains
-from koordcore.explaining.workloads import by_workload
+from koordcore.explaining.workloads import by_workload, stand_in_names
 from koordcore.manifests.records import network_used
 from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
@@ -53,7 +53,7 @@ class Rows:
 def print_tables(result: ScheduleResult, rows: Rows) -> None:
     """Print where each workload goes, why the others wait, and a last line with the sums."""
     asked = _asked(result)
-    names = {one.pod_key: f"reservation/{one.name}" for one in result.snapshot.of(Reservation)}
+    names = stand_in_names(result.snapshot)
     shown = [one for one in result.decisions if rows.selection.pod(asked[one.pod])]
     names |= {} if rows.expand else by_workload(asked[one.pod] for one in shown if one.pod not in names)
     tables = []

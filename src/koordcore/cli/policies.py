@@ -15,9 +15,11 @@ from koordcore.cli.own_policies import own_policy
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.framework.registry import known_plugins
-from koordcore.manifests import load
+from koordcore.manifests.config_maps import unpacked
 from koordcore.manifests.idle_settings import idle_gates
+from koordcore.manifests.loading import assemble, opened
 from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
+from koordcore.manifests.sources import read_sources
 from koordcore.model.gangs import CoschedulingArgs, GangFit
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.protocol.feature_gates import parse_feature_gates
@@ -25,6 +27,7 @@ from koordcore.protocol.fields import at
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName
 
+CONFIGURATION: Final = "KubeSchedulerConfiguration"
 KNOWN_POLICIES: Final = (*POLICY_NAMES, *PolicyName)
 """Policies that need no file; the last ones are the stock policy with a GPU policy's score before all."""
 _BEFORE_ALL_OTHERS: Final = 10_000
@@ -35,8 +38,8 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         metavar="NAME|FILE",
-        help=f"{', '.join(POLICY_NAMES)}, or a KubeSchedulerConfiguration (default: default, which packs "
-        "devices and spreads CPUs)",
+        help=f"{', '.join(POLICY_NAMES)}, or a KubeSchedulerConfiguration, also in its ConfigMap (default: "
+        "default, which packs devices and spreads CPUs)",
     )
     parser.add_argument(
         "--profile",
@@ -169,7 +172,7 @@ def no_such_policy(text: str) -> str:
 def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:
     if path != "-" and not Path(path).exists():
         raise ModelError(f"--policy: {no_such_policy(path)}")
-    loaded = load([path], sys.stdin)
+    loaded = assemble(unpacked(opened(read_sources([path], stdin=sys.stdin)), CONFIGURATION))
     for warning in () if quiet else loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return {one.name: one for one in loaded.policies}

@@ -13,10 +13,12 @@ import attrs
 
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import CONFIG, add_output, for_programs, print_record
-from koordcore.cli.policies import known_policy, no_such_policy
+from koordcore.cli.policies import CONFIGURATION, known_policy, no_such_policy
 from koordcore.cli.tables import say, show
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.framework.registry import known_plugins
+from koordcore.manifests.config_maps import unpacked
+from koordcore.manifests.loading import opened
 from koordcore.manifests.named_policies import POLICY_NAMES
 from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
 from koordcore.manifests.policy_args import write_args
@@ -53,7 +55,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="NAME|FILE",
-        help=f"{', '.join(POLICY_NAMES)}, a KubeSchedulerConfiguration, or - for standard input",
+        help=f"{', '.join(POLICY_NAMES)}, a KubeSchedulerConfiguration (also in its ConfigMap), or - for "
+        "standard input",
     )
     add_output(parser, CONFIG)
     parser.set_defaults(run=run)
@@ -114,7 +117,7 @@ def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
         yield scheduler_configuration(KOORDINATOR_CONFIGURATION)
         return
     found = False
-    for source in read_sources([path], stdin=sys.stdin):
+    for source in unpacked(opened(read_sources([path], stdin=sys.stdin)), CONFIGURATION):
         if isinstance(source, Problem):
             raise ManifestError([source])
         if not isinstance(source.raw, dict):

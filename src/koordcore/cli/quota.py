@@ -18,11 +18,12 @@ from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import amount, say, show
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
-from koordcore.model.policy import PluginSetting
+from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.quota import QuotaLedger, explain_runtime, format_waterfall, quota_table
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.table import QuotaRow
+from koordcore.result.left_out import quota_trees
 
 _PLUGIN: Final = "ElasticQuota"
 _QUESTIONS: Final = ("revoke", "reclaim")
@@ -61,11 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
     if question and not arguments.paths and not arguments.live:
         raise ModelError(f"quota {question}: which dump?")
     snapshot = load_paths(arguments).snapshot
-    args = _quota_policy(arguments)
+    policy = _with_quotas(arguments, read_policy(arguments))
+    args = _quota_policy(policy)
+    for one in () if arguments.quiet else quota_trees(snapshot, policy):
+        print(f"not looked at: {one}", file=sys.stderr)
     if question == "revoke":
         return print_revokes(snapshot, args, arguments)
     if question:
-        return print_reclaims(snapshot, read_policy(arguments), args, arguments)
+        return print_reclaims(snapshot, policy, arguments)
     if arguments.output == "patches":
         raise ModelError("-o patches: a table changes nothing; see `quota revoke` and `quota reclaim`")
     if not snapshot.of(ElasticQuota):
@@ -82,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             and (not arguments.resource or row.resource == arguments.resource)
         ]
         if for_programs(arguments):
-            print_record(arguments, [attrs.asdict(row) for row in rows])
+            print_record(arguments, {"quotas": [attrs.asdict(row) for row in rows]})
         else:
             show(_table(rows))
         return 0
@@ -91,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     names = [arguments.resource] if arguments.resource else sorted(ledger.max_of(arguments.quota))
     waterfalls = [explain_runtime(ledger, arguments.quota, name) for name in names]
     if for_programs(arguments):
-        print_record(arguments, [attrs.asdict(one) for one in waterfalls])
+        print_record(arguments, {"waterfalls": [attrs.asdict(one) for one in waterfalls]})
     elif arguments.output == NAME:
         print(arguments.quota)
     else:
@@ -118,13 +122,17 @@ def _table(rows: Sequence[QuotaRow]) -> Table:
     return Table(title="Quotas", columns=columns, rows=cells)
 
 
-def _quota_policy(arguments: argparse.Namespace) -> QuotaPolicy:
-    """Read how the policy enforces quotas; where it has no ElasticQuota, say so and take the defaults."""
-    policy = read_policy(arguments)
-    if policy.plugin(_PLUGIN) is None:
-        if not arguments.quiet:
-            print(f"warning: --policy: {policy.name} has no {_PLUGIN}: it limits nobody", file=sys.stderr)
-        policy = policy.with_plugin(PluginSetting(name=_PLUGIN, scores=False))
+def _with_quotas(arguments: argparse.Namespace, policy: Policy) -> Policy:
+    """Give the policy with ElasticQuota; where it has none, say so and take the defaults."""
+    if policy.plugin(_PLUGIN) is not None:
+        return policy
+    if not arguments.quiet:
+        print(f"warning: --policy: {policy.name} has no {_PLUGIN}: it limits nobody", file=sys.stderr)
+    return policy.with_plugin(PluginSetting(name=_PLUGIN, scores=False))
+
+
+def _quota_policy(policy: Policy) -> QuotaPolicy:
+    """Give how the policy enforces quotas."""
     setting = policy.plugin(_PLUGIN)
     args = None if setting is None else setting.args
     return args if isinstance(args, QuotaPolicy) else QuotaPolicy()

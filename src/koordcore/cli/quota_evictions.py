@@ -15,7 +15,7 @@ from koordcore.cli.output import for_programs, print_record
 from koordcore.cli.tables import amount, say, show
 from koordcore.manifests.plan_patches import eviction, patches
 from koordcore.manifests.records import preemption_record
-from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPod, QuotaPolicy
 from koordcore.quota import plan_revoke
@@ -41,7 +41,7 @@ def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, arguments: arg
     leaving = [(name, pod) for name, victims in sorted(plan.victims.items()) for pod in victims]
     if for_programs(arguments):
         record = [_revoked(name, ledger, victims) for name, victims in sorted(plan.victims.items())]
-        print_record(arguments, record)
+        print_record(arguments, {"revokes": record})
     elif arguments.output == "patches":
         for _, pod in leaving:
             print(json.dumps(eviction(pod.key).to_json()))
@@ -80,22 +80,18 @@ def _revoked(name: str, ledger: QuotaLedger, victims: tuple[QuotaPod, ...]) -> d
     }
 
 
-def print_reclaims(
-    snapshot: ClusterSnapshot, policy: Policy, quotas: QuotaPolicy, arguments: argparse.Namespace
-) -> int:
+def print_reclaims(snapshot: ClusterSnapshot, policy: Policy, arguments: argparse.Namespace) -> int:
     """Show who leaves so that pending pods within their quota's min get it back; 1 where somebody does.
 
     The whole queue takes its turn, as with ``koordcore schedule --preempt``; evictions for priority are
     left out of what is shown.
     """
-    if policy.plugin("ElasticQuota") is None:
-        policy = policy.with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=quotas))
     result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
     violations = verify(snapshot, result)
     plans = tuple(plan for plan in result.preemptions if plan.borrowers and not violations)
     shown = attrs.evolve(result, preemptions=plans)
     if for_programs(arguments):
-        print_record(arguments, [preemption_record(plan) for plan in plans])
+        print_record(arguments, {"preemptions": [preemption_record(plan) for plan in plans]})
     elif arguments.output == "patches":
         asked = {key for plan in plans for key in plan.nominations}
         coming = tuple(one for one in result.decisions if str(one.pod) in asked)

@@ -9,8 +9,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from koordcore.cli.descheduler_files import COOLING, also_migrates, read_plugin_file, say_idle
 from koordcore.cli.idle_arguments import LOW_NODE_LOAD, idle_arguments
-from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder, read_arguments, read_now
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder, read_now
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.migration_jobs import print_arbitration
 from koordcore.cli.moves import (
@@ -59,7 +60,13 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_rules(parser)
     parser.add_argument("--metrics", metavar="FILE", help="NodeMetric objects, where the dump has none")
-    parser.add_argument("--args", type=Path, metavar="FILE", help="LowNodeLoadArgs as JSON")
+    parser.add_argument(
+        "--args",
+        type=Path,
+        metavar="FILE",
+        help="LowNodeLoadArgs, or the descheduler's whole configuration, then with its MigrationController, "
+        "as JSON or YAML",
+    )
     parser.add_argument(
         "--high", default="cpu=65,memory=80", metavar="PERCENTS", help="thresholds where --args is left out"
     )
@@ -82,6 +89,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when a node stays hot or the plan could not be confirmed."""
     need_folder(arguments.proofs, "--proofs")
+    also_migrates(arguments)
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     if arguments.jobs:
         return print_arbitration(snapshot, read_rules(arguments).migration, arguments)
@@ -135,7 +143,9 @@ def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:
         if arguments.prod_high:
             raw["prodHighThresholds"] = _percents("--prod-high", arguments.prod_high)
     else:
-        raw = read_arguments("--args", arguments.args)
+        read = read_plugin_file("--args", arguments.args, COOLING)
+        say_idle(arguments, "--args", read)
+        raw = read.args
     problems = low_node_load_problems(default_low_node_load(raw))
     if problems:
         raise ModelError("; ".join(problems))

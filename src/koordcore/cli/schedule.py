@@ -35,6 +35,7 @@ from koordcore.errors import ModelError
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
 from koordcore.manifests.records import result_record
+from koordcore.model.claims import DeviceClass
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
@@ -139,6 +140,11 @@ def run(arguments: argparse.Namespace) -> int:
         proofs = proofs_record(certificates_of(result))
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
     say_left_out(result, quiet=arguments.quiet)
+    if snapshot.has(DeviceClass) and not arguments.quiet:
+        from koordcore.explaining.selector_errors import selector_errors  # few clusters have classes
+
+        for told in selector_errors(snapshot, snapshot.pending):
+            print(f"warning: {told}", file=sys.stderr)
     say_podless(arguments, loaded)
     if arguments.output == "patches":
         print_patches(result, now)

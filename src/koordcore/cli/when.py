@@ -24,6 +24,7 @@ from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.groups import job_of, waiting_jobs
+from koordcore.explaining.workloads import stand_in_names
 from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest
 from koordcore.model.durations import format_duration
@@ -90,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     say_podless(arguments, loaded)
     if arguments.all and not snapshot.pending and not snapshot.of(Reservation):
         if for_programs(arguments):
-            print_record(arguments, [])
+            print_record(arguments, {"queue": []})
         else:
             say("nobody waits")
         return 0
@@ -101,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         with working("serving the queue"):
             units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
         selection = selection_of(arguments)
-        held = {str(one.pod_key): f"reservation/{one.name}" for one in snapshot.of(Reservation)}
+        held = {str(key): name for key, name in stand_in_names(snapshot).items()}
         shown = [
             (turn, attrs.evolve(unit, name=held.get(unit.name, unit.name)))
             for turn, unit in enumerate(units, 1)
@@ -111,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output == "reservations":
             raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
         if for_programs(arguments):
-            print_record(arguments, queue_record(shown))
+            print_record(arguments, {"queue": queue_record(shown)})
         else:
             show_queue(shown, now)
         return 0 if all(unit.start is not None for unit in units) else 1

@@ -104,7 +104,7 @@ def _batch_steps(node: NodeLoad, terms: BatchTerms) -> tuple[Step, ...]:
             "the larger of the lines below" if terms.policy is not CalculatePolicy.REQUEST else "",
         ),
         line("kubelet reserved", _of(use.kubelet_reserved, name), detail=True),
-        line("reservation annotation", _of(use.annotation_reserved, name), detail=True),
+        line("reserved by annotation", _of(use.annotation_reserved, name), detail=True),
     ]
     if terms.policy is not CalculatePolicy.REQUEST:
         steps.append(line("system usage", _of(system, name), "with host applications", detail=True))

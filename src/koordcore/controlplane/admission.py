@@ -8,18 +8,18 @@ is taken; the reference looks at quota alone, or at nodes only within the flavor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Final
+from datetime import datetime
 
 import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
+from koordcore.controlplane.fair_shares import Head, fair_tree
 from koordcore.controlplane.flavors import FlavorChoice, Flavors
 from koordcore.controlplane.quota_targets import opened, quota_targets, without
+from koordcore.controlplane.waiting_workloads import Entry, first_pods, rank, why_in_no_queue
 from koordcore.controlplane.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import JobPlan, PodDecision, Waiting
 from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
 from koordcore.model.mappings import EMPTY, frozen
@@ -32,9 +32,6 @@ from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
-
-_EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC)
-_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 @record(kw_only=True)
@@ -124,36 +121,14 @@ def admit_workloads(
     AdmissionPlan
         Pods of no Workload come first: they have no queue to wait in. Then, again and again, the first
         Workload of each ClusterQueue: those that need not borrow, then by priority, age and name. Who cannot
-        start stops those behind it where the queue is ``StrictFIFO``.
+        start stops those behind it where the queue is ``StrictFIFO``. Where a queue or cohort states its
+        ``fairSharing``, within a cohort that Workload comes first after which its side of the tree has the
+        smallest share by weight.
     """
     decided = _Admission(snapshot, policy, now, limits, by_quota_alone)
     decided.others(preempt)
     decided.run()
     return decided.plan()
-
-
-@record
-class _Entry:
-    """A Workload that waits, with its queue and pods."""
-
-    workload: KueueWorkload
-    queue: ClusterQueue
-    pods: tuple[Pod, ...]
-    choices: tuple[FlavorChoice, ...]
-
-    def one_of_each(self) -> dict[str, Pod]:
-        return {pod_set_of(pod, self.workload): pod for pod in reversed(self.pods)}
-
-    def counts(self) -> dict[str, int]:
-        """Count the pods of each pod set."""
-        found = {one.name: 0 for one in self.workload.pod_sets}
-        for pod in self.pods:
-            found[pod_set_of(pod, self.workload)] += 1
-        return found
-
-    @property
-    def asked(self) -> dict[str, Mapping[str, int]]:
-        return {name: pod.requests for name, pod in self.one_of_each().items()}
 
 
 class _Admission:
@@ -184,14 +159,15 @@ class _Admission:
         gone = [pod.key for members in self._members.values() for pod in members]
         self._cluster = snapshot.apply(*map(PodEnded, gone)) if gone else snapshot
         self._targets = quota_targets(snapshot, self._ledger)
+        self._fair = fair_tree(snapshot)
         self._evicted: set[str] = set()
         self._results: list[ScheduleResult] = []
         self._changed: dict[str, tuple[Pod, ...]] = {}
         self._groups: list[object] = []
         self._decided: list[WorkloadDecision] = []
         self._plans: list[JobPlan] = []
-        self._lines: dict[str, list[_Entry]] = {}
-        for key in sorted(waiting, key=lambda key: _rank(waiting[key])):
+        self._lines: dict[str, list[Entry]] = {}
+        for key in sorted(waiting, key=lambda key: rank(waiting[key])):
             self._enqueue(waiting[key])
 
     def others(self, preempt: PreemptionRules | None) -> None:
@@ -203,7 +179,7 @@ class _Admission:
     def run(self) -> None:
         """Decide about the Workloads."""
         while heads := [line[0] for line in self._lines.values() if line]:
-            for entry in sorted(heads, key=lambda one: (self._first_borrows(one), *_rank(one.workload))):
+            for entry in self._in_turn(heads):
                 decided = self._decide(entry)
                 self._decided.append(decided)
                 line = self._lines[entry.queue.name]
@@ -213,6 +189,23 @@ class _Admission:
                         why = f"behind {entry.workload.key}, which cannot start (StrictFIFO)"
                         self._decided.append(self._waits(behind.workload, behind.queue.name, why))
                     line.clear()
+
+    def _in_turn(self, heads: Sequence[Entry]) -> Iterator[Entry]:
+        """Give the first Workloads of the queues; with fair sharing each as shares stand then."""
+        if not self._fair.stated:
+            yield from sorted(heads, key=lambda one: (self._first_borrows(one), *rank(one.workload)))
+            return
+        left = {one.queue.name: one for one in heads}
+        while left:
+            first = {
+                name: Head(
+                    one.workload.key,
+                    self._first_amounts(one),
+                    (self._first_borrows(one), *rank(one.workload)),
+                )
+                for name, one in left.items()
+            }
+            yield left.pop(self._fair.first(self._ledger, first))
 
     def plan(self) -> AdmissionPlan:
         """Put the decisions together."""
@@ -251,13 +244,13 @@ class _Admission:
         queue = None if local is None else self._queues.get(local.cluster_queue)
         pods = tuple(self._members[workload.key])
         name = "" if local is None else local.cluster_queue
-        why = _no_queue(workload, local, queue, self._given) or self._ledger.broken.get(name, "")
+        why = why_in_no_queue(workload, local, queue, self._given) or self._ledger.broken.get(name, "")
         if not why and not pods:
             why = "none of its pods is there"
         if why or queue is None:
             self._decided.append(self._waits(workload, name, why))
             return
-        entry = _Entry(workload, queue, pods, ())
+        entry = Entry(workload, queue, pods, ())
         choices = self._flavors.choices(queue, workload, entry.one_of_each())
         if isinstance(choices, str):
             self._decided.append(self._waits(workload, name, choices))
@@ -272,15 +265,27 @@ class _Admission:
             workload=workload.key, queue=queue, asked=asked, reason=why, passed_over=tuple(passed)
         )
 
-    def _first_borrows(self, entry: _Entry) -> bool:
-        """Tell whether the flavors that quota alone would choose need borrowing; without any it is last."""
+    def _first_admitted(self, entry: Entry) -> dict[str, int] | None:
+        """Give what it would use of the flavors that quota alone would choose; ``None`` without any."""
         for choice in entry.choices:
             amounts = choice.amounts(entry.asked, entry.counts())
             if isinstance(self._ledger.admit(entry.workload.key, entry.queue.name, amounts), QueueLedger):
-                return self._ledger.borrows(entry.queue.name, amounts)
-        return True
+                return amounts
+        return None
 
-    def _decide(self, entry: _Entry) -> WorkloadDecision:
+    def _first_amounts(self, entry: Entry) -> dict[str, int]:
+        """Do so; of the first flavors where quota allows none."""
+        found = self._first_admitted(entry)
+        if found is None and entry.choices:
+            found = entry.choices[0].amounts(entry.asked, entry.counts())
+        return found or {}
+
+    def _first_borrows(self, entry: Entry) -> bool:
+        """Tell whether the flavors that quota alone would choose need borrowing; without any it is last."""
+        amounts = self._first_admitted(entry)
+        return amounts is None or self._ledger.borrows(entry.queue.name, amounts)
+
+    def _decide(self, entry: Entry) -> WorkloadDecision:
         passed: list[str] = []
         missed: list[tuple[str, JobPlan | None]] = []
         for choice in self._ordered(entry):
@@ -304,7 +309,7 @@ class _Admission:
         waits = self._waits(entry.workload, entry.queue.name, "; ".join(dict.fromkeys(passed)), passed)
         return attrs.evolve(waits, evicts=() if missed or not self._by_quota_alone else self._evicts(entry))
 
-    def _evicts(self, entry: _Entry) -> tuple[str, ...]:
+    def _evicts(self, entry: Entry) -> tuple[str, ...]:
         """Name whom Kueue would evict; their quota is the Workload's from then on."""
         key, queue = entry.workload.key, entry.queue
         for choice in entry.choices:
@@ -316,7 +321,7 @@ class _Admission:
                 return tuple(one.key for one in found)
         return ()
 
-    def _ordered(self, entry: _Entry) -> Iterable[FlavorChoice]:
+    def _ordered(self, entry: Entry) -> Iterable[FlavorChoice]:
         if not entry.queue.next_for_borrowing:
             return entry.choices
         counts = entry.counts()
@@ -325,7 +330,7 @@ class _Admission:
             key=lambda one: self._ledger.borrows(entry.queue.name, one.amounts(entry.asked, counts)),
         )
 
-    def _with_quota(self, entry: _Entry, choice: FlavorChoice) -> dict[str, int] | QueueShortfall:
+    def _with_quota(self, entry: Entry, choice: FlavorChoice) -> dict[str, int] | QueueShortfall:
         """Count the pods of each pod set that quota allows; at most one pod set may have fewer than all."""
         counts = entry.counts()
         shortfall = self._lacks(entry, choice, counts)
@@ -342,17 +347,17 @@ class _Admission:
             low, high = (middle, high) if fits else (low, middle - 1)
         return {**counts, elastic.name: low}
 
-    def _lacks(self, entry: _Entry, choice: FlavorChoice, counts: Mapping[str, int]) -> QueueShortfall | None:
+    def _lacks(self, entry: Entry, choice: FlavorChoice, counts: Mapping[str, int]) -> QueueShortfall | None:
         amounts = choice.amounts(entry.asked, counts)
         found = self._ledger.admit(entry.workload.key, entry.queue.name, amounts)
         return found if isinstance(found, QueueShortfall) else None
 
     def _placed(
-        self, entry: _Entry, choice: FlavorChoice, counts: Mapping[str, int]
+        self, entry: Entry, choice: FlavorChoice, counts: Mapping[str, int]
     ) -> WorkloadDecision | JobPlan | None:
         """Place a Workload on the nodes of some flavors; else give the plan that says why not."""
         workload = entry.workload
-        pods = list(_first(entry, counts))
+        pods = list(first_pods(entry, counts))
         group, made = admitted_pods(pods, workload, choice, self._flavors.topologies)
         result = self._scheduled(self._cluster.with_records(group), made, None)
         bound = [one.pod for one in result.bound]
@@ -403,42 +408,6 @@ class _Admission:
         return schedule(
             cluster, pods, policy=self._policy, now=self._now, limits=self._limits, preempt=preempt
         )
-
-
-def _rank(one: KueueWorkload) -> tuple[int, datetime, str]:
-    return -one.priority, one.created or _EARLIEST, one.key
-
-
-def _no_queue(
-    workload: KueueWorkload,
-    local: LocalQueue | None,
-    queue: ClusterQueue | None,
-    snapshot: ClusterSnapshot,
-) -> str:
-    """Say why a Workload is in no line; empty where it is."""
-    if not workload.active:
-        return "it is not active"
-    if local is None:
-        named = f"LocalQueue {workload.queue}" if workload.queue else "queue named"
-        return f"there is no {named} in namespace {workload.namespace}"
-    if queue is None:
-        return f"there is no ClusterQueue {local.cluster_queue}"
-    if local.stopped or queue.stopped:
-        return f"{'LocalQueue ' + local.name if local.stopped else 'ClusterQueue ' + queue.name} is stopped"
-    known = snapshot.find(Namespace, workload.namespace)
-    labels = {_NAME_LABEL: workload.namespace, **({} if known is None else known.labels)}
-    if not queue.namespace_selector.matches(labels):
-        return f"ClusterQueue {queue.name} does not select namespace {workload.namespace}"
-    return ""
-
-
-def _first(entry: _Entry, counts: Mapping[str, int]) -> Iterator[Pod]:
-    left = dict(counts)
-    for pod in entry.pods:
-        name = pod_set_of(pod, entry.workload)
-        left[name] -= 1
-        if left[name] >= 0:
-            yield pod
 
 
 def _stats(parts: Sequence[ScheduleResult], waiting: int) -> dict[str, int]:

@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
+from koordcore.manifests.calls import STRATEGIC_MERGE_PATCH
 
+_LEAVES: Final = "DisruptionTarget"
 _SETS: Final = frozenset({"reservedFor", "finalizers", "resourceClaimStatuses"})
 """Lists in which several writers have entries of their own."""
 
@@ -73,6 +75,23 @@ class Batch:
 
         return attrs.evolve(self, left=tuple(filter(stays, self.left)))
 
+    def taken_back(self, refused: Iterable[Request], mirror: Mirror) -> tuple[Request, ...]:
+        """Say of pods whose eviction was refused that they do not leave: else all count on their room.
+
+        Parameters
+        ----------
+        refused
+            Evictions that the server will not do.
+        """
+        told = {one.pod: one for one in self.left if one.subresource == "status"}
+        return tuple(
+            back for one in refused if one.subresource == "eviction" for back in _withdrawn(one, told, mirror)
+        )
+
+    def with_further(self, requests: Iterable[Request]) -> Batch:
+        """Add requests that follow from what came of others."""
+        return attrs.evolve(self, left=(*self.left, *requests))
+
     def having(self, made: Iterable[str]) -> Batch:
         """Drop the making of objects that are there already."""
         there = set(made)
@@ -99,6 +118,29 @@ def is_final(request: Request, status: int) -> bool:
     if request.subresource == "eviction" and status == 429:
         return True
     return not (status == 429 or status >= 500) and status not in (404, 409)
+
+
+def _withdrawn(
+    eviction: Request, told: Mapping[tuple[str, str] | None, Request], mirror: Mirror
+) -> Iterator[Request]:
+    """Give the patch that takes back what a pod was told before its eviction, if it was told anything."""
+    assert eviction.pod is not None
+    namespace, name = eviction.pod
+    status = told[eviction.pod].body["status"] if eviction.pod in told else None
+    pod = mirror.find("Pod", name, namespace)
+    if status is None and pod is not None:
+        status = pod.get("status")
+    for condition in (status or {}).get("conditions") or ():
+        if condition["type"] == _LEAVES and condition["status"] == "True":
+            yield Request(
+                method="PATCH",
+                path=eviction.path.removesuffix("eviction") + "status",
+                body={
+                    "metadata": {"uid": _uid(eviction)},
+                    "status": {"conditions": [{**condition, "status": "False"}]},
+                },
+                content_type=STRATEGIC_MERGE_PATCH,
+            )
 
 
 def _pod_of(request: Request) -> str:
@@ -151,7 +193,7 @@ def _covers(item: Any, wanted: Any) -> bool:
             _covers(item.get(name), value) if name not in _SETS else _has(item.get(name), value)
             for name, value in wanted.items()
         )
-    return not isinstance(wanted, str) or item == wanted
+    return item == wanted if wanted is None or isinstance(wanted, str) else True
 
 
 def _has(items: Any, wanted: Sequence[Any]) -> bool:

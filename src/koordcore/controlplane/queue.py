@@ -14,17 +14,15 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from koordcore.framework.hints import could_help, kind_of
+from koordcore.framework.hints import ChangeKind, could_help, kind_of
+from koordcore.framework.plugin_set import kinds_with
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
 from koordcore.protocol.gang_names import gang_name
-from koordcore.protocol.reservation import is_reserve_pod
-from koordcore.reservations.cache import pending_reserve_pods
-from koordcore.scheduling.cycle import queue_order
+from koordcore.scheduling.cycle import queue_order, stand_ins
 from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
 
 Helped: TypeAlias = frozenset[str] | None
@@ -104,7 +102,10 @@ class SchedulingQueue:
         self._refused: dict[Helped, dict[PodKey, _Entry]] = {}
         self._gangs: dict[str, dict[PodKey, None]] = {}
         self._nominated: dict[PodKey, None] = {}
-        self._reservations: bool = True
+        # Pods that stand for what plugins place, for which records they may, and whether such a one changed.
+        self._stand_ins: frozenset[PodKey] = frozenset()
+        self._stood_for = _stood_for(policy)
+        self._stale = True
         self._number = 0
         self._oldest = 0.0
         self._since: set[str] = set()
@@ -137,6 +138,9 @@ class SchedulingQueue:
         for change in changes:
             match change:
                 case PodPending(pod):
+                    known = self._entries.get(pod.key)
+                    if known is not None and known.pod.nominated_node not in (None, pod.nominated_node):
+                        kinds.add(ChangeKind.POD_ENDED)  # the room that it was promised is free
                     if not self._pend(pod, now):
                         continue
                 case PodBound(pod):
@@ -149,7 +153,7 @@ class SchedulingQueue:
                 case _:
                     pass
             kind = kind_of(change)
-            self._reservations |= kind == Reservation.__name__
+            self._stale |= kind in self._stood_for
             kinds.add(kind)
         if kinds:
             self._since |= kinds
@@ -228,10 +232,10 @@ class SchedulingQueue:
         """Give the pods that are decided next, in the order of the queue; none where nobody may be helped.
 
         Gangs come whole. Pods that were nominated come along every time: while they are asked about, nobody
-        else gets their room. A pod may stand for a reservation that wants a node.
+        else gets their room. Pods may stand for what plugins place.
         """
-        if self._reservations:
-            self._follow_reservations(snapshot, now)
+        if self._stale:
+            self._follow_stand_ins(snapshot, now)
         self._wake(now)
         if not self._active:
             return []
@@ -296,15 +300,21 @@ class SchedulingQueue:
     def _waits_for_help(self, key: PodKey, entry: _Entry) -> bool:
         return key in self._refused.get(entry.helped, {})
 
-    def _follow_reservations(self, snapshot: ClusterSnapshot, now: float) -> None:
-        """Let the pods wait that stand for reservations which want a node, and no others of that kind."""
-        self._reservations = False
-        standing = {pod.key: pod for pod in pending_reserve_pods(snapshot)}
-        for key, entry in list(self._entries.items()):
-            if is_reserve_pod(entry.pod) and key not in standing:
-                self._remove(key)
-        for pod in standing.values():
+    def _follow_stand_ins(self, snapshot: ClusterSnapshot, now: float) -> None:
+        """Let the pods wait that stand for what plugins place, and no others of that kind."""
+        self._stale = False
+        there = {pod.key: pod for pod in stand_ins(snapshot, self._policy)}
+        for key in sorted(self._stand_ins.difference(there)):
+            self._remove(key)
+        self._stand_ins = frozenset(there)
+        for pod in there.values():
             self._pend(pod, now)
+
+
+def _stood_for(policy: Policy) -> frozenset[str]:
+    """Name the types of records for which pods of a policy's plugins may stand."""
+    kinds = kinds_with(policy, "waiting")
+    return frozenset(record.__name__ for kind in kinds for record in kind.reads or ())
 
 
 def _gang_of(pod: Pod) -> str:

@@ -1,7 +1,8 @@
 """What admitted Workloads use of their queues, and whom Kueue would evict so that another gets its quota.
 
-The reference's rule without fair sharing: whoever may go is taken off in a fixed order until the quota is
-there; then, from the last, everybody is put back who need not go. Nobody is evicted here: it is told.
+Whoever may go is taken off in a fixed order until the quota is there, or, where queues or cohorts state their
+``fairSharing``, from who has the largest share; then, from the last, everybody is put back who need not go.
+Nobody is evicted here: it is told.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from koordcore._record import record
+from koordcore.controlplane.fair_shares import FairTree, fair_tree
+from koordcore.controlplane.fair_targets import FairTargets
 from koordcore.model.kueue import ClusterQueue, Cohort, KueueWorkload, QueuePreemption
 from koordcore.quota.kueue import QueueLedger, open_queues
 from koordcore.snapshot import ClusterSnapshot
@@ -61,11 +64,14 @@ class QuotaTargets:
         By ClusterQueue: the topmost cohort above it; itself where it shares with nobody.
     holders
         Admitted Workloads.
+    fair
+        Queues and cohorts with their weights, where any are stated; else ``None``.
     """
 
     queues: Mapping[str, ClusterQueue]
     roots: Mapping[str, str]
     holders: tuple[KueueWorkload, ...]
+    fair: FairTree | None = None
 
     def evicted_for(
         self,
@@ -105,13 +111,21 @@ class QuotaTargets:
         able.sort(key=lambda one: one.key)
         able.sort(key=lambda one: one.created or _EARLIEST, reverse=True)
         able.sort(key=lambda one: (one.admitted_by == queue.name, one.priority))
+        search = _Search(workload, queue, amounts, frozenset(lacking))
+        if self.fair is not None:
+            return search.fairly(ledger, able, self.fair)
         mine = [one for one in able if one.admitted_by == queue.name]
+        if len(mine) == len(able):
+            return search.fewest(ledger, mine, borrowing=True)
+        within = all(used.get(name, 0) < own.get(name, 0) for name in lacking)
+        if queue.borrow:
+            # Who is less important than the bound goes even so that the queue may borrow.
+            bound = _bound(workload, queue)
+            some = able if within else [one for one in able if one in mine or one.priority < bound]
+            return search.fewest(ledger, some, borrowing=True, below=bound)
         # Quota of others is taken back only up to what is the queue's own.
-        if len(mine) < len(able) and all(used.get(name, 0) < own.get(name, 0) for name in lacking):
-            found = _fewest(workload, queue, amounts, ledger, able, lacking, borrowing=False)
-            if found:
-                return found
-        return _fewest(workload, queue, amounts, ledger, mine, lacking, borrowing=True)
+        found = search.fewest(ledger, able, borrowing=False) if within else ()
+        return found or search.fewest(ledger, mine, borrowing=True)
 
     def _may_go(
         self,
@@ -145,7 +159,13 @@ def quota_targets(snapshot: ClusterSnapshot, ledger: QueueLedger) -> QuotaTarget
             seen.add(root)
             root = parents[root]
         roots[name] = f"Cohort {root}" if root else f"ClusterQueue {name}"
-    return QuotaTargets(queues=queues, roots=roots, holders=tuple(admitted(snapshot, ledger)))
+    tree = fair_tree(snapshot)
+    return QuotaTargets(
+        queues=queues,
+        roots=roots,
+        holders=tuple(admitted(snapshot, ledger)),
+        fair=tree if tree.stated else None,
+    )
 
 
 def _beyond(ledger: QueueLedger, queue: str, names: Iterable[str]) -> bool:
@@ -154,36 +174,79 @@ def _beyond(ledger: QueueLedger, queue: str, names: Iterable[str]) -> bool:
     return any(used.get(name, 0) > own.get(name, 0) for name in names)
 
 
-def _fewest(
-    workload: KueueWorkload,
-    queue: ClusterQueue,
-    amounts: Mapping[str, int],
-    ledger: QueueLedger,
-    able: Sequence[KueueWorkload],
-    lacking: Iterable[str],
-    *,
-    borrowing: bool,
-) -> tuple[KueueWorkload, ...]:
-    """Take off in order until the quota is there, then put back from the last who need not go."""
+def _bound(workload: KueueWorkload, queue: ClusterQueue) -> int:
+    """Give the priority from which on nobody of another queue goes so that this one may borrow."""
+    threshold = queue.borrow_threshold
+    return workload.priority if threshold is None else min(workload.priority, threshold + 1)
 
-    def fits(left: QueueLedger) -> bool:
-        if not borrowing and left.borrows(queue.name, amounts):
+
+@record(eq=False)
+class _Search:
+    """Whom to take off for one Workload.
+
+    Parameters
+    ----------
+    workload, queue
+        Who waits, and where.
+    amounts
+        What it asks for, by flavor and resource.
+    lacking
+        What of it its queue has not.
+    """
+
+    workload: KueueWorkload
+    queue: ClusterQueue
+    amounts: Mapping[str, int]
+    lacking: frozenset[str]
+
+    def fits(self, left: QueueLedger, *, borrowing: bool = True) -> bool:
+        """Tell whether the quota is there; of its own alone, where it may not borrow."""
+        if not borrowing and left.borrows(self.queue.name, self.amounts):
             return False
-        return isinstance(left.admit(workload.key, queue.name, amounts), QueueLedger)
+        return isinstance(left.admit(self.workload.key, self.queue.name, self.amounts), QueueLedger)
 
-    found: list[KueueWorkload] = []
-    for one in able:
-        if one.admitted_by != queue.name and not _beyond(ledger, one.admitted_by, lacking):
-            continue
-        ledger = without(ledger, (one,))
-        found.append(one)
-        if fits(ledger):
-            break
-    else:
+    def fewest(
+        self, ledger: QueueLedger, able: Iterable[KueueWorkload], *, borrowing: bool, below: int | None = None
+    ) -> tuple[KueueWorkload, ...]:
+        """Take off in order until the quota is there, then put back from the last who need not go.
+
+        ``below``: once somebody of another queue goes who is that important, nothing may be borrowed.
+        """
+        found: list[KueueWorkload] = []
+        for one in able:
+            if one.admitted_by != self.queue.name:
+                if not _beyond(ledger, one.admitted_by, self.lacking):
+                    continue
+                borrowing = borrowing and (below is None or one.priority < below)
+            ledger = without(ledger, (one,))
+            found.append(one)
+            if self.fits(ledger, borrowing=borrowing):
+                return self._needed(ledger, found, borrowing=borrowing)
         return ()
-    for one in reversed(found[:-1]):
-        back = ledger.with_usage(one.key, one.admitted_by, usage_of(one))
-        if fits(back):
-            ledger = back
-            found.remove(one)
-    return tuple(found)
+
+    def fairly(
+        self, ledger: QueueLedger, able: Sequence[KueueWorkload], tree: FairTree
+    ) -> tuple[KueueWorkload, ...]:
+        """Take off from who has the largest share, and put back who need not go."""
+        key, name = self.workload.key, self.queue.name
+        asked = ledger.with_usage(key, name, self.amounts)
+
+        def fits(left: QueueLedger) -> bool:
+            return self.fits(left.without_usage(key, name, self.amounts))
+
+        targets = FairTargets(tree, name, asked, able, lambda left, one: without(left, (one,)), fits)
+        if not targets.run():
+            return ()
+        return self._needed(without(ledger, targets.found), targets.found, borrowing=True)
+
+    def _needed(
+        self, ledger: QueueLedger, found: Sequence[KueueWorkload], *, borrowing: bool
+    ) -> tuple[KueueWorkload, ...]:
+        """Put back from the last but one who need not go."""
+        kept = list(found)
+        for one in reversed(found[:-1]):
+            back = ledger.with_usage(one.key, one.admitted_by, usage_of(one))
+            if self.fits(back, borrowing=borrowing):
+                ledger = back
+                kept.remove(one)
+        return tuple(kept)

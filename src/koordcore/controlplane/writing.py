@@ -84,8 +84,13 @@ class Journal:
             failed = [one for one in answers if not one.done]
             refused = [one for one in failed if one.status and is_final(one.request, one.status)]
             hopeless = {one.request.about for one in refused}
-            self._batch = self._batch.without(hopeless)
-            if any(one.passing and one.request.about not in hopeless for one in failed):
+            back = self._batch.taken_back((one.request for one in refused), self._feed.mirror)
+            self._batch = self._batch.without(hopeless).with_further(back)
+            passing = [one for one in failed if one.passing and one.request.about not in hopeless]
+            if back:
+                said: tuple[Answer, ...] = yield Send(back)
+                passing += [one for one in said if one.passing]
+            if passing:
                 yield from pause(0.2)
                 # Not all of a long batch again for a few calls that got lost.
                 self._batch = self._batch.checked(self._feed.mirror, thoroughly=True)

@@ -17,7 +17,7 @@ from koordcore.checking.violation import Violation
 from koordcore.descheduling.budgets import migrating_groups, move_groups
 from koordcore.descheduling.moves import Allows, Group
 from koordcore.framework.evaluator import Refusal
-from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.plugin_set import PluginSet, kinds_with
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
 from koordcore.model.certificates import Certificate
 from koordcore.model.cluster import PodDisruptionBudget, Workload
@@ -28,7 +28,6 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
 from koordcore.model.resources import PODS, Resources
-from koordcore.reservations.cache import without_holders
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.gang_groups import JobTable
 from koordcore.scheduling.one_pod import place_there
@@ -181,8 +180,8 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
         if refused:
             return CheckedMoves(tuple(bound), snapshot, tuple(refused))
         snapshot = workspace.freeze()
-        if policy.plugin("Reservation") is not None:
-            snapshot = without_holders(before, snapshot, bound[known:], None)
+        for kind in kinds_with(policy, "closed", before):
+            snapshot = kind.closed(before, snapshot, bound[known:], None)
     return CheckedMoves(tuple(bound), snapshot)
 
 

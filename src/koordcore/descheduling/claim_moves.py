@@ -3,15 +3,17 @@
 On every node the sets of pods are known of which one has to leave
 (:meth:`koordcore.framework.plugin.Plugin.ways`). The smallest come first; one whose pods all find another
 place, together, beside the pod that waits, is the answer. They may stay on their node with other devices: a
-partition that stands in the way of a larger one is made anew on the next card. Where amounts are what a pod
-lacks, no such sets are known, and the planner of room for shapes is asked for one slot of its size.
+partition that stands in the way of a larger one is made anew on the next card. Where one of them finds no
+place, others make way for it in turn, and the set grows by theirs. Where amounts are what a pod lacks, no
+such sets are known, and the planner of room for shapes is asked for one slot of its size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from typing import Final
+from heapq import heapify, heappop, heappush
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -27,7 +29,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Bound
 from koordcore.model.moves import Move
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import PODS, make_resources
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.entry import schedule
@@ -76,9 +78,9 @@ def plan_room_for(
 ) -> Moving[RoomForPod]:
     """Plan the fewest moves after which a pod fits, with its claims and wherever it may run.
 
-    For a pod with claims only pods that stand in its way move; that a third pod would have to make way for
-    them is not looked at, and then the plan says what is proven without it. A member of a gang is taken for
-    a pod by itself.
+    For a pod with claims those move who stand in its way, and those who stand in theirs. The plan is proven
+    where it has no more moves than the smallest set of pods that stand in its own way. A member of a gang is
+    taken for a pod by itself.
 
     Parameters
     ----------
@@ -112,15 +114,12 @@ def plan_room_for(
         (one for one in every if one is not None), key=lambda way: (len(way.pods), way.cost, way.row)
     )
     bound = (0, len(known[0].pods), known[0].cost) if known and None not in every else (0, 0, 0)
-    for way in known[:_MOST_TRIES]:
-        made = _carried_out(snapshot, pod, way, rules)
-        if made is not None:
-            moves, place, checked = made
-            objective = (0, len(way.pods), way.cost)
-            plan = RoomForPod(
-                moves=moves, place=place, certificate=Certificate.make_bounded(objective, bound)
-            )
-            return moving(plan, checked)
+    made = _Chains(snapshot, pod, rules).search(known)
+    if made is not None:
+        moves, place, checked = made
+        objective = (0, len(moves), sum(rules.costs.get(move.pod, 1) for move in moves))
+        plan = RoomForPod(moves=moves, place=place, certificate=Certificate.make_bounded(objective, bound))
+        return moving(plan, checked)
     if None in every:
         amounts = _by_amounts(snapshot, pod, rules, budget)
         if amounts is not None:
@@ -129,12 +128,18 @@ def plan_room_for(
     return moving(RoomForPod(moves=(), place=None, certificate=nothing), CheckedMoves((), snapshot))
 
 
-def _ways(workspace: Workspace, plugins: PluginSet, pod: Pod, rules: MoveRules) -> Iterator[_Way | None]:
+def _ways(
+    workspace: Workspace,
+    plugins: PluginSet,
+    pod: Pod,
+    rules: MoveRules,
+    staying: Collection[PodKey] = (),
+) -> Iterator[_Way | None]:
     """Give the least sets of pods of which one has to make way; ``None`` for a node where nobody knows."""
     evictor = CycleEvictor(rules.evictor)
     for row in range(len(workspace.layout.names)):
         there = workspace.pods_on(row)
-        going = [one for key, one in sorted(there.items()) if evictor.admits(one)]
+        going = [one for key, one in sorted(there.items()) if key not in staying and evictor.admits(one)]
         told = (plugin.ways([pod], row, going) for plugin in plugins.plugins)
         ways = next((one for one in told if one is not None), None)
         if ways is None:
@@ -191,33 +196,89 @@ def nodes_without_others(snapshot: ClusterSnapshot, pods: Sequence[Pod], rules: 
     return tuple(name for name in workspace.layout.names if name in (fitting or ()))
 
 
-def _carried_out(
-    snapshot: ClusterSnapshot, pod: Pod, way: _Way, rules: MoveRules
-) -> tuple[tuple[Move, ...], Bound, CheckedMoves] | None:
-    """Let pods make way, place the one that waits, and then all of them; ``None`` if any is left."""
-    rest = snapshot.forget(*(one.key for one in way.pods))
-    workspace = open_workspace(rest, rules.policy)
-    plugins = PluginSet(workspace, rules.policy)
-    place = place_there(workspace, plugins, pod, way.row)
-    if place is None:
+_Size: TypeAlias = tuple[int, int, int, tuple[PodKey, ...]]
+
+
+def _size_of(way: _Way) -> _Size:
+    """Give how much a set moves, the smaller the better; no two sets are equal in it."""
+    return len(way.pods), way.cost, way.row, tuple(one.key for one in way.pods)
+
+
+_Made: TypeAlias = tuple[tuple[Move, ...], Bound, CheckedMoves]
+
+
+class _Chains:
+    """Sets of pods that make way, the smallest first; one that does not do grows by who is in its way."""
+
+    def __init__(self, snapshot: ClusterSnapshot, pod: Pod, rules: MoveRules) -> None:
+        self._snapshot = snapshot
+        self._pod = pod
+        self._rules = rules
+
+    def search(self, ways: Sequence[_Way]) -> _Made | None:
+        """Find the first set whose pods all go on; ``None`` where none is found in the tries there are."""
+        known: dict[_Size, _Way] = {_size_of(one): one for one in ways[:_MOST_TRIES]}
+        sizes = list(known)
+        heapify(sizes)
+        for _ in range(_MOST_TRIES):
+            if not sizes:
+                break
+            made = self._carried_out(known[heappop(sizes)])
+            if isinstance(made, tuple):
+                return made
+            for more in made or ():
+                size = _size_of(more)
+                if size not in known:
+                    known[size] = more
+                    heappush(sizes, size)
         return None
-    with_pod = workspace.freeze()
-    placed = schedule(with_pod, _together(way.pods), policy=rules.policy)
-    given = {one.pod: one for one in placed.bound}
-    if len(given) < len(way.pods):
-        return None
-    source = workspace.layout.names[way.row]
-    moves = tuple(
-        Move(pod=one.key, source=source, target=given[one.key].node)
-        for one in sorted(way.pods, key=lambda one: one.key)
-    )
-    decided = tuple(_unmarked(given[move.pod]) for move in moves)
-    wrong = verify_moves(
-        snapshot, moves, decided, policy=rules.policy, args=rules.migration, limits=rules.limits
-    )
-    if wrong:
-        return None
-    return moves, place, CheckedMoves(decided, placed.snapshot)
+
+    def _carried_out(self, way: _Way) -> _Made | list[_Way] | None:
+        """Let pods make way, place the one that waits, and then all of them; else tell larger sets."""
+        rules = self._rules
+        rest = self._snapshot.forget(*(one.key for one in way.pods))
+        workspace = open_workspace(rest, rules.policy)
+        place = place_there(workspace, PluginSet(workspace, rules.policy), self._pod, way.row)
+        if place is None:
+            return None
+        with_pod = workspace.freeze()
+        placed = schedule(with_pod, _together(way.pods), policy=rules.policy)
+        given = {one.pod: one for one in placed.bound}
+        if len(given) < len(way.pods):
+            # What the one that waits took by itself may be what another needs.
+            placed = schedule(rest, _together((self._pod, *way.pods)), policy=rules.policy)
+            given = {one.pod: one for one in placed.bound}
+            if len(given) <= len(way.pods):
+                return self._larger(with_pod, way)
+            place = _unmarked(given[self._pod.key])
+        moves = tuple(
+            Move(pod=one.key, source=one.node_name or "", target=given[one.key].node)
+            for one in sorted(way.pods, key=lambda one: one.key)
+        )
+        decided = tuple(_unmarked(given[move.pod]) for move in moves)
+        wrong = verify_moves(
+            self._snapshot, moves, decided, policy=rules.policy, args=rules.migration, limits=rules.limits
+        )
+        return None if wrong else (moves, place, CheckedMoves(decided, placed.snapshot))
+
+    def _larger(self, with_pod: ClusterSnapshot, way: _Way) -> list[_Way]:
+        """Give the set with those who would have to make way for the first of it who finds no place."""
+        rules = self._rules
+        workspace = open_workspace(with_pod, rules.policy)
+        plugins = PluginSet(workspace, rules.policy)
+        left = None
+        for one in way.pods:
+            if not isinstance(place_pod(workspace, plugins, unbound(one)), Bound):
+                left = left or unbound(one)
+        if left is None:
+            return []
+        staying = {self._pod.key, *(one.key for one in way.pods)}
+        found = []
+        for more in _ways(workspace, plugins, left, rules, staying):
+            if more is not None and more.pods:
+                pods = tuple(sorted((*way.pods, *more.pods), key=lambda one: one.key))
+                found.append(_Way(way.cost + more.cost, way.row, pods))
+        return found
 
 
 def _together(pods: Sequence[Pod]) -> list[Pod]:

@@ -23,8 +23,8 @@ from koordcore.model.decisions import Bound, NotOurs, PodDecision, Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.arguments import check_arguments
 from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
+from koordcore.scheduling.entry import check_arguments
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
 

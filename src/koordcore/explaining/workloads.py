@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
+from koordcore.snapshot import ClusterSnapshot
 
 _HASH: Final = "pod-template-hash"
 _NUMBERED: Final = re.compile(r"(?P<stem>.+)-[0-9]+\Z")
@@ -53,3 +55,8 @@ def by_workload(pods: Iterable[Pod]) -> Mapping[PodKey, str]:
         key: f"{space}/{name}" if name and counts[space, name] > 1 else str(key)
         for key, (space, name) in named.items()
     }
+
+
+def stand_in_names(snapshot: ClusterSnapshot) -> dict[PodKey, str]:
+    """Give what tables call the pods that stand for a reservation, by their keys."""
+    return {one.pod_key: f"reservation/{one.name}" for one in snapshot.of(Reservation)}

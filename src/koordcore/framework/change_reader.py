@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from koordcore._record import differing
 from koordcore.snapshot.following import net_records
 
 if TYPE_CHECKING:
@@ -94,11 +95,7 @@ def changes_of(states: Mapping[int, tuple[NodeState, NodeState]], path: Sequence
 
 def _said(replaced: Iterable[tuple[Node, Node]]) -> frozenset[str]:
     """Give the names of the fields in which nodes say something else."""
-    found: set[str] = set()
-    for before, after in replaced:
-        fields = type(before).__attrs_attrs__
-        found.update(one.name for one in fields if getattr(before, one.name) != getattr(after, one.name))
-    return frozenset(found)
+    return frozenset().union(*(differing(before, after) for before, after in replaced))
 
 
 def _moved(row: int, before: NodeState, after: NodeState) -> Iterable[tuple[Pod, int, int]]:

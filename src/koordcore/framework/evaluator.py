@@ -19,7 +19,7 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 
-_SELDOM: Final = ("fits", "refuse", "allocate", "sources")
+_SELDOM: Final = ("fits", "scores", "refuse", "allocate", "sources")
 
 
 class Scope(StrEnum):
@@ -82,7 +82,8 @@ class Evaluator:
     amounts_only: ClassVar[bool] = False
     """With scope ``NODE``: nodes with equal amounts, had and taken, get equal answers in a plain view.
 
-    ``scores`` then gives a new array each time; the class adds to it in place.
+    Amounts are read from the view, because it may show a node as it would be with more pods. ``scores``
+    gives a new array each time; the class adds to it in place.
     """
     answers: ClassVar[frozenset[str]] = frozenset()
     """Which of the questions that many evaluators leave to the defaults it answers itself."""

@@ -69,11 +69,17 @@ class NominatedPods:
             if row is not None:
                 self._on.setdefault(row, []).append(pod)
                 self._row[pod.key] = row
+                plugins.wake(pod)  # it counts as if it ran
 
     @property
     def exist(self) -> bool:
         """Anybody is nominated at all."""
         return bool(self._row)
+
+    def of(self, keys: Iterable[PodKey]) -> list[tuple[Pod, int]]:
+        """Give those of some pods that are nominated, each with the row of its node."""
+        rows = [(key, self._row[key]) for key in keys if key in self._row]
+        return [(pod, row) for key, row in rows for pod in self._on[row] if pod.key == key]
 
     def forget(self, keys: Iterable[PodKey]) -> None:
         """Take note of pods that wait no longer, or wait for another node."""
@@ -100,6 +106,8 @@ class NominatedPods:
 
     def narrow(self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector) -> BoolVector:
         """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``."""
+        if not (self._on or self.claimed or self._held):
+            return feasible
         narrowed = feasible
         if self.may_mislead(scheduling_class):
             with self.lifted():

@@ -92,6 +92,11 @@ class Plugin:
 
     name: ClassVar[str]
     """What a policy and messages call it; that of the class, where it says nothing."""
+    needs: ClassVar[frozenset[type | str] | None] = None
+    """What has to be in the cluster before the plugin has anything to say: types of records, and marks of
+    pods, which are fields of :class:`Pod` and keys of labels and annotations. While there is no such record,
+    and no pod with such a mark runs, is nominated or is asked about, the plugin sleeps: it is not asked what
+    pods want, nor told who comes and leaves, nor asked to :meth:`follow`. ``None``: it never sleeps."""
     amounts: ClassVar[bool] = False
     """Its requests are the amounts that a pod asks for: ``(requests, scored requests)`` as items."""
     by_template: ClassVar[bool] = False
@@ -99,7 +104,11 @@ class Plugin:
     runs where: pods that are equal but for these are read once, as long as the plugin is not made anew."""
     serves_claims: ClassVar[bool] = False
     """It looks at resource claims of pods; without such a filter pods that name some are refused."""
+    gives_first: ClassVar[bool] = False
+    """What others give a pod hangs on what it gives: it is asked before them, wherever the policy has it."""
     joint: JointPlugin | None = None
+    asleep = False
+    """Nothing in the cluster concerns it yet; see :attr:`needs`."""
     arguments: ClassVar[type | None] = None
     """Class of its arguments; ``None`` for a plugin that takes none."""
     reads: ClassVar[frozenset[type] | None] = None
@@ -135,7 +144,10 @@ class Plugin:
 
     @classmethod
     def waiting(cls, snapshot: ClusterSnapshot) -> Iterable[Pod]:
-        """Give pods that wait beside those of the cluster: they stand for what this plugin places."""
+        """Give pods that wait beside those of the cluster: they stand for what this plugin places.
+
+        As the next two, it is asked only where there are records that the plugin :attr:`needs`, if any.
+        """
         return ()
 
     @classmethod
@@ -302,7 +314,7 @@ class Plugin:
 
     def concerned(self, changes: ClusterChanges) -> bool:
         """Tell whether records changed that the plugin reads."""
-        return self.reads is None or any(kind in self.reads for kind in changes.records)
+        return self.reads is None or not self.reads.isdisjoint(changes.records)
 
     @property
     def matches(self) -> bool:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import chain, islice
+from typing import Any, Final, cast
 
-import attrs
 import numpy as np
-from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore._blame import shown
-from koordcore.errors import ManifestError, ModelError
+from koordcore.errors import ManifestError
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
@@ -23,8 +20,8 @@ from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.readable import Readable
-from koordcore.framework.registry import PLUGINS, kinds_of
-from koordcore.framework.requests import RequestKey, RequestReader
+from koordcore.framework.registry import Made, make_plugins, plugin_kinds
+from koordcore.framework.requests import Marks, RequestKey, RequestReader, marks_in, sleeps
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
@@ -35,61 +32,54 @@ from koordcore.model.claims import DeviceClass
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.snapshot import ClusterSnapshot
+
+_OF_NODES: Final = frozenset({"fits", "scores"})
+_MOST_KINDS: Final = 4096
+"""Kinds of a class that are kept; then all of them are forgotten."""
 
 
-def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
-    """Give a plugin's arguments; what a file says is made a record of the plugin's own class of them."""
-    args, expected = setting.args, kind.arguments
-    if issubclass(kind, JointPlugin):
-        expected = kind.entry_arguments[setting.name]
-    if expected is None and (setting.plugin is not None or setting.name not in PLUGINS):
-        return args  # a plugin of one's own may say nothing of its arguments
-    told = f"policy {policy.name}: {setting.name}: args: "
-    if expected is not None and isinstance(args, immutabledict) and not issubclass(expected, Mapping):
-        try:
-            return expected(**args)
-        except TypeError as error:
-            raise ModelError(f"{told}{error}") from error
-    if args is not None and not isinstance(args, expected or ()):
-        wanted = "nothing" if expected is None else expected.__name__
-        raise ModelError(f"{told}expected {wanted}, got {shown(args)}")
-    return args
+def kinds_with(policy: Policy, hook: str, snapshot: ClusterSnapshot | None = None) -> list[type[Plugin]]:
+    """Give the classes of a policy's plugins that have a class method of their own, such as ``waiting``.
 
+    Those that need records of which a cluster has none are left out, where one is given.
 
-_READABLE: Final = PluginSetting(name=Readable.name, scores=False)
-_Made: TypeAlias = dict[Hashable, Plugin]
-"""The plugins of all profiles by kind and arguments: who is told of pods is told once."""
-
-
-def _made(workspace: Workspace, policy: Policy, known: _Made) -> Iterator[tuple[Plugin, PluginSetting]]:
-    """Make the plugins of a profile in its order; one behind several names comes before the first of them.
-
-    Those of ``known`` are there already.
+    Raises
+    ------
+    ModelError
+        When a profile names a plugin that does not exist.
     """
-    kinds = kinds_of(policy)
-    if Readable not in known:
-        known[Readable] = Readable(workspace)
-    yield known[Readable], _READABLE
-    joint: dict[type[Plugin], JointPlugin] = {}
-    for setting in policy.plugins:
-        kind = kinds[setting.name]
-        if not issubclass(kind, JointPlugin):
-            key = (kind, setting.name, setting.args, setting.scores)
-            if key not in known:
-                known[key] = plugin = kind(workspace, _args_of(policy, setting, kind))
-                plugin.scored = setting.scores
-            yield known[key], setting
-            continue
-        if kind not in joint:
-            own = {one.name: one for one in policy.plugins if kinds[one.name] is kind}
-            together = (kind, tuple(own.values()))
-            if together not in known:
-                for one in own.values():
-                    _args_of(policy, one, kind)  # refuses what it cannot read
-                known[together] = kind(workspace, own)
-            joint[kind] = cast("JointPlugin", known[together])
-            yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
-        yield joint[kind].entry(setting.name), attrs.evolve(setting, filters=True)
+    return [
+        kind
+        for kind, records in _kinds_with(_This(policy), hook)
+        if snapshot is None or not records or any(map(snapshot.has, records))
+    ]
+
+
+class _This:
+    """A policy by identity: to compare two takes longer than most calls have time for."""
+
+    __slots__ = ("policy",)
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __hash__(self) -> int:
+        return id(self.policy)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _This) and other.policy is self.policy
+
+
+@lru_cache(maxsize=64)  # what is remembered keeps its policy alive, so that no other has its identity
+def _kinds_with(policy: _This, hook: str) -> list[tuple[type[Plugin], list[type]]]:
+    default = getattr(Plugin, hook).__func__
+    kinds = plugin_kinds(policy.policy)
+    return [
+        (kind, [one for one in kind.needs or () if isinstance(one, type)])
+        for kind in kinds
+        if getattr(kind, hook).__func__ is not default
+    ]
 
 
 def _source_of(parts: Sequence[Part]) -> Source | None:
@@ -148,10 +138,10 @@ class PluginSet:
         When the policy names a plugin that does not exist.
     """
 
-    def __init__(self, workspace: Workspace, policy: Policy, known: _Made | None = None) -> None:
+    def __init__(self, workspace: Workspace, policy: Policy, known: Made | None = None) -> None:
         self.workspace = workspace
         self._policy, self.name = policy, policy.name
-        self._known: _Made = {} if known is None else known
+        self._known: Made = {} if known is None else known
         # Classes of earlier calls hold this list, and plugins may be made anew between calls.
         self._remarking: list[Plugin] = []
         # Who could not go on where nodes joined or left.
@@ -163,7 +153,26 @@ class PluginSet:
         self._begin()
 
     def _make_own(self) -> list[tuple[Plugin, PluginSetting]]:
-        return list(_made(self.workspace, self._policy, self._known))
+        before = len(self._known)  # who is new comes last
+        made = list(make_plugins(self.workspace, self._policy, self._known))
+        snapshot = self.workspace.snapshot
+        kinds: list[type[Plugin]] = [Readable, *plugin_kinds(self._policy)]
+        marks = frozenset(one for kind in kinds for one in kind.needs or () if isinstance(one, str))
+        self._marks, carried = Marks(marks), marks_in(snapshot, marks)
+        for plugin in islice(self._known.values(), before, None):
+            plugin.asleep = sleeps(plugin, snapshot, carried)
+        return made
+
+    def wake(self, pod: Pod) -> None:
+        """Wake the plugins that a pod concerns by its marks."""
+        marks = self._marks.on(pod)
+        if marks:
+            self._wake(marks)
+
+    def _wake(self, found: Collection[object]) -> None:
+        for plugin in self._known.values():
+            if plugin.asleep and not cast("frozenset[object]", plugin.needs).isdisjoint(found):
+                plugin.asleep = False
 
     def _assemble(self, made: list[tuple[Plugin, PluginSetting]]) -> None:
         """Sort the plugins by what they are asked for."""
@@ -172,7 +181,7 @@ class PluginSet:
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
         self._asking = [one for one in self.plugins if one.joint is None]
-        self._requests = RequestReader(self._asking)
+        self._requests = RequestReader(self._asking, self.wake)
         self._claims = any(one.serves_claims and setting.filters for one, setting in made)
         if self._claims:
             served = frozenset(served_by_classes(workspace.snapshot))
@@ -199,7 +208,11 @@ class PluginSet:
         self.refused: dict[SchedulingClass, tuple[int, Unschedulable]] = {}
         """How each class was last refused in this call, and how long the journal was then."""
         workspace = self.workspace
-        self.sample = NodeSample(len(workspace.layout.names), self._policy.percentage_of_nodes)
+        self.sample: NodeSample | None = None
+        """Which nodes are looked at; all of them, where there is none."""
+        percentage = self._policy.percentage_of_nodes
+        if percentage < 100:
+            self.sample = NodeSample(len(workspace.layout.names), percentage)
         self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
 
     def move(self, moves: NodeMoves) -> None:
@@ -225,11 +238,13 @@ class PluginSet:
         plugin has a part that was made anew, or whose evaluators read what nodes say otherwise now.
         """
         left, self._left = self._left, []
+        self._wake(changes.records)
         changed = bool(changes.nodes or changes.records or moved)
         asked = (
             (key, plugin)
             for key, plugin in self._known.items()
-            if (changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow))
+            if not plugin.asleep
+            and (changed or (plugin.follows_pods and type(plugin).follow is not Plugin.follow))
             and key not in left
         )
         stale = [key for key, plugin in asked if not plugin.follow(changes)]
@@ -257,8 +272,6 @@ class PluginSet:
     def _forget(self) -> None:
         """Forget every class."""
         self._classes: dict[RequestKey, SchedulingClass] = {}
-        # By what classes want of those plugins that look at nodes, the last one made.
-        self._alike: dict[RequestKey, SchedulingClass] = {}
         self._last: tuple[RequestKey, SchedulingClass] | None = None
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
@@ -269,8 +282,10 @@ class PluginSet:
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
         """Forget the classes in which some plugins have a part."""
         self._last = None
-        self._alike.clear()
+        apart = any(plugin.only_refuses for plugin in plugins)
         for key, one in list(self._classes.items()):
+            if apart:
+                one.kinds.clear()
             if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
                 self._classes.pop(key).retire()
         self._static = {
@@ -343,28 +358,38 @@ class PluginSet:
         last = self._last
         if last is not None and key is last[0]:  # to hash what equal pods want costs more than a refusal
             return last[1]
-        found = self._classes.get(key)
+        common = key
+        if any(key[number] is not None for number in self._refusing):
+            common = tuple(None if number in self._refusing else one for number, one in enumerate(key))
+        found = self._classes.get(common)
         if found is not None and found.era != self.workspace.era:
-            older, found = found, self._make(pod, key)
+            older, found = found, self._make(pod, common)
             found.take_over(older)
-            self._classes[key] = found
+            self._classes[common] = found
         if found is None:
             if len(self._classes) >= self._most:
                 self._classes.pop(next(iter(self._classes))).retire()
-            found = self._classes[key] = self._like_others(self._make(pod, key), key)
+            found = self._classes[common] = self._make(pod, common)
+        if common is not key:
+            found = self._kind_of(found, pod, key)
         self._last = key, found
         return found
 
-    def _like_others(self, made: SchedulingClass, key: RequestKey) -> SchedulingClass:
-        """Let a new class know what another one knows that wants the same of nodes."""
-        if any(key[number] is not None for number in self._refusing):
-            same = tuple(None if number in self._refusing else one for number, one in enumerate(key))
-            if same in self._alike:
-                made.take_over(self._alike[same])
-            elif len(self._alike) >= self._most:
-                self._alike.clear()
-            self._alike[same] = made
-        return made
+    def _kind_of(self, common: SchedulingClass, pod: Pod, key: RequestKey) -> SchedulingClass:
+        """Give the kind of a class whose pods some plugins may refuse before any node is looked at."""
+        found = common.kinds.get(key)
+        if found is None:
+            parts = {id(part.plugin): part for part in common.parts}
+            for number in self._refusing:
+                if key[number] is not None:
+                    plugin = self._asking[number]
+                    setting = self.settings[self.plugins.index(plugin)]
+                    parts[id(plugin)] = Part(plugin, setting, plugin.evaluator(pod, key[number]))
+            if len(common.kinds) >= _MOST_KINDS:
+                common.kinds.clear()
+            ordered = [parts[id(one)] for one in self.plugins if id(one) in parts]
+            found = common.kinds[key] = common.kind(pod, ordered)
+        return found
 
     def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:
         parts = []
@@ -381,7 +406,12 @@ class PluginSet:
                     self._static[number, request] = part
             parts.append(part)
         source = _source_of(parts)
-        static = [part for part in parts if part.evaluator.scope is Scope.STATIC]
+        # Who says nothing of nodes makes no difference to what is said of them.
+        static = [
+            part
+            for part in parts
+            if part.evaluator.scope is Scope.STATIC and not part.evaluator.answers.isdisjoint(_OF_NODES)
+        ]
         signature = tuple(map(id, static))
         ground = self._grounds.get(signature)
         if ground is None:
@@ -404,7 +434,7 @@ class PluginSet:
         if not self._preferring:
             return ()
         row_of = self.workspace.layout.row_of
-        names = [name for plugin in self._preferring for name in plugin.preferred(pod)]
+        names = [name for plugin in self._preferring if not plugin.asleep for name in plugin.preferred(pod)]
         return [row_of[name] for name in names if name in row_of]
 
     def ask_first(self, plugin: Plugin) -> None:
@@ -414,11 +444,14 @@ class PluginSet:
                 one._preferring.append(plugin)  # noqa: SLF001  # a set of the same policy
 
     def placed(self, pod: Pod, row: int) -> None:
-        """Tell every plugin that keeps a ledger of a bound pod."""
+        """Tell every plugin that keeps a ledger of a bound pod, but for those that sleep on."""
+        self.wake(pod)
         for plugin in self._placing:
-            plugin.placed(pod, row)
+            if not plugin.asleep:
+                plugin.placed(pod, row)
 
     def removed(self, pod: Pod, row: int) -> None:
         """Tell every plugin that keeps a ledger of a pod taken off its node."""
         for plugin in self._removing:
-            plugin.removed(pod, row)
+            if not plugin.asleep:
+                plugin.removed(pod, row)

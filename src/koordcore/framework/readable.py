@@ -30,9 +30,9 @@ _NAMED: Final = 3
 
 @per_node()
 def unreadable_on(snapshot: ClusterSnapshot, state: NodeState) -> tuple[str, ...]:
-    """Give the pods on a node whose objects cannot be read."""
+    """Give the pods on a node that may hold more than can be read of them."""
     del snapshot
-    return tuple(str(pod.key) for pod in state.pods if pod.unreadable)
+    return tuple(str(pod.key) for pod in state.pods if pod.conceals)
 
 
 class ClosedEvaluator(Evaluator):
@@ -78,6 +78,7 @@ class Readable(Plugin):
     """What cannot be read is not placed, nor joined; every profile has this filter, before all of its own."""
 
     name = "Readable"
+    needs = frozenset(("unreadable",))
     by_template = True
     reads = frozenset[type]()
     looks_at = frozenset[str]()
@@ -106,4 +107,4 @@ class Readable(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         """Go on while nobody of these came or left."""
-        return not any(pod.unreadable for pod, _, _ in changes.pods)
+        return not any(pod.conceals for pod, _, _ in changes.pods)

@@ -1,4 +1,4 @@
-"""The plugins that a policy can name: the library's own, and those that installed packages offer.
+"""The plugins that a policy can name, made from it: the library's own, and those that packages offer.
 
 A module is imported when a policy names its plugin, so that nobody pays for allocators that he does not ask
 for. A plugin of one's own needs no place here: ``PluginSetting(plugin=Mine)`` hands the class to the policy.
@@ -8,14 +8,19 @@ the library's own names cannot be taken.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from collections.abc import Hashable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
-from typing import Final, cast
+from typing import Any, Final, TypeAlias, cast
 
+import attrs
 from immutabledict import immutabledict
 
+from koordcore._blame import shown
 from koordcore.errors import ModelError
-from koordcore.framework.plugin import Plugin
+from koordcore.framework.plugin import JointPlugin, Plugin
+from koordcore.framework.readable import Readable
+from koordcore.framework.workspace import Workspace
 from koordcore.model.installed import offered_plugins
 from koordcore.model.policy import PluginSetting, Policy
 
@@ -117,40 +122,62 @@ def plugin_kinds(policy: Policy) -> tuple[type[Plugin], ...]:
     return tuple(dict.fromkeys(found))
 
 
-def kinds_with(policy: Policy, hook: str) -> tuple[type[Plugin], ...]:
-    """Give the classes of a policy's plugins that have a class method of their own, such as ``waiting``.
-
-    Raises
-    ------
-    ModelError
-        When a profile names a plugin that does not exist.
-    """
-    return _kinds_with(_This(policy), hook)
-
-
-class _This:
-    """A policy by identity: to compare two takes longer than most calls have time for."""
-
-    __slots__ = ("policy",)
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __hash__(self) -> int:
-        return id(self.policy)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _This) and other.policy is self.policy
-
-
-@lru_cache(maxsize=64)  # what is remembered keeps its policy alive, so that no other has its identity
-def _kinds_with(policy: _This, hook: str) -> tuple[type[Plugin], ...]:
-    default = getattr(Plugin, hook).__func__
-    kinds = plugin_kinds(policy.policy)
-    return tuple(kind for kind in kinds if getattr(kind, hook).__func__ is not default)
-
-
 def _checked(name: str, found: object) -> type[Plugin]:
     if isinstance(found, type) and issubclass(found, Plugin):
         return found
     raise ModelError(f"plugin {name}: expected a subclass of koordcore.framework.Plugin, got {found!r}")
+
+
+def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
+    """Give a plugin's arguments; what a file says is made a record of the plugin's own class of them."""
+    args, expected = setting.args, kind.arguments
+    if issubclass(kind, JointPlugin):
+        expected = kind.entry_arguments[setting.name]
+    if expected is None and (setting.plugin is not None or setting.name not in PLUGINS):
+        return args  # a plugin of one's own may say nothing of its arguments
+    told = f"policy {policy.name}: {setting.name}: args: "
+    if expected is not None and isinstance(args, immutabledict) and not issubclass(expected, Mapping):
+        try:
+            return expected(**args)
+        except TypeError as error:
+            raise ModelError(f"{told}{error}") from error
+    if args is not None and not isinstance(args, expected or ()):
+        wanted = "nothing" if expected is None else expected.__name__
+        raise ModelError(f"{told}expected {wanted}, got {shown(args)}")
+    return args
+
+
+_READABLE: Final = PluginSetting(name=Readable.name, scores=False)
+Made: TypeAlias = dict[Hashable, Plugin]
+"""The plugins of all profiles by kind and arguments: who is told of pods is told once."""
+
+
+def make_plugins(workspace: Workspace, policy: Policy, known: Made) -> Iterator[tuple[Plugin, PluginSetting]]:
+    """Make the plugins of a profile in its order; one behind several names comes before the first of them.
+
+    Those of ``known`` are there already.
+    """
+    kinds = kinds_of(policy)
+    if Readable not in known:
+        known[Readable] = Readable(workspace)
+    yield known[Readable], _READABLE
+    joint: dict[type[Plugin], JointPlugin] = {}
+    for setting in policy.plugins:
+        kind = kinds[setting.name]
+        if not issubclass(kind, JointPlugin):
+            key = (kind, setting.name, setting.args, setting.scores)
+            if key not in known:
+                known[key] = plugin = kind(workspace, _args_of(policy, setting, kind))
+                plugin.scored = setting.scores
+            yield known[key], setting
+            continue
+        if kind not in joint:
+            own = {one.name: one for one in policy.plugins if kinds[one.name] is kind}
+            together = (kind, tuple(own.values()))
+            if together not in known:
+                for one in own.values():
+                    _args_of(policy, one, kind)  # refuses what it cannot read
+                known[together] = kind(workspace, own)
+            joint[kind] = cast("JointPlugin", known[together])
+            yield joint[kind], PluginSetting(name=kind.name, filters=False, scores=False)
+        yield joint[kind].entry(setting.name), attrs.evolve(setting, filters=True)

@@ -1,17 +1,24 @@
-"""What pods ask of the plugins of a profile; pods out of one template are read once."""
+"""What pods ask of the plugins of a profile, and which of these sleep; a template of pods is read once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._vector import Vector
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.model.containers import Container
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.records import ClusterRecord
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import changed_states, derived
 
 RequestKey: TypeAlias = tuple[Hashable, ...]
 """What tells the classes of pods apart: one request for each plugin that is asked."""
@@ -31,6 +38,80 @@ _of_pod: Final = attrgetter(
     *(one.name for one in attrs.fields(Pod) if one.name not in _OWN | _CONTAINERS | {"requests"}),
 )
 _of_container: Final = attrgetter(*(field.name for field in attrs.fields(Container)))
+_FIELDS: Final = frozenset(one.name for one in attrs.fields(Pod))
+
+
+class Marks:
+    """Looks for the marks of pods by which plugins wake; see :attr:`Plugin.needs`.
+
+    Parameters
+    ----------
+    marks
+        Fields of pods, which have to say something, and keys of labels and annotations.
+    """
+
+    def __init__(self, marks: frozenset[str]) -> None:
+        self._fields = tuple(sorted(marks & _FIELDS))
+        self._keys = marks - _FIELDS
+        self._said = attrgetter("labels", "annotations", *self._fields)
+
+    def on(self, pod: Pod) -> frozenset[str]:
+        """Give the marks that a pod has."""
+        labels, annotations, *said = self._said(pod)
+        keys = self._keys
+        found = _NO_MARKS
+        if any(said):
+            found = found.union(name for name, value in zip(self._fields, said, strict=True) if value)
+        for mapping in (labels, annotations):
+            if mapping and not keys.isdisjoint(mapping):
+                found |= keys.intersection(mapping)
+        return found
+
+    def among(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """Give the marks that some pods have."""
+        return _NO_MARKS.union(*filter(None, map(self.on, pods)))
+
+
+_NO_MARKS: Final = frozenset[str]()
+
+
+def sleeps(plugin: type[Plugin] | Plugin, snapshot: ClusterSnapshot, marks: frozenset[str]) -> bool:
+    """Tell whether nothing in a cluster concerns a plugin; ``marks`` are those that its pods have."""
+    needs = plugin.needs
+    if needs is None or not needs.isdisjoint(marks):
+        return False
+    return not any(isinstance(one, type) and snapshot.has(one) for one in needs)
+
+
+def marks_in(snapshot: ClusterSnapshot, marks: frozenset[str]) -> frozenset[str]:
+    """Give the marks that running pods have; those that they had earlier on the line may be among them."""
+    build, again = _readers(marks)
+    return derived(snapshot, build, again, replaced=True)
+
+
+@lru_cache(maxsize=64)
+def _readers(
+    wanted: frozenset[str],
+) -> tuple[
+    Callable[[ClusterSnapshot], frozenset[str]],
+    Callable[
+        [Vector[NodeState], Vector[ClusterRecord], frozenset[str], ClusterSnapshot],
+        frozenset[str],
+    ],
+]:
+    """Give what reads marks in a whole cluster, and what reads them in the nodes that changed."""
+    marks = Marks(wanted)
+
+    def build(snapshot: ClusterSnapshot) -> frozenset[str]:
+        return marks.among(snapshot.bound_pods())
+
+    def again(
+        nodes: Vector[NodeState], _: Vector[ClusterRecord], value: frozenset[str], snapshot: ClusterSnapshot
+    ) -> frozenset[str]:
+        changed = (state.pods for _, state in changed_states(snapshot, nodes) if state is not None)
+        return value.union(marks.among(chain.from_iterable(changed)))
+
+    return build, again
 
 
 def _template_of(pod: Pod) -> tuple[Hashable, ...]:
@@ -48,13 +129,16 @@ class RequestReader:
     ----------
     plugins
         Whom to ask, in the order of the requests.
+    wake
+        Wakes those whom a pod concerns by its marks; called for the first pod of each template.
     """
 
-    def __init__(self, plugins: Sequence[Plugin]) -> None:
+    def __init__(self, plugins: Sequence[Plugin], wake: Callable[[Pod], None]) -> None:
         self._number = len(plugins)
+        self._wake = wake
         numbered = list(enumerate(plugins))
         self._by_template = [(number, one.request_of) for number, one in numbered if one.by_template]
-        self._by_pod = [(number, one.request_of) for number, one in numbered if not one.by_template]
+        self._by_pod = [(number, one) for number, one in numbered if not one.by_template]
         # By hash, so that a template is hashed once: nothing yet for what came once; of two the latter stays.
         self._known: dict[int, _Read | None] = {}
         self._last: _Read | None = None
@@ -71,8 +155,8 @@ class RequestReader:
         if isinstance(found, Refusal) or not self._by_pod:
             return found
         requests: list[Hashable] | None = None
-        for number, ask in self._by_pod:
-            request = ask(pod)
+        for number, plugin in self._by_pod:
+            request = None if plugin.asleep else plugin.request_of(pod)
             if request is not None:
                 if type(request) is Refusal:
                     return request
@@ -91,6 +175,7 @@ class RequestReader:
         if known is None or known[0] != template:
             if len(self._known) >= _MOST:
                 self._known.clear()
+            self._wake(pod)
             known = template, self._read(pod)
             # Many come once, and whatever is kept the garbage collector looks after.
             self._known[mark] = known if mark in self._known else None

@@ -60,7 +60,7 @@ def roles_of(parts: Sequence[Part], ground: StaticResult) -> Roles:
                 other_scorers.append(part)
     return Roles(
         refusing=tuple(sorted(refusing, key=lambda part: part.plugin.refuses_at)) if refusing else (),
-        allocating=tuple(allocating),
+        allocating=tuple(sorted(allocating, key=lambda part: not part.plugin.gives_first)),
         amounts=AmountParts(tuple(amount_scorers), tuple(amount_filters)),
         other_filters=tuple(other_filters),
         other_scorers=tuple(other_scorers),

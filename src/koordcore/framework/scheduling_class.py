@@ -7,12 +7,14 @@ Where amounts decide alone, a class keeps that for every state that nodes are in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from copy import copy
 from typing import Final
 
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.lacks import NodeLacks
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
@@ -33,6 +35,25 @@ _NOTHING: Final[IntVector] = np.empty(0, np.int64)
 _NOWHERE: Final[BoolVector] = np.empty(0, np.bool_)
 
 
+class _Known:
+    """What is known of all nodes for a class; its kinds share it.
+
+    What is kept for every node is worked out when somebody asks for it.
+    """
+
+    __slots__ = ("asked", "feasible", "follows", "membership", "read", "score", "single")
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.follows = False
+        """The states of nodes are followed, as far as is known."""
+        self.membership: Membership | None = None
+        self.single: AmountAnswers | None = None
+        self.feasible = _NOWHERE
+        self.score = _NOTHING
+        self.read = -1
+
+
 class SchedulingClass:
     """Answers for one class of equal pods over all nodes, kept up to date.
 
@@ -46,6 +67,8 @@ class SchedulingClass:
         What each of the pods adds to a node's amounts, where that is the same for all.
     source
         What counts as gone for the pods, if anything.
+    kinds
+        Classes of pods that want the same of nodes, and more of plugins that may refuse them before.
     """
 
     def __init__(
@@ -68,27 +91,24 @@ class SchedulingClass:
         self._ground = ground
         self.source = source
         self._roles = roles = roles_of(parts, ground)
-        # Whether the states of nodes are followed, as far as is known, and tell all there is to choose by.
-        self._follows = bool(roles.amounts.scorers or roles.amounts.filters)
+        # The states of nodes tell all there is to choose by.
         self._by_states = not (
             roles.other_filters or roles.other_scorers or roles.cluster_filters or roles.whole_scorers
         )
-        self._membership: Membership | None = None
-        self._asked = False
-        # What is kept for every node is worked out when somebody asks for it.
-        self._feasible = _NOWHERE
-        self._score = _NOTHING
-        self._read = -1
+        self._known = _Known()
+        self._known.follows = bool(roles.amounts.scorers or roles.amounts.filters)
+        self.kinds: dict[Hashable, SchedulingClass] = {}
         self.era = workspace.era
         """How many times nodes had joined or left when it was made: rows are those of then."""
 
     def take_over(self, old: SchedulingClass) -> None:
         """Take over what a class knew that wants the same of nodes, maybe before some joined or left."""
-        self._asked = old._asked
+        known, before = self._known, old._known
+        known.asked = before.asked
         past = self._workspace.moved_since(old.era)
-        if past is None or old._read < 0 or self.source is not None or old.source is not None:
+        if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return
-        feasible, score, read = old._feasible.copy(), old._score.copy(), old._read
+        feasible, score, read = before.feasible.copy(), before.score.copy(), before.read
         mask, ground = old._ground.mask, old._ground.score
         stale = np.zeros(len(score), np.bool_)
         for end, moves in past:
@@ -101,9 +121,17 @@ class SchedulingClass:
         stale |= (mask != self._ground.mask) | (ground != self._ground.score)
         rows = np.flatnonzero(stale)
         if len(rows) * _REFRESH_SHARE <= len(stale):
-            self._feasible, self._score, self._read = feasible, score, len(self._workspace.touched)
+            known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
             if len(rows):
                 self._refresh(rows)
+
+    def kind(self, pod: Pod, parts: list[Part]) -> SchedulingClass:
+        """Give a kind of the class, with the parts of those who may refuse its pods and look at no node."""
+        made = copy(self)
+        made.pod, made.parts = pod, parts
+        refusing = roles_of(parts, self._ground).refusing
+        made._roles = self._roles._replace(refusing=refusing)  # noqa: SLF001  # a copy of its own
+        return made
 
     def view(self, rows: Rows = ALL_ROWS) -> NodeView:
         """Give some nodes as the pods of the class see them."""
@@ -112,11 +140,29 @@ class SchedulingClass:
     def _refresh(self, rows: Rows) -> None:
         feasible, score = self._answers(rows)
         if rows is ALL_ROWS:
-            self._feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
-            self._score = score
+            self._known.feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
+            self._known.score = score
         else:
-            self._feasible[rows] = True if feasible is None else feasible
-            self._score[rows] = score
+            self._known.feasible[rows] = True if feasible is None else feasible
+            self._known.score[rows] = score
+
+    def _refresh_one(self, row: int) -> None:
+        """Do what :meth:`_refresh` does for one node, as it is."""
+        single = self._known.single
+        if single is None:
+            single = self._known.single = AmountAnswers(self._workspace, self._roles.amounts, self.change)
+        ground, view = self._ground, NodeView(self._workspace, slice(row, row + 1))
+        fits, score = single.of(row)
+        score += int(ground.score[row])
+        for part in self._roles.other_filters:
+            mask = part.evaluator.fits(view)
+            fits = fits and (mask is None or bool(mask[0]))
+        for part in self._roles.other_scorers:
+            more = part.evaluator.scores(view)
+            if more is not None:
+                score += part.setting.weight * int(more[0])
+        self._known.feasible[row] = fits = fits and bool(ground.mask[row])
+        self._known.score[row] = score if fits else -1
 
     def _answers(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
         """Tell which of the nodes the node-local plugins allow, ``None`` for all, and their score.
@@ -171,29 +217,30 @@ class SchedulingClass:
 
     def best(self) -> Choice:
         """Find the best node; of equals the one with the first name."""
-        if not self._asked and not self._roles.cluster_filters and not self._roles.whole_scorers:
+        if not self._known.asked and not self._roles.cluster_filters and not self._roles.whole_scorers:
             # Many are the only one of their class: nothing is kept before a second one comes.
-            self._asked = True
+            self._known.asked = True
             return _first_of(*self._answers(ALL_ROWS))
         member = self._member() if self._by_states else None
         return self.best_of(self.feasible()) if member is None else member.best()
 
     def _member(self) -> Membership | None:
         """Give the place among classes that follow the states of nodes; ``None`` where it has none."""
-        if not self._follows:
+        known = self._known
+        if not known.follows:
             return None
-        if self._membership is None:
-            self._membership = self._groups.join(self._ground, self._roles.amounts)
-        if self._membership is None or not self._membership.ready():
+        if known.membership is None:
+            known.membership = self._groups.join(self._ground, self._roles.amounts)
+        if known.membership is None or not known.membership.ready():
             states = self._groups.states_of(self._ground)
-            self._follows = states is not None and not states.over
+            known.follows = states is not None and not states.over
             return None
-        return self._membership
+        return known.membership
 
     def retire(self) -> None:
         """Take note that nobody will ask again."""
-        if self._membership is not None:
-            self._membership.leave()
+        if self._known.membership is not None:
+            self._known.membership.leave()
 
     def best_of(self, feasible: BoolVector) -> Choice:
         """Find the best of some nodes that are feasible."""
@@ -201,17 +248,19 @@ class SchedulingClass:
 
     def update(self) -> None:
         """Bring the nodes that changed since the last call up to date."""
-        touched = self._workspace.touched
+        known, touched = self._known, self._workspace.touched
         end = len(touched)
-        if self._read == end:
+        if known.read == end:
             return
-        if self._read < 0:
-            self._read = end
+        if known.read < 0:
+            known.read = end
             self._refresh(ALL_ROWS)
             return
-        stale = touched[self._read : end]
-        self._read = end
-        if len(stale) * _REFRESH_SHARE > len(self._score):
+        stale = touched[known.read : end]
+        known.read = end
+        if len(stale) == 1 and self.source is None:
+            self._refresh_one(stale[0])
+        elif len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
         elif len(stale) == 1:
             self._refresh(slice(stale[0], stale[0] + 1))
@@ -232,7 +281,7 @@ class SchedulingClass:
     def feasible(self) -> BoolVector:
         """Tell which nodes can take such a pod now: ``(N,)``."""
         self.update()
-        mask = self._feasible
+        mask = self._known.feasible
         for part in self._roles.cluster_filters:
             one = part.evaluator.fits(self.view())
             if one is not None:
@@ -315,16 +364,16 @@ class SchedulingClass:
         feasible
             What :meth:`feasible` gave, or a part of it.
         """
-        total = self._score
+        total = self._known.score
         if self._roles.whole_scorers:
             total = total.copy()
             for part in self._roles.whole_scorers:
                 raw = part.evaluator.scores(self.view())
                 if raw is not None:
                     total += part.setting.weight * part.evaluator.normalise(raw, feasible)
-        if feasible is not self._feasible:
+        if feasible is not self._known.feasible:
             return np.where(feasible, total, -1)
-        if total is not self._score:
+        if total is not self._known.score:
             total[~feasible] = -1
         return total
 

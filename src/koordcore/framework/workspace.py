@@ -14,14 +14,14 @@ import numpy as np
 
 from koordcore._arrays import ClusterLayout, IntMatrix
 from koordcore._vector import Vector
-from koordcore.framework.amounts import Amounts, Shape
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.node_moves import Departures, NodeMoves
+from koordcore.framework.node_view import Amounts, Shape
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import concerned, node_values, state_at
+from koordcore.snapshot.following import concerned, kept_values, node_values, state_at
 from koordcore.snapshot.forking import hand_columns, with_states
 
 _SHAPES_KEPT: Final = 1024
@@ -367,8 +367,11 @@ class Workspace(Amounts):
                 continue
             row_of = self.layout.row_of
             rows = {*changes.states, *(row_of[name] for name in names if name in row_of)}
+            kept = kept_values(snapshot, build)
             for row in sorted(rows):
-                self._set(values, row, build(snapshot, state_at(snapshot, row)))
+                self._set(
+                    values, row, build(snapshot, state_at(snapshot, row)) if kept is None else kept[row]
+                )
 
     def made(self, make: Callable[[Workspace], Any]) -> bool:
         """Tell whether anybody has asked :meth:`once` for it."""

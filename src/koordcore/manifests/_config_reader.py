@@ -211,9 +211,16 @@ def _args(reader: ConfigReader, name: str, raw: Mapping[str, Json], place: str, 
         reader.problems += error.within(f"{place}.args").problems
         return None
     known = IDLE_ARGUMENTS.get(name, {})
-    for path in (*(key for key in traced if key in known and key in traced.taken), *unread(traced)):
+    legal = [path for path in known if _given(traced, path.split("."))]
+    for path in (*sorted(legal), *(path for path in unread(traced) if path not in legal)):
         reader.idle(f"{place}.args.{path}", known.get(path, "unknown field"), name)
     return record
+
+
+def _given(args: Json, path: Sequence[str]) -> bool:
+    """Tell whether arguments say something at a path."""
+    value = dict.get(args, path[0]) if isinstance(args, dict) else None
+    return value is not None and (len(path) == 1 or _given(value, path[1:]))
 
 
 def _hashable(value: Json) -> Any:

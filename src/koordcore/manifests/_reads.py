@@ -45,6 +45,14 @@ class Traced(dict[str, Any]):
         return ValuesView(self)
 
 
+class TopTraced(Traced):
+    """An object that remembers which of its own fields somebody took; what is in them comes as it is."""
+
+    def __init__(self, raw: Mapping[str, Json]) -> None:
+        dict.__init__(self, raw)
+        self.taken = set()
+
+
 def _traced(value: Json) -> Json:
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return Traced(value)

@@ -22,12 +22,20 @@ from koordcore.manifests.cross_checks import (
     owner_cycles,
     profile_remarks,
     quota_remarks,
+    reservation_remarks,
     shown,
     topology_remarks,
 )
 from koordcore.manifests.device_sync import sync_devices, untold_holders
 from koordcore.manifests.koordinator import Policies, QuotaReading
-from koordcore.manifests.objects import ReadObject, kind_of, left_out, read_object, unique_key
+from koordcore.manifests.objects import (
+    ReadObject,
+    kind_of,
+    left_out,
+    read_object,
+    told_once,
+    unique_key,
+)
 from koordcore.manifests.pod_admission import pod_problems
 from koordcore.manifests.podless import without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
@@ -194,6 +202,7 @@ class Bundle:
                     self.policies += one.content.policies
                 case _:
                     pass  # a record
+        self.warnings = told_once(self.warnings)
         found = [one for one in self.objects.values() if one.record is not None]
         records = [one.record for one in found if one.record is not None]
         remarks = list(not_together(records, [read.pod for read, _ in self.pods]))
@@ -227,6 +236,7 @@ class Bundle:
         pods = [read.pod for read, _ in self.pods]
         self.warnings += self._placed(topology_remarks(self.records, pods, self.nodes))
         self.warnings += self._placed(gang_remarks(self.records, pods))
+        self.warnings += self._placed(reservation_remarks(self.records, self.nodes))
         self.warnings += self._placed(quota_remarks(self._quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))
 

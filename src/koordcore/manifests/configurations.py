@@ -10,7 +10,8 @@ from immutabledict import immutabledict
 
 from koordcore.errors import KoordcoreError, ManifestError, MissingExtraError, Problem
 from koordcore.manifests._raw import SourceObject
-from koordcore.manifests._reading import Metadata, Reading, as_labels, read_metadata
+from koordcore.manifests._reading import Metadata, Reading, as_labels, is_object, read_metadata
+from koordcore.manifests._reads import Traced, unread
 from koordcore.manifests._yaml import read_yaml
 from koordcore.model.cluster import ConfigMap
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY
@@ -26,8 +27,18 @@ SLO_CONTROLLER_CONFIG: Final = "slo-controller-config"
 CONTROL_NAMESPACE, SHARED_TEMPLATES = DEFAULT_DEVICE_POLICY.template_source
 _TEMPLATES_KEY: Final = "data.yaml"
 
+_COLOCATION: Final = "colocation-config"
+_DECIDING: Final = (_COLOCATION, QOS_KEY)
+_MEASURED: Final = (
+    "metricAggregateDurationSeconds",
+    "metricReportIntervalSeconds",
+    "metricAggregatePolicy",
+    "metricMemoryCollectPolicy",
+    "extensions",
+)
+"""Fields by which agents measure; a dump shows what they have measured."""
 _CHECKED: Final[Mapping[str, Callable[[Json], object]]] = {
-    "colocation-config": parse_config,
+    _COLOCATION: parse_config,
     "cpu-normalization-config": parse_normalization_config,
     "resource-amplification-config": parse_amplification_config,
     QOS_KEY: parse_qos_config,
@@ -46,6 +57,10 @@ def read_config_map(reading: Reading, raw: Mapping[str, Json]) -> ConfigMap | Sh
             for key, parse in _CHECKED.items():
                 if data.get(key):
                     _check(reading, key, data[key], parse)
+            idle = ", ".join(sorted(key for key in data if key not in _DECIDING))
+            if idle:
+                reading.warn("data", f"has no effect here: {idle}")
+            _warn_of_place(reading, meta)
             return ConfigMap(meta.name, meta.namespace, data)
         case name:
             return _templates(reading, raw, meta, usual=name == SHARED_TEMPLATES)
@@ -59,6 +74,7 @@ def _templates(
     Upstream logs what it cannot read and goes on without templates.
     """
     data = raw.get("data")
+    texts: Mapping[str, str] = EMPTY
     if not usual and not (isinstance(data, Mapping) and isinstance(data.get(_TEMPLATES_KEY), str)):
         return None
     try:
@@ -76,17 +92,32 @@ def _templates(
         templates = immutabledict()
     if not usual and not templates:
         return None
-    if usual and meta.namespace != CONTROL_NAMESPACE:
-        reading.warn("metadata.namespace", f"not looked at: only the one in {CONTROL_NAMESPACE} counts")
+    if usual:
+        _warn_of_place(reading, meta)
+        others = ", ".join(sorted(key for key in texts if key != _TEMPLATES_KEY))
+        if others:
+            reading.warn("data", f"has no effect: {others}; templates stand under {_TEMPLATES_KEY}")
     return SharedTemplates(meta.name, meta.namespace, templates)
+
+
+def _warn_of_place(reading: Reading, meta: Metadata) -> None:
+    if meta.namespace != CONTROL_NAMESPACE:
+        reading.warn("metadata.namespace", f"not looked at: only the one in {CONTROL_NAMESPACE} counts")
 
 
 def _check(reading: Reading, key: str, text: str, parse: Callable[[Json], object]) -> None:
     try:
-        parse(load_json(text))
+        raw = load_json(text)
+        traced = Traced(raw) if is_object(raw) else raw
+        parse(traced)
     except ManifestError as error:
         for problem in error.within(f"data[{key}]").problems:
             reading.warn(problem.path, f"{problem.message}; the defaults count")
+        return
+    if key == _COLOCATION:
+        idle = [*unread(traced), *(name for name in _MEASURED if is_object(raw) and name in raw)]
+        if idle:
+            reading.warn(f"data[{key}]", f"has no effect here: {', '.join(idle)}")
 
 
 def _as_json(text: str) -> str:

@@ -61,6 +61,16 @@ def stand_ins(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator
 # --- gangs ----------------------------------------------------------------------------------------------
 
 
+def reservation_remarks(records: Iterable[ClusterRecord], nodes: Iterable[Node]) -> Iterator[Remark]:
+    """Find reservations on nodes that are not there: they hold nothing."""
+    there = {node.name for node in nodes}
+    for one in records:
+        if isinstance(one, Reservation) and one.active and one.status.node_name not in there:
+            told = f"no node {one.status.node_name} in the dump; the reservation holds nothing"
+            key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
+            yield key, Problem("status.nodeName", told)
+
+
 def topology_remarks(
     records: Sequence[ClusterRecord], pods: Iterable[Pod], nodes: Iterable[Node]
 ) -> Iterator[Remark]:

@@ -67,18 +67,27 @@ def _exclusive(key: str, what: str) -> str:
     return f"that no other {what} comes into its domain of {key} (exclusive-topology); it is gathered there"
 
 
-def _job(name: str, spec: Mapping[str, Json], labels: Mapping[str, str]) -> list[Member]:
-    """List the pods of a batch Job that run at once."""
+def _job(name: str, spec: Mapping[str, Json], labels: Mapping[str, str], done: int = 0) -> list[Member]:
+    """List the pods of a batch Job that run at once, where so many need not run any more."""
     parallel = _count(spec, "parallelism", 1)
     if spec.get("completions") is not None:
-        parallel = min(parallel, _count(spec, "completions", 1))
+        parallel = min(parallel, max(0, _count(spec, "completions", 1) - done))
     template = _template(spec)
     return [Member(name=f"{name}-{one}", labels=labels, template=template) for one in range(parallel)]
 
 
 def _batch_job(name: str, raw: Mapping[str, Json]) -> Opened:
-    members = _job(name, required(raw, "spec", as_mapping), {"batch.kubernetes.io/job-name": name})
+    status = as_mapping(raw.get("status") or {})
+    done = _count(status, "succeeded", 0) + _indexes(optional(status, "failedIndexes", as_str, ""))
+    labels = {"batch.kubernetes.io/job-name": name}
+    members = _job(name, required(raw, "spec", as_mapping), labels, done)
     return Opened([Group(name=name, least=len(members), members=tuple(members))], [])
+
+
+def _indexes(text: str) -> int:
+    """Count the indexes of a list such as ``1,3-5``; what is none counts nothing."""
+    ends = [part.split("-") for part in text.split(",")]
+    return sum(int(one[-1]) - int(one[0]) + 1 for one in ends if all(each.isdecimal() for each in one))
 
 
 def _job_set(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None) -> Opened:
@@ -110,12 +119,12 @@ def _job_set(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None
                     "gatherStrategy": _must(key),
                 }
             )
-    for field in ("startupPolicy", "coordinator"):
-        if (
-            field == "startupPolicy"
-            and as_mapping(spec.get(field) or {}).get("startupPolicyOrder") == "InOrder"
-        ):
-            unsaid.append("that its jobs start in order (startupPolicy)")
+        for before in map(as_mapping, as_list(entry.get("dependsOn") or [])):
+            ended = ", and so need not run beside it" if before.get("status") == "Complete" else ""
+            waits = f"that {job} waits until {before.get('name')} is {before.get('status')}"
+            unsaid.append(f"{waits}{ended} (dependsOn)")
+    if as_mapping(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
+        unsaid.append("that its jobs start in order (startupPolicy)")
     found = {"subGroups": parts} if parts else None
     return Opened([Group(name=name, least=len(members), members=tuple(members), parts=found)], unsaid)
 
@@ -173,6 +182,8 @@ def _ray_cluster(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | 
     parts: list[Json] = []
     for entry in map(as_mapping, as_list(spec.get("workerGroupSpecs") or [])):
         group = required(entry, "groupName", as_str)
+        if optional(entry, "suspend", as_bool, False):
+            continue
         wanted = _count(entry, "replicas", _count(entry, "minReplicas", 0))
         hosts = max(1, _count(entry, "numOfHosts", 1))
         least += hosts * (min(wanted, _count(entry, "minReplicas", 0)) if elastic else wanted)
@@ -212,7 +223,8 @@ def _replicas(
             members.append(Member(name=f"{name}-{kind}-{index}", labels=labels, template=_template(body)))
     policy = as_mapping(as_mapping(spec.get("runPolicy") or {}).get("schedulingPolicy") or {})
     least = _count(policy, "minAvailable", len(members))
-    return Opened([Group(name=name, least=least, members=tuple(members))], list(aside))
+    named = [f"its {one} (schedulingPolicy)" for one in ("queue", "priorityClass") if policy.get(one)]
+    return Opened([Group(name=name, least=least, members=tuple(members))], [*aside, *named])
 
 
 def _mpi_job(name: str, raw: Mapping[str, Json]) -> Opened:
@@ -262,6 +274,9 @@ def open_train_job(
     body = required(required(required(found, "spec", as_mapping), "template", as_mapping), "spec", as_mapping)
     policy = as_mapping(required(found, "spec", as_mapping).get("mlPolicy") or {})
     number = _count(trainer, "numNodes", _count(policy, "numNodes", 1))
+    mpi = as_mapping(policy.get("mpi") or {})
+    if optional(mpi, "runLauncherAsNode", as_bool, False):
+        number = max(0, number - 1)  # the launcher is one of them
     jobs = []
     for entry in map(as_mapping, required(body, "replicatedJobs", as_list)):
         if entry.get("name") != "node":
@@ -272,7 +287,11 @@ def open_train_job(
         if trainer.get("resourcesPerNode"):
             sized["template"] = _sized(_template(inner), as_mapping(trainer["resourcesPerNode"]))
         jobs.append({**entry, "template": {**_template(entry), "spec": sized}})
-    return _job_set(name, raw, {**body, "replicatedJobs": jobs})
+    opened = _job_set(name, raw, {**body, "replicatedJobs": jobs})
+    for field in ("podTemplateOverrides", "podSpecOverrides", "runtimePatches"):
+        if spec.get(field):
+            opened.unsaid.append(f"what it changes in its runtime's templates ({field})")
+    return opened
 
 
 def _sized(template: Mapping[str, Json], resources: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -57,6 +57,11 @@ def _over(raw: Mapping[str, Any]) -> bool:
     return over or bool(_part(raw, "metadata").get("deletionTimestamp"))
 
 
+def _suspended(raw: Mapping[str, Any]) -> bool:
+    spec = _part(raw, "spec")
+    return True in (spec.get("suspend"), _part(spec, "runPolicy").get("suspend"))
+
+
 def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Give an object in an object; nothing where something else stands there, which its reader will say."""
     value = raw.get(name)
@@ -124,6 +129,8 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
                 added.append(SourceObject(one.source, made))
                 added += pods.of_workload(made, one.source, warnings, gang.members)
         queue = queue_of_job(_raw(one))
+        if _suspended(_raw(one)) and not queue:
+            opened.unsaid.append("that it is suspended: it is shown as if somebody had resumed it")
         if queue and not queued.any:
             opened.unsaid.append(f"its quota in queue {queue}: there is no ClusterQueue")
         for what in opened.unsaid:

@@ -77,6 +77,9 @@ IDLE_ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = immutabledict(
             "disableGarbageCollection": _CONTROLLER,
             "resyncIntervalSeconds": _CONTROLLER,
         },
+        "NodeNUMAResource": {
+            "numaScoringStrategy.resources": "nodes and NUMA nodes are scored by scoringStrategy.resources",
+        },
         "Coscheduling": {
             "controllerWorkers": _WORKERS,
             "awareNetworkTopology": "gangs heed the topology that they name, always",
@@ -84,6 +87,22 @@ IDLE_ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = immutabledict(
     }
 )
 """Plugin to those of its arguments that are legal and have no effect."""
+
+IDLE_POINTS: Final = (
+    "preEnqueue",
+    "queueSort",
+    "postFilter",
+    "reserve",
+    "permit",
+    "preBind",
+    "bind",
+    "postBind",
+)
+"""Extension points at which nothing is decided here by itself."""
+POINTS_REASON: Final = (
+    "who filters and scores decides; the queue goes by priority, age and name, gangs start together, and "
+    "`--preempt` says whether somebody is evicted"
+)
 
 UNREAD_ARGUMENTS: Final[Mapping[str, str]] = immutabledict(
     {

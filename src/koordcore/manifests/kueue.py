@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, read_metadata, section
 from koordcore.manifests.kubernetes import Decoder
 from koordcore.manifests.kueue_workloads import read_kueue_workload
@@ -17,10 +18,12 @@ from koordcore.model.kueue import (
     ResourceGroup,
 )
 from koordcore.model.network import KueueTopology, ResourceFlavor
+from koordcore.model.quantity import parse_exact_quantity
 from koordcore.model.resources import Resources, parse_resources
 from koordcore.model.selectors import NOTHING
 from koordcore.protocol.fields import (
     Json,
+    as_int,
     as_labels,
     as_list,
     as_mapping,
@@ -36,6 +39,7 @@ from koordcore.protocol.selectors import as_label_selector, as_taints, as_tolera
 
 _GROUP: Final = "kueue.x-k8s.io"
 _evicting: Final = choice(QueuePreemption)
+_WHOLE: Final = 10**9
 _RUNS: Final = ("", "None")
 _DEFAULTS: Final[Mapping[str, Sequence[str]]] = {
     "reclaimWithinCohort": ("Never",),
@@ -105,13 +109,31 @@ def _amounts(raw: Json) -> tuple[Resources, Resources, Resources]:
 def _cohort(reading: Reading, raw: Mapping[str, Json]) -> Cohort:
     meta = read_metadata(reading, raw, namespaced=False)
     spec = section(reading, raw, "spec")
-    _not_decided(reading, spec, "fairSharing", "shares by weight are not decided")
     return Cohort(
         name=meta.name,
         parent=reading.take(spec, "parentName", "spec", as_str, "")
         or reading.take(spec, "parent", "spec", as_str, ""),
         groups=reading.take(spec, "resourceGroups", "spec", list_of(_group), ()),
+        weight=_weight(reading, spec),
     )
+
+
+def _weight(reading: Reading, spec: Mapping[str, Json]) -> int | None:
+    """Read the weight of a queue's or cohort's share, in billionths; 1 where it states none."""
+    if spec.get("fairSharing") is None:
+        return None
+    told = "taken at its word: who has the smallest share comes first; Kueue needs it in its configuration"
+    reading.warn("spec.fairSharing", told)
+    return reading.take(section(reading, spec, "fairSharing"), "weight", "spec.fairSharing", _share, _WHOLE)
+
+
+def _share(raw: Json) -> int:
+    if not isinstance(raw, str | int | float) or isinstance(raw, bool):
+        raise ManifestError.at("", f"{raw!r} is no quantity")
+    weight = parse_exact_quantity(raw)
+    if weight < 0:
+        raise ManifestError.at("", "must be greater than or equal to 0")
+    return weight
 
 
 def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
@@ -122,6 +144,8 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
     rules = section(reading, spec, "admissionChecksStrategy", "spec")
     named = reading.take(rules, "admissionChecks", "spec.admissionChecksStrategy", list_of(_check), ())
     policies = section(reading, spec, "preemption", "spec")
+    borrowing = section(reading, policies, "borrowWithinCohort", "spec.preemption")
+    place = "spec.preemption.borrowWithinCohort"
     queue = ClusterQueue(
         name=meta.name,
         cohort=reading.take(spec, "cohortName", "spec", as_str, "")
@@ -139,10 +163,13 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
         reclaim=reading.take(
             policies, "reclaimWithinCohort", "spec.preemption", _evicting, QueuePreemption.NEVER
         ),
+        borrow=reading.take(borrowing, "policy", place, _evicting, QueuePreemption.NEVER)
+        is QueuePreemption.LOWER,
+        borrow_threshold=reading.take(borrowing, "maxPriorityThreshold", place, as_int, None),
+        weight=_weight(reading, spec),
     )
     if queue.checks:
         reading.warn("spec.admissionChecks", f"not asked: {', '.join(queue.checks)}")
-    _not_decided(reading, spec, "fairSharing", "shares by weight are not decided")
     _not_decided(reading, spec, "admissionScope", "who used little lately does not come first")
     _not_decided(reading, spec, "concurrentAdmissionPolicy", "a Workload takes one flavor, and keeps it")
     for field, idle in _DEFAULTS.items():

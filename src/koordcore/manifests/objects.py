@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +19,7 @@ from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
+from koordcore.manifests._reads import TopTraced, unread
 from koordcore.manifests.cross_checks import Key, shown
 from koordcore.manifests.ignored import check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
@@ -26,11 +28,13 @@ from koordcore.manifests.kueue import KUEUE
 from koordcore.manifests.nameless import named
 from koordcore.manifests.podless import wants_pods
 from koordcore.manifests.pods import PodReading
+from koordcore.manifests.reservations import still_held
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import RawObject, Unreadable
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import Json, show
 
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
@@ -40,6 +44,7 @@ _NAMESPACED: Final = frozenset({("", "Service"), ("", "ConfigMap"), ("", "Persis
 """Kinds without a decoder that live in ``default`` when they name no namespace."""
 _GROUP_OF: Final = {kind: group for group, kind in DECODERS}
 _POD: Final = ("", "Pod")
+UNREAD_FIELD: Final = "has no effect: nothing here reads it"
 _MOST: Final = 100
 """Problems of one object that are kept; who has that many has thousands."""
 _TOLD: Final = 3
@@ -152,7 +157,8 @@ def read_object(memory: Memory, source: SourceObject) -> ReadObject:
             name = name if raw is written else identity_of(raw)
         key = unique_key(name)
         try:
-            content = None if decoder is None else decoder(reading, raw)
+            if decoder is not None:
+                content = _decoded(decoder, reading, raw, watched=name[:2] in KOORDINATOR)
             if content is None:
                 content = _kept(reading, raw, name)
                 key = unique_key((*name[:3], content.name))
@@ -230,6 +236,33 @@ def canonical_text(raw: Json) -> str:
         raise ManifestError.at("", f"not JSON: {reason}") from None
 
 
+def _decoded(decoder: Decoder, reading: Reading, raw: Mapping[str, Json], *, watched: bool) -> Any:
+    """Decode an object; fields of its specification that nobody reads are named where that is watched."""
+    spec = raw.get("spec")
+    if not watched or not is_object(spec):
+        return decoder(reading, raw)
+    traced = TopTraced(spec)
+    content = decoder(reading, {**raw, "spec": traced})
+    for name in unread(traced):
+        reading.warn(f"spec.{name}", UNREAD_FIELD)
+    return content
+
+
+def told_once(warnings: Iterable[Problem]) -> list[Problem]:
+    """Name a field that nobody reads once for all objects of a kind that have it."""
+    found: dict[object, Problem] = {}
+    more: Counter[object] = Counter()
+    for number, one in enumerate(warnings):
+        unread_field = one.message == UNREAD_FIELD
+        key = (one.object_name.partition(" ")[0], one.path) if unread_field else number
+        more[key] += key in found
+        found.setdefault(key, one)
+    return [
+        attrs.evolve(one, message=f"{one.message} (here and in {more[key]} more)") if more[key] else one
+        for key, one in found.items()
+    ]
+
+
 def _kept(reading: Reading, raw: Mapping[str, Json], name: Key) -> RawObject:
     """Keep an object of a kind that no plugin reads as it is."""
     known = _GROUP_OF.get(name[1])
@@ -276,8 +309,33 @@ def _owners_of(reading: Reading, raw: Mapping[str, Json], name: Key) -> tuple[Ke
 # --- what cannot be read ----------------------------------------------------------------------------
 
 
+_BESIDE: Final = (
+    "apiVersion",
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.ownerReferences",
+    "spec.activeDeadlineSeconds",
+    "spec.nodeSelector",
+    "spec.preemptionPolicy",
+    "spec.priority",
+    "spec.schedulerName",
+    "spec.schedulingGates",
+    "spec.tolerations",
+    "spec.topologySpreadConstraints",
+    "status.conditions",
+    "status.nominatedNodeName",
+    "status.phase",
+    "status.qosClass",
+    "status.startTime",
+)
+"""Fields of a running pod that say nothing of what it holds, nor of whom it keeps away."""
+
+
 def _broken(reading: Reading, content: Any, raw: Mapping[str, Json] | None, key: Key, name: Key) -> Any:
     """Give what stands for an object with problems."""
+    if isinstance(content, Reservation) and content.name == key[3]:
+        held = still_held(content, reading.problems, _in_short(reading.problems))
+        return held or left_out(key, name, reading.problems)
     if key[:2] != _POD or raw is None:
         return left_out(key, name, reading.problems)
     read = content if isinstance(content, PodReading) else _bare_pod(raw, key)
@@ -285,7 +343,10 @@ def _broken(reading: Reading, content: Any, raw: Mapping[str, Json] | None, key:
     if read.pod.node_name is None and not read.pod.finished:
         return attrs.evolve(read, pod=_bystander(read.pod, why))
     requests = {name: amount for name, amount in read.pod.requests.items() if amount <= AMOUNT_LIMIT}
-    return attrs.evolve(read, pod=attrs.evolve(read.pod, requests=requests, unreadable=why))
+    known = read is content and all(one.path.startswith(_BESIDE) for one in reading.problems)
+    return attrs.evolve(
+        read, pod=attrs.evolve(read.pod, requests=requests, unreadable=why, holds_known=known)
+    )
 
 
 def _bystander(pod: Pod, why: str) -> Pod:

@@ -77,6 +77,7 @@ def patches(
             calls += _evictions(result.snapshot, decision, now, evicted)
             calls += _about_reservation(one, decision, now)
             calls += _owners_taken_in(result, one, decision)
+    calls += (_status(pod, {"nominatedNodeName": None}) for pod in result.withdrawn)
     calls += _about_groups(result, now)
     return tuple(calls)
 
@@ -118,8 +119,11 @@ def _calls(
             yield _unscheduled(decision.pod, _UNSCHEDULABLE, decision.message, now)
         case Waiting():
             pod = snapshot.pod(decision.pod)
-            gated = pod is not None and pod.gated
-            yield _unscheduled(decision.pod, _GATED if gated else _UNSCHEDULABLE, decision.reason, now)
+            if pod is not None and pod.gated:
+                yield _unscheduled(decision.pod, _GATED, decision.reason, now)
+            elif pod is None or pod.scheduling_group is None:
+                yield _unscheduled(decision.pod, _UNSCHEDULABLE, decision.reason, now)
+            # Kubernetes' own groups wait outside the queue: an autoscaler must not add nodes for them.
         case Nominated():
             yield from _evictions(snapshot, decision, now, evicted)
             yield _status(decision.pod, {"nominatedNodeName": decision.node})

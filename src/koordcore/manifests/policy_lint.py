@@ -10,10 +10,12 @@ import attrs
 from koordcore.manifests.idle_settings import Unused
 from koordcore.manifests.plugins import PLUGIN_POINTS
 from koordcore.manifests.scheduler_config import PluginRef, SchedulerConfiguration, SchedulerProfile
+from koordcore.model.device_policy import DevicePolicy, ScoringStrategy as DeviceStrategy
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.plugin_args import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
 
 _MAX: Final = 100
+_LENT: Final = ("kubernetes.io/", "hugepages-")
 _OPPOSITE: Final = {
     ScoringStrategy.LEAST_ALLOCATED: ScoringStrategy.MOST_ALLOCATED,
     ScoringStrategy.MOST_ALLOCATED: ScoringStrategy.LEAST_ALLOCATED,
@@ -70,7 +72,6 @@ def _unused(configuration: SchedulerConfiguration, one: Unused) -> Finding:
 def _findings(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tuple[str, str]]:
     yield from _strangers(profile, known)
     yield from _weights(profile)
-    yield from _idle_arguments(profile)
     for name in profile.holding:
         yield (
             name,
@@ -79,6 +80,7 @@ def _findings(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tup
     yield from _load(profile)
     yield from _scores_for_nothing(profile)
     yield from _against_each_other(profile)
+    yield from _cards_spread(profile)
     yield from _absent(profile)
     if profile.percentage_of_nodes is None:
         yield "", "percentageOfNodesToScore is not set: all nodes are looked at here, upstream takes a sample"
@@ -130,13 +132,6 @@ def _weights(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
         for one in refs:
             if point not in ("score", "multiPoint") and one.weight and not weights.get(one.name):
                 yield one.name, f"weight {one.weight} at {point} has no effect: it does not score"
-
-
-def _idle_arguments(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
-    enabled = {name for point in profile.points for name in profile.names(point)}
-    for name in profile.args:
-        if name not in enabled:
-            yield name, "has arguments but is not enabled anywhere"
 
 
 def _load(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
@@ -198,6 +193,24 @@ def _scores_for_nothing(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
             "ScarceResourceAvoidance",
             "names no resources: every node scores 100, its weight can never matter",
         )
+
+
+def _cards_spread(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
+    """Find who spreads cards, as upstream's defaults do: it costs the jobs that need whole nodes."""
+    scorers = profile.names("score")
+    share = profile.args.get("DeviceShare", DevicePolicy())
+    cost = "cards are spread, so that fewer nodes stay whole for large jobs; MostAllocated packs them"
+    if (
+        "DeviceShare" in scorers
+        and isinstance(share, DevicePolicy)
+        and share.strategy is DeviceStrategy.LEAST_ALLOCATED
+    ):
+        yield "DeviceShare", f"LeastAllocated: {cost}"
+    fit = profile.args.get("NodeResourcesFit", FitArgs())
+    if isinstance(fit, FitArgs) and fit.strategy is ScoringStrategy.LEAST_ALLOCATED:
+        names = [name for name, _ in fit.resources if "/" in name and not name.startswith(_LENT)]
+        if "NodeResourcesFit" in scorers and names:
+            yield "NodeResourcesFit", f"LeastAllocated of {', '.join(names)}: {cost}"
 
 
 def _against_each_other(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from koordcore.errors import ManifestError
+import attrs
+
+from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reading import Reading, as_resources, as_time, choice, read_metadata, section
 from koordcore.manifests.aliases import canonical_names
 from koordcore.manifests.held_claims import read_held_claims
@@ -129,6 +131,21 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
         deleted=meta.deleted,
         status=_status(reading, section(reading, raw, "status")),
     )
+
+
+def still_held(read: Reservation, problems: Iterable[Problem], why: str) -> Reservation | None:
+    """Give what a reservation that cannot be read is known to hold on its node; ``None`` for nothing.
+
+    Its time is never up, nobody else may use it, and one whose phase is not known counts as there.
+    """
+    wrong = [problem.path for problem in problems]
+    status = read.status
+    if "status.phase" in wrong:
+        status = attrs.evolve(status, phase=ReservationPhase.AVAILABLE)
+    held = attrs.evolve(read, status=status, owners=(), owners_error=why, unreadable=why)
+    if {"metadata.creationTimestamp", "spec.ttl", "spec.expires"}.intersection(wrong):
+        held = attrs.evolve(held, ttl=0, expires=None)
+    return held if held.active and (status.allocatable or held.requests) else None
 
 
 def _template(reading: Reading, spec: Mapping[str, Json], name: str) -> tuple[Pod | None, int | None]:

@@ -7,7 +7,7 @@ weights and their arguments with defaults. Every problem of a configuration is r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -20,11 +20,18 @@ from koordcore.manifests._config_reader import (
     KIND,
     ConfigReader,
     PluginRef,
+    PluginSet,
     expanded,
     plugin_args,
 )
 from koordcore.manifests._reading import Reading
-from koordcore.manifests.idle_settings import COMPONENT_FIELDS, Unused, idle_gates
+from koordcore.manifests.idle_settings import (
+    COMPONENT_FIELDS,
+    IDLE_POINTS,
+    POINTS_REASON,
+    Unused,
+    idle_gates,
+)
 from koordcore.manifests.plugins import (
     DEFAULT_PLUGINS,
     KOORDINATOR_CONFIGURATION,
@@ -60,6 +67,7 @@ _TOP: Final = (
     "extenders",
     "featureGates",
 )
+_LINE: Final = 900
 _PROFILE: Final = ("schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig", "pluginConfigs")
 
 
@@ -207,10 +215,21 @@ def read_scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> t
         reading.problem(problem.path, problem.message)
     for warning in reader.warnings:
         reading.warn(warning.path, warning.message)
-    if configuration.unused:
-        listed = ", ".join(one.path for one in configuration.unused)
+    for listed in _lines([one.path for one in configuration.unused]):
         reading.warn("", f"has no effect: {listed} (`koordcore policy` says why)")
     return () if reader.problems else tuple(one.policy(deciding_plugins()) for one in configuration.profiles)
+
+
+def _lines(paths: Iterable[str]) -> Iterator[str]:
+    """Join paths, in as few lines as can be shown whole."""
+    line = ""
+    for path in paths:
+        if line and len(line) + len(path) > _LINE:
+            yield line
+            line = ""
+        line = f"{line}, {path}" if line else path
+    if line:
+        yield line
 
 
 def scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfiguration:
@@ -243,7 +262,7 @@ def scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfiguration:
 def _read(reader: ConfigReader, raw: Mapping[str, Json]) -> SchedulerConfiguration:
     version, kind = raw.get("apiVersion", _VERSIONS[0]), raw.get("kind", KIND)
     if kind == "ConfigMap":
-        raise ManifestError.at("kind", f"this is a ConfigMap; give the {KIND} that is a text in its data")
+        raise ManifestError.at("kind", f"this is a ConfigMap, and no text in its data is a {KIND}")
     if version not in _VERSIONS:
         reader.problem("apiVersion", f"expected {' or '.join(_VERSIONS)}, got {show(version)}")
     if kind != KIND:
@@ -319,13 +338,24 @@ def _profile(
                 reader.problem(
                     f"{path}.plugins.{point}", f'plugin "{one.name}" does not extend {point} plugin'
                 )
-    return SchedulerProfile(
+    profile = SchedulerProfile(
         name=name or ("default-scheduler" if alone else ""),
         points=points,
         args=plugin_args(reader, raw, path, version),
         percentage_of_nodes=percentage if share is None else share,
         unknown=unknown,
     )
+    enabled = {one.name for refs in points.values() for one in refs}
+    for plugin in profile.args:
+        if plugin not in enabled:
+            reader.idle(f"{path}.pluginConfig[{plugin}]", "it is not enabled anywhere", plugin)
+    without = attrs.evolve(
+        profile, points={**points, **{point: expanded(point, PluginSet(), multi) for point in IDLE_POINTS}}
+    )
+    idle = [point for point in IDLE_POINTS if plugins.get(point)]
+    if idle and without.holding == profile.holding:
+        reader.idle(f"{path}.plugins.{{{', '.join(idle)}}}", POINTS_REASON)
+    return profile
 
 
 def koordinator_policy(known: Collection[str] = MODELLED) -> Policy:

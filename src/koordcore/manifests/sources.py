@@ -21,7 +21,7 @@ from koordcore.manifests._json import read_json
 from koordcore.manifests._raw import GZIP_FREE, LIMITS, Source, SourceLimits, SourceObject
 from koordcore.manifests._yaml import read_yaml
 
-__all__ = ["SourceLimits", "SourceObject", "read_json", "read_sources", "read_yaml"]
+__all__ = ["SourceLimits", "SourceObject", "read_json", "read_sources", "read_text", "read_yaml"]
 
 SUFFIXES: Final = (".json", ".yaml", ".yml")
 """What is read out of a folder, each also with ``.gz`` behind it."""
@@ -68,7 +68,7 @@ def read_sources(
         if left < 0:
             yield Problem("", f"all files together hold more than {limits.total_bytes} bytes", source=label)
             return
-        yield from _read_text(text, label, limits)
+        yield from read_text(text, label, limits)
 
 
 def _at_source(error: ManifestError, label: str) -> Iterator[Problem]:
@@ -167,7 +167,8 @@ def _decompress(data: bytes, limits: SourceLimits) -> bytes:
     return unpacked
 
 
-def _read_text(text: str, label: str, limits: SourceLimits) -> Iterator[Source]:
+def read_text(text: str, label: str, limits: SourceLimits = LIMITS) -> Iterator[Source]:
+    """Read the objects of a text, JSON or YAML; ``label`` says where it stands."""
     # A long text is not copied to see its first character.
     first = text[:1000].lstrip(_SPACE)[:1]
     if first and first in "{[" and not label.removesuffix(".gz").endswith((".yaml", ".yml")):

@@ -17,6 +17,7 @@ from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.devices import DeviceAllocation, DeviceType
 from koordcore.model.resources import Resources
 from koordcore.model.selectors import LabelSelector
+from koordcore.topology.devices import TopologyScope
 
 
 class AllocateStrategy(StrEnum):
@@ -178,3 +179,8 @@ class DeviceRequest:
     def hint(self, kind: DeviceType) -> DeviceHint:
         """Wishes about one type; the empty ones where there are none."""
         return self.hints.get(kind, NO_HINT)
+
+    def scope(self, kind: DeviceType) -> TopologyScope | None:
+        """How near the devices of one type must be to each other; ``None`` where any will do."""
+        word = self.hints.get(kind, NO_HINT).required_topology_scope
+        return TopologyScope.of(word) if word else None

@@ -104,6 +104,13 @@ class ClusterQueue:
         Admission checks; nobody here asks them.
     within, reclaim
         ``preemption.withinClusterQueue`` and ``preemption.reclaimWithinCohort``: told, not done.
+    borrow
+        ``preemption.borrowWithinCohort.policy`` is ``LowerPriority``: it may take back from others what is
+        beyond its own, too; told, not done.
+    borrow_threshold
+        Its ``maxPriorityThreshold``: who is more important does not go for that; ``None`` for no bound.
+    weight
+        Of its share of the cohort's, in billionths; ``None`` where it states no ``fairSharing``.
     """
 
     name: str
@@ -116,6 +123,9 @@ class ClusterQueue:
     checks: tuple[str, ...] = ()
     within: QueuePreemption = QueuePreemption.NEVER
     reclaim: QueuePreemption = QueuePreemption.NEVER
+    borrow: bool = False
+    borrow_threshold: int | None = None
+    weight: int | None = None
     namespace: str = ""
 
     __attrs_post_init__ = check_fields
@@ -133,11 +143,14 @@ class Cohort:
         The cohort above it; empty for none.
     groups
         What it has beside its queues.
+    weight
+        Of its share of its parent's, in billionths; ``None`` where it states no ``fairSharing``.
     """
 
     name: str
     parent: str = ""
     groups: tuple[ResourceGroup, ...] = ()
+    weight: int | None = None
     namespace: str = ""
 
     __attrs_post_init__ = check_fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Final
 
@@ -12,6 +13,7 @@ from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.plugin_args import ScoringStrategy
+from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import CPU, MEMORY, Resources, frozen_amounts
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
@@ -329,3 +331,14 @@ class NUMAArgs:
 
 
 DEFAULT_NUMA_ARGS: Final = NUMAArgs()
+
+
+def amplify(amount: int, ratio: float) -> int:
+    """Amplify an amount: the product in double precision, rounded up; unchanged for a ratio up to 1.
+
+    The floating product is upstream's own: 3000 at 1.1 is 3301. It is capped at 2**63 - 1.
+    """
+    if ratio <= 1 or not amount:
+        return amount
+    product = float(amount) * ratio
+    return math.ceil(product) if product < INT64_MAX else INT64_MAX

@@ -260,8 +260,10 @@ class Pod:
         A volume lies on the node itself (``emptyDir`` or ``hostPath``) and is lost when the pod moves.
     unreadable
         What of its object cannot be read, with the path; empty for nothing. Such a pod is placed nowhere and
-        never evicted; where it runs, the node takes nobody else, because what it holds is not all known. One
-        that waits says nothing else here than who it is.
+        never evicted. One that waits says nothing else here than who it is.
+    holds_known
+        Of one that runs and cannot be read: that bears on nothing that it holds. Else its node takes nobody
+        else (:attr:`conceals`).
     key
         Namespace and name, made from the two.
     """
@@ -313,6 +315,7 @@ class Pod:
     active_deadline: int | None = None
     local_storage: bool = False
     unreadable: str = ""
+    holds_known: bool = False
     key: PodKey = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -398,6 +401,11 @@ class Pod:
     def fixed(self) -> bool:
         """Nobody can have the pod leave: it is the kubelet's own, or its object cannot be read."""
         return self.static or bool(self.unreadable)
+
+    @property
+    def conceals(self) -> bool:
+        """Where it runs it may hold more than can be read of it: amounts, ports, devices, or terms."""
+        return bool(self.unreadable) and not self.holds_known
 
     @property
     def controller(self) -> OwnerReference | None:

@@ -236,6 +236,9 @@ class Reservation:
         Set while it is being deleted.
     claims
         Devices that its template's claims were allocated; nobody but its owners may have them.
+    unreadable
+        What of its object cannot be read; empty for nothing. What it is known to hold on its node stays held,
+        for nobody but those who use it already.
     """
 
     name: str
@@ -259,6 +262,7 @@ class Reservation:
     deleted: datetime | None = None
     status: ReservationStatus = ReservationStatus()
     namespace: str = ""
+    unreadable: str = ""
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)

@@ -10,6 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PreemptionPolicy
+from koordcore.protocol.gang import WAITS_AT_PERMIT
 from koordcore.protocol.preemption import EVICTED_REASON, PREEMPTED_REASON, is_protected
 
 NO_PENDING: Final = "no pending pods"
@@ -49,8 +50,11 @@ def may_evict(preemptor: Pod, pod: Pod) -> bool:
     """Tell whether a running pod may leave for another: strictly less important, and not protected.
 
     A static pod is the kubelet's own; nobody else can evict it. What an unreadable one is worth nobody knows.
+    Who only keeps a place at Permit runs nowhere.
     """
-    return pod.priority < preemptor.priority and not is_protected(pod.labels) and not pod.fixed
+    if pod.priority >= preemptor.priority or is_protected(pod.labels) or pod.fixed:
+        return False
+    return WAITS_AT_PERMIT not in pod.annotations
 
 
 def terminating_victims(pending: Iterable[Pod], on_node: Mapping[str, Iterable[Pod]]) -> dict[str, str]:

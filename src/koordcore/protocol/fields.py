@@ -141,7 +141,8 @@ def field(raw: Mapping[str, Json], name: str, *, fold_case: bool = False) -> Jso
     if name in raw or not fold_case:
         return raw.get(name)
     folded = name.casefold()
-    return next((value for key, value in raw.items() if key.casefold() == folded), None)
+    meant = next((key for key in raw if key.casefold() == folded), None)
+    return None if meant is None else raw[meant]
 
 
 def required(

@@ -6,7 +6,6 @@ reader of NodeResourceTopology objects; JSON keys match without case and unknown
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -26,7 +25,6 @@ from koordcore.model.numa import (
     NUMANodeResource,
     NUMATopologyPolicy,
 )
-from koordcore.model.quantity import INT64_MAX
 from koordcore.model.resources import (
     CPU,
     Resources,
@@ -121,17 +119,6 @@ def node_allocate_strategy(labels: Mapping[str, str]) -> NUMAAllocateStrategy | 
         return None
     known = text in list(NUMAAllocateStrategy)
     return NUMAAllocateStrategy(text) if known else NUMAAllocateStrategy.LEAST_ALLOCATED
-
-
-def amplify(amount: int, ratio: float) -> int:
-    """Amplify an amount: the product in double precision, rounded up; unchanged for a ratio up to 1.
-
-    The floating product is upstream's own: 3000 at 1.1 is 3301. It is capped at 2**63 - 1.
-    """
-    if ratio <= 1 or not amount:
-        return amount
-    product = float(amount) * ratio
-    return math.ceil(product) if product < INT64_MAX else INT64_MAX
 
 
 @lru_cache(maxsize=64)  # a cluster has few kinds of machines; what a topology works out is then shared too

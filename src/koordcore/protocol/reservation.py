@@ -207,7 +207,7 @@ class AllocatedReservation:
 
 def allocated_reservation(annotations: Mapping[str, str]) -> AllocatedReservation | None:
     """Give the reservation that a pod says it uses; ``None`` where it says nothing readable."""
-    text = found_in(annotations, RESERVATION_ALLOCATED)
+    text = None if annotations is EMPTY else found_in(annotations, RESERVATION_ALLOCATED)
     if not text:
         return None
     try:
@@ -280,7 +280,8 @@ def resized_allocatable(annotations: Mapping[str, str]) -> Resources:
 
 def is_reserve_pod(pod: Pod) -> bool:
     """Tell whether a pod stands for a reservation."""
-    return RESERVE_POD in pod.annotations and pod.annotations[RESERVE_POD] == "true"
+    notes = pod.annotations
+    return notes is not EMPTY and RESERVE_POD in notes and notes[RESERVE_POD] == "true"
 
 
 RESERVATION_OWNERS: Final = PREFIX + "reservation-owners"

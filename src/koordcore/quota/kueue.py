@@ -18,7 +18,7 @@ from koordcore._record import record
 from koordcore.model.kueue import ClusterQueue, Cohort, ResourceGroup
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaPolicy
-from koordcore.model.resources import Resources, make_resources
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.protocol.exact import exact_of
 from koordcore.quota.admission import QuotaRefusal, admit
 from koordcore.quota.ledger import QuotaLedger
@@ -79,12 +79,18 @@ class QueueLedger:
         By node of the tree: what does not count as free above it.
     broken
         By queue: why it has no quota at all.
+    has
+        By node of the tree: what is its own and of all below.
+    lendable
+        By cohort: what there is for those in it at most, by resource, over all flavors.
     """
 
     ledger: QuotaLedger
     nominal: immutabledict[str, Resources]
     kept: immutabledict[str, Resources]
     broken: immutabledict[str, str]
+    has: immutabledict[str, Resources]
+    lendable: immutabledict[str, Resources]
 
     def used(self, queue: str) -> Resources:
         """What the workloads of a queue use, by flavor and resource."""
@@ -94,6 +100,16 @@ class QueueLedger:
         """Tell whether a queue with so much more used uses more than its own."""
         used, own = self.used(queue), self.nominal.get(queue, immutabledict())
         return any(used.get(name, 0) + amount > own.get(name, 0) for name, amount in amounts.items())
+
+    def borrowed(self, node: str) -> dict[str, int]:
+        """Add up what a node of the tree, and all below, uses beyond what they have, by resource."""
+        used, has = self.ledger.used_of(node), self.has.get(node, immutabledict())
+        beyond: dict[str, int] = {}
+        for name in used.keys() & has.keys():
+            if used[name] > has[name]:
+                resource = name.partition("/")[2]
+                beyond[resource] = beyond.get(resource, 0) + used[name] - has[name]
+        return beyond
 
     def admit(self, key: str, queue: str, amounts: Mapping[str, int]) -> QueueLedger | QueueShortfall:
         """Give a queue's workload its quota.
@@ -175,6 +191,8 @@ def open_queues(queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> Qu
         nominal=immutabledict(nominal),
         kept=immutabledict(tree.kept),
         broken=immutabledict(broken),
+        has=immutabledict({node: make_resources(amounts) for node, amounts in tree.has.items()}),
+        lendable=immutabledict(tree.lendable()),
     )
     return opened.settled()
 
@@ -187,6 +205,9 @@ class _Tree:
     ) -> None:
         self.quotas: list[ElasticQuota] = []
         self.kept: dict[str, Resources] = {}
+        self.has: dict[str, dict[str, int]] = {}
+        self._most: dict[str, dict[str, int]] = {}
+        self._hidden: dict[str, Mapping[str, int]] = {}
         self._below: dict[str, list[str]] = {}
         self._cohorts = cohorts
         self._queues: dict[str, list[ClusterQueue]] = {}
@@ -222,6 +243,7 @@ class _Tree:
     ) -> tuple[dict[str, int], dict[str, int]]:
         own, borrowing, lending = _amounts(groups)
         has = {name: own.get(name, 0) + below.get(name, 0) for name in {**below, **own}}
+        self.has[node] = has
         kept = {name: amount for name, amount in hidden.items() if amount}
         if parent:
             for name, limit in lending.items():
@@ -232,12 +254,37 @@ class _Tree:
                 self.kept[node] = make_resources(kept)
         else:
             most = has
+        self._most[node], self._hidden[node] = most, hidden
         self.quotas.append(
             ElasticQuota(
                 name=node, parent=_cohort(parent) if parent else ROOT_QUOTA, max=most, is_parent=True
             )
         )
         return has, kept
+
+    def lendable(self) -> dict[str, Resources]:
+        """Add up by cohort what there is at most for those in it, by resource, over all flavors."""
+        found: dict[str, Resources] = {}
+        known: dict[str, dict[str, int]] = {}
+        for one in self.quotas[::-1]:  # from the top down
+            if not one.name.startswith(_cohort("")):
+                continue
+            hidden, has, most = self._hidden[one.name], self.has[one.name], self._most[one.name]
+            above = known.get(one.parent)
+            there = dict(has if above is None else above)
+            for name in there:
+                there[name] = has.get(name, 0) - hidden.get(name, 0)
+                if above is not None:
+                    kept = self.kept.get(one.name, NO_RESOURCES)
+                    own = kept.get(name, hidden.get(name, 0)) - hidden.get(name, 0)
+                    there[name] = min(most.get(name, _UNBOUND) - hidden.get(name, 0), own + above[name])
+            known[one.name] = there
+            total: dict[str, int] = {}
+            for name, amount in there.items():
+                resource = name.partition("/")[2]
+                total[resource] = total.get(resource, 0) + amount
+            found[one.name] = make_resources(total)
+        return found
 
 
 def _amounts(groups: Sequence[ResourceGroup]) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:

@@ -10,12 +10,12 @@ from immutabledict import immutabledict
 
 from koordcore.descheduling.card_moves import fragments_of
 from koordcore.explaining.network import job_of, used_domains
+from koordcore.explaining.workloads import stand_in_names
 from koordcore.manifests.records import network_used
 from koordcore.model.certificates import Certificate
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.reservations import Reservation
 from koordcore.protocol.device_object import GPU_MODEL
 from koordcore.reporting.cards import Card, cards_of
 from koordcore.reporting.quotas import quota_data
@@ -190,8 +190,7 @@ class PageData:
         known = self.pod_of.get(str(key))
         if known is not None:
             return known
-        held = next((one for one in self.snapshot.of(Reservation) if one.pod_key == key), None)
-        return str(key) if held is None else f"reservation/{held.name}"
+        return stand_in_names(self.snapshot).get(key, str(key))
 
     def _decided(self, one: PodDecision, starts: Mapping[PodKey, datetime | None]) -> dict[str, Any]:
         said: dict[str, Any] = {"p": self._who(one.pod)}

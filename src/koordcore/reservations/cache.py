@@ -19,14 +19,17 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.node_moves import NodeMoves
+from koordcore.framework.requests import Marks
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.holdings import HOLDINGS, without
 from koordcore.protocol.reservation import (
+    OPERATING_MODE,
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
+    RESERVE_POD,
     ReservationWish,
     allocated_reservation,
     is_operating_pod,
@@ -181,6 +184,10 @@ class ReservationLedger:
         self._matches: dict[Hashable, tuple[int, ...]] = {}
         self._screens: dict[Hashable, BoolVector | None] = {}
         self._back = list(before.back)
+        # Numbers of those that are open and have a user.
+        self._in_use = {
+            number for number, one in enumerate(self.states) if one.assigned and self.open[number]
+        }
         self.unsettled: set[int] = set()
         self._came: tuple[int, ...] = ()
         for number, back in enumerate(before.back):
@@ -201,6 +208,7 @@ class ReservationLedger:
             self.unsettled.add(number)
         self.row[:] = there
         self.open &= there >= 0
+        self._in_use = {number for number in self._in_use if self.open[number]}
         rows = moves.rows(np.array([*self.by_row], np.int64)).tolist()
         self.by_row = {row: here for row, here in zip(rows, self.by_row.values(), strict=True) if row >= 0}
         self._came = moves.came
@@ -234,7 +242,8 @@ class ReservationLedger:
             anew.add(number)
         if 2 * self._over > len(self.states):
             return False
-        for row in changes.states:
+        rows = {row for pod, row, _ in changes.pods if concerns_reservations(pod)}
+        for row in rows.union(changes.nodes):
             here = self.by_row.get(row, ())
             if not same_acting([self.states[number] for number in here], self._operating[row]):
                 return False
@@ -263,6 +272,10 @@ class ReservationLedger:
         """Work the columns of one reservation out anew, and correct what counts twice on its node."""
         state, holder, row = self.states[number], self.holders[number], int(self.row[number])
         self.open[number] = row >= 0 and state.matchable
+        if state.assigned and self.open[number]:
+            self._in_use.add(number)
+        else:
+            self._in_use.discard(number)
         back = NOTHING if row < 0 else counted_twice(state, holder)
         if row >= 0:
             self._give_back(row, self._back[number], -1)
@@ -371,10 +384,7 @@ class ReservationLedger:
 
     def used_on(self, rows: BoolVector | None) -> bool:
         """Tell whether some open reservation on one of these nodes has a user; ``None`` for all nodes."""
-        return any(
-            state.assigned and one and (rows is None or rows[row])
-            for state, one, row in zip(self.states, self.open, self.row, strict=True)
-        )
+        return bool(self._in_use) and (rows is None or any(rows[self.row[number]] for number in self._in_use))
 
     def _matching(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
         found = []
@@ -420,6 +430,5 @@ def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
     return {key: users[name] for key, name in named.items() if name in users}
 
 
-def concerns_reservations(pod: Pod) -> bool:
-    """Tell whether a pod is or stands for a reservation, or uses one."""
-    return RESERVATION_ALLOCATED in pod.annotations or is_reserve_pod(pod) or is_operating_pod(pod)
+concerns_reservations: Final = Marks(frozenset((RESERVATION_ALLOCATED, RESERVE_POD, OPERATING_MODE))).on
+"""Tells by its marks whether a pod may be or stand for a reservation, or use one."""

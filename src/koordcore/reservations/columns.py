@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
-from koordcore._record import record
+from koordcore._record import differing, record
 from koordcore._vector import Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -275,7 +275,7 @@ def _holder_there(
 
 def differs_in_status(old: Reservation, new: Reservation) -> bool:
     """Tell whether two versions of a reservation are the same but for their status and annotations."""
-    return attrs.evolve(new, status=old.status, annotations=old.annotations) == old
+    return differing(old, new) <= {"status", "annotations"}
 
 
 def same_acting(states: Iterable[ReservationState], acting: Iterable[Pod]) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
+from koordcore._record import differing
 from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
@@ -13,8 +17,11 @@ from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import reserve_pod
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import Change, NodeAdded, NodeRemoved, NodeReplaced
-from koordcore.snapshot.following import changed_records, changed_states, derived, once
+from koordcore.snapshot.following import changed_records, changed_states, derived, once, state_at
 from koordcore.snapshot.forking import with_pods
+
+_USE: Final = {"allocated", "current_owners", "conditions"}
+"""What a status says beside what is held."""
 
 
 def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
@@ -70,9 +77,21 @@ def held_again(
     touched = {name for name in touched if name in rows}
     others: list[Change] = []
     on = known_reservations(snapshot).on
+    anew = {new.name for old, new in changes if not _held_alike(old, new)}
+
+    def holders(name: str) -> Iterator[Pod]:
+        ones = on.get(name)
+        if not ones:
+            return
+        # Who stands for what holds the same is the same object, so that nobody looks at it again.
+        row = held.layout.row_of.get(name)
+        there = () if row is None else state_at(held, row).pods
+        known = {pod.key: pod for pod in there if is_reserve_pod(pod)}
+        for one in ones:
+            yield reserve_pod(one) if one.name in anew else known.get(one.pod_key) or reserve_pod(one)
 
     def there(state: NodeState) -> tuple[Pod, ...]:
-        return (*state.pods, *map(reserve_pod, on.get(state.name, ())))
+        return (*state.pods, *holders(state.name))
 
     for old, new in changed_states(snapshot, nodes):
         if new is None:
@@ -86,6 +105,11 @@ def held_again(
     pods = {name: there(snapshot.node(name)) for name in sorted(touched)}
     moved = held.apply(*others) if others else held
     return with_pods(moved, pods, snapshot.pending, changed_records(snapshot, records))
+
+
+def _held_alike(old: Reservation, new: Reservation) -> bool:
+    """Tell whether the pods that stand for two versions of a reservation are equal."""
+    return differing(old, new) <= {"status"} and differing(old.status, new.status) <= _USE
 
 
 def reservation_changes(

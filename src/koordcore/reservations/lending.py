@@ -11,6 +11,7 @@ from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore._record import record
 from koordcore.framework.node_view import Loan
 from koordcore.model.pods import PodKey
+from koordcore.protocol.reservation import is_operating_pod
 from koordcore.reservations.cache import ReservationLedger
 
 _FEW: Final = 32
@@ -40,11 +41,15 @@ class ReservationLoans:
     def loan(self, index: int) -> Loan:
         """Give one of them."""
         ledger, ids = self.ledger, self.ids[index]
+        holders = tuple(ledger.holders[one] for one in ids)
+        # A pod that acts as a reservation uses its own ports.
+        keeping = (pod for pod in holders if pod.host_ports and not is_operating_pod(pod))
         return Loan(
             row=int(self.rows[index]),
             states=tuple(ledger.states[one] for one in ids),
-            holders=tuple(ledger.holders[one] for one in ids),
+            holders=holders,
             together=self.together,
+            ports=tuple(port for pod in keeping for port in pod.host_ports),
         )
 
     def only(self, index: int) -> ReservationLoans:

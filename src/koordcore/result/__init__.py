@@ -45,6 +45,9 @@ class ScheduleResult:
         Runs of gang groups that were planned as one, where the policy asks for that.
     preemptions
         Who leaves for whom, where preemption was asked for; the members are nominated, nobody has left yet.
+    withdrawn
+        Pods that were nominated before, found no place, and wait for no victim any more: they hold no room
+        now. Only where preemption was asked for.
     policy
         What was asked of the decisions; :func:`koordcore.verify` holds them to it.
     stats
@@ -56,6 +59,7 @@ class ScheduleResult:
     jobs: tuple[JobPlan, ...] = ()
     together: tuple[JointPlan, ...] = ()
     preemptions: tuple[model.PreemptionPlan, ...] = ()
+    withdrawn: tuple[PodKey, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
 

@@ -158,7 +158,7 @@ def left_out(
         *_records(snapshot, policy, here),
         *_counted(_PODS, asked, here, policy, "pod"),
         *_counted(_NODES, [state.node for state in snapshot.nodes], here, policy, "node"),
-        *_quota_trees(snapshot, policy),
+        *quota_trees(snapshot, policy),
         *(() if preempting else _preempting(policy)),
     )
 
@@ -168,10 +168,14 @@ def _unreadable(snapshot: ClusterSnapshot) -> Iterator[LeftOut]:
     for one in snapshot.of(Unreadable):
         name = f"{one.namespace}/{one.name}" if one.namespace else one.name
         yield LeftOut(f"{one.kind} {name}".strip(), 0, f"{CANNOT_BE_READ}: {one.why}")
+    for held in snapshot.of(Reservation):
+        if held.unreadable:
+            room = f"what it is known to hold on {held.status.node_name} stays held"
+            yield LeftOut(f"Reservation {held.name}", 0, f"{CANNOT_BE_READ}: {held.unreadable}; {room}")
     for pod in snapshot.bound_pods():
         if pod.unreadable:
-            why = f"{CANNOT_BE_READ}: {pod.unreadable}; {pod.node_name} takes no other pod"
-            yield LeftOut(f"Pod {pod.key}", 0, why)
+            closed = f"; {pod.node_name} takes no other pod" if pod.conceals else ""
+            yield LeftOut(f"Pod {pod.key}", 0, f"{CANNOT_BE_READ}: {pod.unreadable}{closed}")
 
 
 def _records(snapshot: ClusterSnapshot, policy: Policy, here: set[str]) -> Iterator[LeftOut]:
@@ -196,7 +200,8 @@ def _counted(
                 yield LeftOut(f"{kind}{'s' * (count > 1)} {saying}", count, _absent(policy, plugin))
 
 
-def _quota_trees(snapshot: ClusterSnapshot, policy: Policy) -> Iterator[LeftOut]:
+def quota_trees(snapshot: ClusterSnapshot, policy: Policy) -> Iterator[LeftOut]:
+    """Name tree ids of quotas that do not count, because trees are not told apart."""
     setting = policy.plugin("ElasticQuota")
     if setting is None or (isinstance(setting.args, QuotaPolicy) and setting.args.multi_quota_tree):
         return

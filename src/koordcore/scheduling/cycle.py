@@ -1,32 +1,40 @@
-"""The loop: queue order, admit, filter, score, allocate, assume; one pod after another."""
+"""The loop: queue order, admit, filter, score, allocate, assume; one pod after another, call after call."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
-from koordcore.allocators.gang.members import belongs
+from koordcore._line import Delta, Place
 from koordcore.errors import ModelError
+from koordcore.framework.change_reader import ClusterChanges, changes_between
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
-from koordcore.framework.plugin_set import PluginSet
-from koordcore.framework.registry import kinds_with
-from koordcore.framework.warm import hand_back, take_warm
+from koordcore.framework.node_moves import departures_between
+from koordcore.framework.plugin_set import PluginSet, kinds_with
+from koordcore.framework.requests import Marks
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
-from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.gang_names import (
+    ANNOTATION_GANG_NAME,
+    LABEL_LIGHTWEIGHT_NAME,
+    LABEL_POD_GROUP,
+    gang_name,
+)
 from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
+from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.forking import with_waiting
 
 if TYPE_CHECKING:
     from koordcore.model.preemption import PreemptionRules
@@ -35,6 +43,10 @@ if TYPE_CHECKING:
     from koordcore.scheduling.preempt import Preemptor
 
 
+_GROUPED: Final = Marks(
+    frozenset(("scheduling_group", LABEL_POD_GROUP, LABEL_LIGHTWEIGHT_NAME, ANNOTATION_GANG_NAME))
+)
+"""By which pods say that they go with others; where nobody does, nothing of gangs is read."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -86,7 +98,11 @@ def open_cycle(
     ours
         Who of those that wait is decided about, too, for whatever scheduler it waits.
     """
-    asked = queue_order(waiting_pods(snapshot, policy) if pods is None else pods)
+    given = None if pods is None else list(pods)
+    snapshot, kept = reopened(snapshot, policy, given, now)
+    if given is not None:
+        given += (one.pod for one in kept.values())
+    asked = queue_order(waiting_pods(snapshot, policy) if given is None else given)
     known = _take_in(snapshot, asked)
     strangers: list[Pod] = []
     if pods is None:
@@ -98,7 +114,7 @@ def open_cycle(
 
     def cycle(plan: MatchPlan | None = None) -> SchedulingCycle:
         queue = asked if plan is None else plan.order(asked)
-        return SchedulingCycle(known, queue, policy, now, limits, preempt, plan, strangers)
+        return SchedulingCycle(known, queue, policy, now, limits, preempt, plan, strangers, kept)
 
     plain = cycle()
     if not plain.plugins.matching:
@@ -131,6 +147,8 @@ class SchedulingCycle:
         What some pods are to try first.
     strangers
         Pods that wait for other schedulers.
+    kept
+        Members of the queue that keep places from an earlier call.
 
     Attributes
     ----------
@@ -150,6 +168,7 @@ class SchedulingCycle:
         preempt: PreemptionRules | None,
         matched: MatchPlan | None = None,
         strangers: Sequence[Pod] = (),
+        kept: Mapping[PodKey, Kept] = NOBODY,
     ) -> None:
         self.policy = policy
         self._start, self._now, self._limits = snapshot, now, limits
@@ -168,12 +187,14 @@ class SchedulingCycle:
 
             follow(self.plugins, matched)
         self._strangers = strangers
+        self._holds = PermitHolds(self.workspace, self.plugins, kept, now) if kept else None
         self._table: JobTable | None = None
-        if preempt is not None or any(map(belongs, queue)):
+        if preempt is not None or any(map(_GROUPED.on, queue)):
             from koordcore.scheduling.gang_groups import JobTable
 
             self._table = JobTable(self.workspace.snapshot, policy)
         self._preemptor: Preemptor | None = None
+        self._withdrawn: list[PodKey] = []
         if preempt is not None and self._table is not None:
             from koordcore.scheduling.preempt import Preemptor
 
@@ -205,11 +226,31 @@ class SchedulingCycle:
         if self.plugins.nominated.exist:
             # Who got a place, or is nominated anew, counts there as what it is now.
             self.plugins.nominated.forget(one.pod for one in found if isinstance(one, Bound | Nominated))
+            if self._preemptor is not None:
+                self._withdraw(found)
         self.decisions += found
         return found
 
+    def _withdraw(self, found: Sequence[PodDecision]) -> None:
+        """Give up what was promised to a unit that finds no place and no room, unless its victims still go.
+
+        Else it would hold room for ever that it cannot use, against who is more important as well.
+        """
+        refused = [one.pod for one in found if isinstance(one, Unschedulable)]
+        promised = self.plugins.nominated.of(refused)
+        if promised:
+            from koordcore.preemption.eligible import terminating_victims
+
+            rows = {str(pod.nominated_node): row for pod, row in promised}
+            there = {node: tuple(self.workspace.pods_on(row).values()) for node, row in rows.items()}
+            if not terminating_victims((pod for pod, _ in promised), there):
+                self._withdrawn += [pod.key for pod, _ in promised]
+                self.plugins.nominated.forget(pod.key for pod, _ in promised)
+
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
-        decision = place_pod(self.workspace, self.plugins, pod)
+        kept = NOBODY if self._holds is None else self._holds.release([pod])
+        own = again(self.workspace, self.plugins, pod, kept)
+        decision = place_pod(self.workspace, self.plugins, pod) if own is None else own
         self.workspace.commit()
         if self._table is not None and isinstance(decision, Bound):
             self._table.placed(pod.key)
@@ -236,10 +277,11 @@ class SchedulingCycle:
         from koordcore.scheduling.gang import place_job
 
         own = [pod.key for pod in job.pods]
+        kept = NOBODY if self._holds is None else self._holds.release(job.pods)
         settled = None if self._together is None else self._together.settled(job)
         least = min(job.pods, key=lambda pod: (pod.priority, pod.key))
         with self.plugins.nominated.assumed(least, besides=own):
-            members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits)
+            members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits, kept)
             if self._preemptor is not None and not plan.held and not plan.malformed and not job.stopped:
                 members = _with_nominations(members, self._preemptor.for_job(job, members))
         self._plans.append(plan)
@@ -258,10 +300,10 @@ class SchedulingCycle:
 
     def finish(self) -> ScheduleResult:
         """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
-        end = _nominate(self.close(), self.decisions)
+        end = _nominate(self.close(), self.decisions, self._withdrawn)
         if self._preemptor is not None:
             end = with_victims_told(end, self._preemptor.plans)
-        for kind in kinds_with(self.policy, "closed"):
+        for kind in kinds_with(self.policy, "closed", self._start):
             end = kind.closed(self._start, end, self.decisions, self._now)
         strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]
         kinds = Counter(map(type, self.decisions))
@@ -280,6 +322,7 @@ class SchedulingCycle:
             jobs=tuple(self._plans),
             together=() if self._together is None else tuple(self._together.plans),
             preemptions=tuple(self._preemptor.plans) if self._preemptor is not None else (),
+            withdrawn=tuple(sorted(self._withdrawn)),
             policy=self.policy,
             stats=counts,
         )
@@ -291,9 +334,12 @@ def _with_nominations(members: list[PodDecision], nominated: Sequence[Nominated]
     return [known.get(one.pod, one) for one in members]
 
 
-def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> ClusterSnapshot:
+def _nominate(
+    end: ClusterSnapshot, decisions: Iterable[PodDecision], withdrawn: Iterable[PodKey]
+) -> ClusterSnapshot:
     """Write the nominations on the pods that wait."""
-    nodes = {one.pod: one.node for one in decisions if isinstance(one, Nominated)}
+    nodes: dict[PodKey, str | None] = dict.fromkeys(withdrawn)
+    nodes |= {one.pod: one.node for one in decisions if isinstance(one, Nominated)}
     if not nodes:
         return end
     pods = [pod for pod in end.pending if pod.key in nodes]
@@ -302,12 +348,17 @@ def _nominate(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Cluster
 
 def waiting_pods(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
     """Give the pods that wait, and those that stand for what plugins place."""
-    return chain(snapshot.pending, *(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting")))
+    return chain(snapshot.pending, stand_ins(snapshot, policy))
+
+
+def stand_ins(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
+    """Give the pods that stand for what plugins place."""
+    return chain.from_iterable(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting", snapshot))
 
 
 def opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
     """Give the cluster as the policy's plugins are to see it."""
-    for kind in kinds_with(policy, "opened"):
+    for kind in kinds_with(policy, "opened", snapshot):
         snapshot = kind.opened(snapshot)
     return snapshot
 
@@ -338,4 +389,69 @@ def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:
             raise ModelError(f"pod {key} is bound to {pod.node_name or snapshot.location[key]} already")
         seen.add(key)
     strangers = [pod for pod in pods if (known := pending.get(pod.key)) is not pod and known != pod]
-    return snapshot.with_pending(*strangers) if strangers else snapshot
+    return with_waiting(snapshot, strangers) if strangers else snapshot
+
+
+_LONGEST: Final = 200_000
+"""Entries of the journal after which a state is built anew, so that a long line does not grow."""
+_SHARE: Final = 4
+"""Following more than a quarter of the nodes costs more than building anew."""
+
+
+class _Warm(NamedTuple):
+    """What a call has learnt, which goes with its result: the next call on the line goes on with it.
+
+    A workspace with its plugins, classes, masks and scores. It stands on one snapshot; a call on another one
+    of the line leads it there by the pods that came and left, and by nodes and records that changed. A plugin
+    that cannot follow is made anew. It may be dropped at any time; that changes no answer.
+    """
+
+    place: Place
+    workspace: Workspace
+    plugins: PluginSet
+
+
+def take_warm(
+    snapshot: ClusterSnapshot, policy: Policy, now: datetime | None
+) -> tuple[Workspace, PluginSet] | None:
+    """Take what an earlier call has learnt, led to a snapshot; ``None`` where there is nothing of use."""
+    found: _Warm | None = snapshot.place.line.pool.take(policy)
+    if found is None:
+        return None
+    workspace, plugins = found.workspace, found.plugins
+    deltas = found.place.path(snapshot.place)
+    if deltas is None:
+        return None
+    if sum(len(delta.nodes) for delta in deltas) * _SHARE > len(workspace.layout.names) + _SHARE:
+        return None
+    moved = any(delta.moves for delta in deltas)
+    if moved and snapshot.layout.resources != workspace.layout.resources:
+        return None
+    changes = _with_rows(found, snapshot, deltas) if moved else changes_between(deltas)
+    if not workspace.advance(snapshot, changes, plugins.removed, plugins.placed):
+        return None
+    workspace.now = now
+    plugins.follow(changes, moved=moved)
+    return workspace, plugins
+
+
+def _with_rows(found: _Warm, snapshot: ClusterSnapshot, deltas: Sequence[Delta]) -> ClusterChanges:
+    """Give a state the rows of a snapshot, where nodes joined or left; gives what else changed."""
+    workspace, plugins = found.workspace, found.plugins
+    rows, noted = (workspace.layout.row_of, snapshot.layout.row_of), len(workspace.journal)
+    between = departures_between(deltas, *rows, noted)
+    for row, state in between.left.items():
+        for pod in state.pods:
+            workspace.evict(pod.key, row)
+            plugins.removed(pod, row)
+    workspace.move(snapshot.layout, between)
+    plugins.move(between.moves)
+    return between.changes
+
+
+def hand_back(workspace: Workspace, plugins: PluginSet, policy: Policy) -> None:
+    """Leave what a call has learnt with the snapshot that its workspace stands on."""
+    if len(workspace.journal) <= _LONGEST:
+        workspace.settle()
+        place = workspace.snapshot.place
+        place.line.pool.put(policy, _Warm(place, workspace, plugins))

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
-from koordcore.framework.amounts import REQUESTED
+from koordcore.framework.node_view import REQUESTED
 from koordcore.framework.workspace import Workspace
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.preemption.problem import Domains

@@ -1,4 +1,4 @@
-"""The function that callers call; what it needs is read when it is called.
+"""The function that callers call, and what they hand over; what it needs is read when it is called.
 
 Annotations name types through the package, which reads them when somebody asks what they are.
 """
@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 import koordcore
+from koordcore._blame import shown
+
+_CLASSES: Final = {"policy": "Policy", "limits": "Limits", "preempt": "PreemptionRules"}
 
 
 def schedule(
@@ -64,11 +68,9 @@ def schedule(
     >>> [(str(one.pod), one.node) for one in result.bound]
     [('default/web', 'n1')]
     """
-    # The loop brings numpy and attrs; `import koordcore` is to bring neither.
-    from koordcore.scheduling.arguments import check_arguments, check_pods
-
     check_arguments(snapshot, policy, now, limits, preempt)
     asked = None if pods is None else check_pods(pods)
+    # The loop brings numpy and attrs; `import koordcore` is to bring neither.
     from koordcore.model.certificates import DEFAULT_LIMITS
     from koordcore.model.policy import DEFAULT_POLICY
     from koordcore.scheduling.cycle import run
@@ -81,3 +83,48 @@ def schedule(
         DEFAULT_LIMITS if limits is None else limits,
         preempt,
     )
+
+
+def check_pods(pods: Iterable[koordcore.Pod]) -> tuple[koordcore.Pod, ...]:
+    """Take pods in.
+
+    Raises
+    ------
+    TypeError
+        When they are no pods; the message says which is not.
+    """
+    try:
+        found = tuple(pods)
+    except TypeError:
+        raise TypeError(f"pods: expected several, got {shown(pods)}") from None
+    for number, pod in enumerate(found):
+        if not isinstance(pod, koordcore.Pod):
+            raise TypeError(f"pods[{number}]: expected Pod, got {shown(pod)}")
+    return found
+
+
+def check_arguments(
+    snapshot: object,
+    policy: object = None,
+    now: object = None,
+    limits: object = None,
+    preempt: object = None,
+) -> None:
+    """Check the types of what the entry functions share; all but the snapshot may be left out.
+
+    Raises
+    ------
+    TypeError
+        Names the argument that is of another type, or the time that has no zone.
+    """
+    if not isinstance(snapshot, koordcore.ClusterSnapshot):
+        raise TypeError(f"snapshot: expected ClusterSnapshot, got {shown(snapshot)}")
+    given = {"policy": policy, "now": now, "limits": limits, "preempt": preempt}
+    for name, value in given.items():
+        if value is None:
+            continue  # nor is its class read
+        kind = datetime if name == "now" else getattr(koordcore, _CLASSES[name])
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}: expected {kind.__name__}, got {shown(value)}")
+    if isinstance(now, datetime) and now.tzinfo is None:
+        raise TypeError(f"now: expected a time with its zone, got {now.isoformat()}")

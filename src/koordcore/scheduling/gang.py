@@ -32,6 +32,7 @@ from koordcore.scheduling.group_plans import flat_tree, place_groups
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, unplaced, waiting
+from koordcore.scheduling.permit_holds import FOR_EVER, NOBODY, Kept, again
 from koordcore.scheduling.permit_wait import wait_ends
 from koordcore.scheduling.planned import Planned, plan_and_bind
 from koordcore.snapshot.following import once
@@ -40,8 +41,19 @@ from koordcore.topology.network import NetworkTopology
 _OVER: Final = 'gang "{}" was not complete in time: it could keep its places{}'
 
 
-def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits) -> Outcome:
+def place_job(
+    workspace: Workspace,
+    plugins: PluginSet,
+    job: Job,
+    limits: Limits,
+    kept_places: Mapping[PodKey, Kept] = NOBODY,
+) -> Outcome:
     """Decide about all members of a job that are asked about.
+
+    Parameters
+    ----------
+    kept_places
+        What members kept from an earlier call; they hold it no more.
 
     Returns
     -------
@@ -68,12 +80,12 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
         whole = flat_tree(workspace) if tree is None else tree
         return _planned(workspace, plugins, job, spec or NetworkTopologySpec(), whole, limits)
     mark = workspace.checkpoint()
-    decisions = {pod.key: place_pod(workspace, plugins, pod) for pod in _in_order(job)}
+    decisions = _one_by_one(workspace, plugins, job, kept_places)
     short = [name for name in job.members if _placed(job, name, decisions) < job.least(name)]
     if not short:
         return kept(job, marked(workspace, job, decisions))
     if not job.strict:
-        return _held(workspace, plugins, job, decisions, mark)
+        return _held(workspace, plugins, job, decisions, mark, kept_places)
     workspace.rollback(mark)
     # Extra members of an early gang may have taken what a later one needs for its minimum.
     mixed = len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1
@@ -85,6 +97,19 @@ def place_job(workspace: Workspace, plugins: PluginSet, job: Job, limits: Limits
     # Of equal members that nobody wants gathered, each one's own reasons say most.
     refused, told = give_up(workspace, job, decisions, "")
     return refused, attrs.evolve(told, certificate=plan.certificate, detail=plan.detail)
+
+
+def _one_by_one(
+    workspace: Workspace, plugins: PluginSet, job: Job, kept_places: Mapping[PodKey, Kept]
+) -> dict[PodKey, PodDecision]:
+    """Place the members in their order; those who kept a place have it first."""
+    queue = _in_order(job)
+    found: dict[PodKey, PodDecision] = {}
+    for pod in queue:
+        own = again(workspace, plugins, pod, kept_places)
+        if own is not None:
+            found[pod.key] = own
+    return found | {pod.key: place_pod(workspace, plugins, pod) for pod in queue if pod.key not in found}
 
 
 def _chooses(plugins: PluginSet, job: Job) -> bool:
@@ -141,9 +166,14 @@ def _held(
     job: Job,
     decisions: Mapping[PodKey, PodDecision],
     mark: int,
+    kept_places: Mapping[PodKey, Kept],
 ) -> Outcome:
     """NonStrict (ruling 8): who found a place keeps it for a while, until the others come."""
-    ends = {pod.key: wait_ends(workspace.snapshot, job, pod, workspace.now) for pod in job.pods}
+    told = {key: one.until for key, one in kept_places.items() if one.until is not None}
+    ends = {
+        pod.key: told.get(pod.key) or wait_ends(workspace.snapshot, job, pod, workspace.now)
+        for pod in job.pods
+    }
     now = None if workspace.now is None else moment_of(workspace.now)
     over = {key for key, end in ends.items() if now is not None and end is not None and end <= now}
     if any(isinstance(decisions[key], Bound) for key in over):
@@ -168,16 +198,18 @@ def _held(
                 decision = unplaced(workspace, pod.key, _OVER.format(job.name, until))
             else:
                 reason = f'gang "{job.name}" waits for its minimum{until}'
-                decision = Waiting(pod=pod.key, reason=reason, held=_kept_at_permit(workspace, decision))
+                decision = Waiting(pod=pod.key, reason=reason, held=_kept_at_permit(workspace, decision, end))
         listed.append(decision)
     number = sum(isinstance(one, Waiting) for one in listed)
-    message = "waits for its minimum, keeping what it has" if number else "its time to wait is over"
+    message = "waits for its minimum, keeping what it has" if number else "no member has a place"
+    if not number and any(isinstance(decisions[key], Bound) for key in over):
+        message = "its time to wait is over"
     return listed, plan_of(job, held=number, message=message)
 
 
-def _kept_at_permit(workspace: Workspace, decision: Bound) -> Bound:
+def _kept_at_permit(workspace: Workspace, decision: Bound, end: int | None) -> Bound:
     """Mark a member that keeps its place without being bound: its gang has not started by it."""
-    mark = {WAITS_AT_PERMIT: "true"}
+    mark = {WAITS_AT_PERMIT: FOR_EVER if end is None else format_timestamp(end)}
     workspace.annotate(decision.pod, workspace.layout.row_of[decision.node], mark)
     return attrs.evolve(decision, annotations=immutabledict({**decision.annotations, **mark}))
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from koordcore._arrays import FIRST_RESOURCES, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
-from koordcore.framework.amounts import FREE
 from koordcore.framework.evaluator import Refusal
+from koordcore.framework.node_view import FREE
 from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -32,6 +32,8 @@ from koordcore.scheduling.gang_roles import per_node, roles_of, with_ties
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.outcomes import NO_REFUSALS
 from koordcore.scheduling.selector_counts import SelectorCounts
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 from koordcore.topology.network import NetworkTopology
 
 
@@ -80,18 +82,20 @@ def outline_of(
     if not classes:
         return next(iter(refusals.values()))
     able = [pod for pod in pods if pod.key not in refusals]
-    names = workspace.layout.names
-    whole = tree.nodes == names
-    if whole:
-        rows = np.arange(len(names), dtype=np.int64)
-    else:
-        rows = np.array([workspace.layout.row_of[name] for name in tree.nodes], np.int64)
+    rows, whole = once(workspace.snapshot, _rows_in, tree)
     scores = np.zeros((len(classes), len(rows)), np.int64)
     for number, one in enumerate(classes.values()):
         totals = np.maximum(0, one.totals(one.feasible()))
         scores[number] = totals if whole else totals[rows]
     ties = _ties(plugins, able)
     return Outline(tuple(able), tuple(classes.values()), shape_of, rows, scores, ties, refusals)
+
+
+def _rows_in(snapshot: ClusterSnapshot, tree: NetworkTopology) -> tuple[IntVector, bool]:
+    """Give the row of every node of a tree, and whether those are all rows in their order."""
+    row_of = snapshot.layout.row_of
+    rows = np.array([row_of[name] for name in tree.nodes], np.int64)
+    return rows, np.array_equal(rows, np.arange(len(row_of)))
 
 
 def _ties(plugins: PluginSet, pods: Sequence[Pod]) -> tuple[frozenset[str], ...] | None:
@@ -271,14 +275,20 @@ def bind_plan(
     return tuple(barred) or decisions
 
 
-def never_together(plugins: PluginSet, outline: Outline, offers: IntMatrix) -> list[Barred]:
-    """List what the plugins know that nodes do not take together of several shapes that they take alone."""
-    if any(one.source is not None for one in outline.classes):
+def never_together(
+    plugins: PluginSet, outline: Outline, offers: IntMatrix, among: Collection[int]
+) -> list[Barred]:
+    """List what the plugins know that nodes do not take together of several shapes that they take alone.
+
+    ``among`` has the positions of the nodes in the tree.
+    """
+    if len(outline.classes) < 2 or any(one.source is not None for one in outline.classes):
         return []
     shapes = [outline.shape_of[str(pod.key)] for pod in outline.members]
     demand = np.bincount(shapes, minlength=len(outline.classes)).tolist()
     first = [outline.members[shapes.index(number)] for number in range(len(outline.classes))]
-    position = {int(outline.rows[at]): at for at in np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()}
+    several = np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()
+    position = {int(outline.rows[at]): at for at in several if at in among}
     return [
         Barred(position[row], counts, (position[row],))
         for plugin in plugins.plugins

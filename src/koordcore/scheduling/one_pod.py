@@ -71,12 +71,12 @@ def _choose(workspace: Workspace, plugins: PluginSet, scheduling_class: Scheduli
     own, nominated = plugins.of(pod), plugins.nominated
     hints, sample = own.preferred(pod) if own.prefers else (), own.sample
     plain = not nominated.concern(pod) and not nominated.may_mislead(scheduling_class)
-    if plain and not (hints or pod.nominated_node) and sample.whole:
+    if plain and not (hints or pod.nominated_node) and (sample is None or sample.whole):
         return scheduling_class.best()
     every = feasible_nodes(plugins, scheduling_class, pod)
     feasible = nominated_only(workspace, pod, every)
     if feasible is None:
-        feasible = sample.narrow(every)
+        feasible = every if sample is None else sample.narrow(every)
     choice = scheduling_class.best_of(feasible)
     row = next((hinted for hinted in hints if feasible[hinted]), -1)
     if row < 0:

@@ -27,7 +27,8 @@ Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
 
 def plan_of(job: Job, **changes: object) -> JobPlan:
     """Describe a job of whom nobody is placed, with some fields otherwise."""
-    least = sum(job.least(name) for name in job.members)
+    each = sorted(job.least(name) for name in job.members)
+    least = sum(each[: job.optional or None])
     plan = JobPlan(job=job.name, members=len(job.pods), least=least)
     return attrs.evolve(plan, **changes)  # type: ignore[arg-type]  # fields of the record
 

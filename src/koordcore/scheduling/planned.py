@@ -23,6 +23,10 @@ from koordcore.topology.network import NetworkTopology
 _REPLANS: Final = 64
 """Each replan takes an offer away that did not hold; plugins that count by node need none."""
 
+_FEW: Final = 3
+"""Plans whose own nodes alone are asked what they do not take together; then all are, which takes long, and
+only if any of those knew."""
+
 Ask: TypeAlias = Callable[[IntMatrix, Sequence[Barred]], GangDemand]
 """Writes the demand of a job over offers per shape and node, and what nodes do not take together."""
 
@@ -79,7 +83,8 @@ def plan_and_bind(
     barred: list[Barred] = []
     refused = dict(outline.refused)
     doubtful = outline.ties is None
-    for _ in range(_REPLANS):
+    asked, told = set[int](), False
+    for turn in range(_REPLANS):
         demand = without(ask(offers, barred), refused)
         cut = doubtful
         if not demand.size or (refused and falls_short(demand)):
@@ -103,8 +108,12 @@ def plan_and_bind(
             doubtful = True
             refused |= {key: refused_likewise(bound.why, key) for key in beyond(demand, bound)}
             continue
-        if not barred and len(outline.classes) > 1:
-            barred += never_together(plugins, outline, offers)
+        if turn < _FEW or told:
+            used = {tree.node_index[name] for name in answer.nodes.values()}
+            tried = used if turn < _FEW else set(range(len(tree.nodes)))
+            found = never_together(plugins, outline, offers, tried - asked)
+            barred += found
+            asked, told = asked | tried, told or bool(found)
         for one in bound:
             doubtful = doubtful or one.doubtful
             if one.alone is None:

@@ -18,7 +18,7 @@ import attrs
 
 from koordcore._blame import names_its_arguments, shown
 from koordcore._columns import ClusterColumns, ClusterLayout
-from koordcore._line import Line, Place, RecordPair
+from koordcore._line import Delta, Line, Place
 from koordcore._notebook import html_table
 from koordcore._record import record
 from koordcore._vector import Names, Table, Vector
@@ -203,9 +203,10 @@ class ClusterSnapshot:
         keys, name = self._record_keys, kind.__name__
         return bisect_left(keys, (name,)), bisect_left(keys, (name + "\0",))
 
-    @names_its_arguments
     def has(self, kind: type) -> bool:
         """Tell whether there are records of a type."""
+        if not isinstance(kind, type):  # by itself: it is asked several times a call
+            raise TypeError(f"kind: expected type, got {shown(kind)}")
         if kind in self._by_type:
             return bool(self._by_type[kind])
         first, last = self._span(kind)
@@ -300,19 +301,7 @@ class ClusterSnapshot:
         return (pod for state in self._nodes for pod in state.pods)
 
     @cached_property
-    def _changes(self) -> dict[int, list[int] | None]:
-        return {}
-
-    @cached_property
-    def _states_changed(self) -> dict[int, list[tuple[NodeState | None, NodeState | None]] | None]:
-        return {}
-
-    @cached_property
-    def _rows_before(self) -> dict[int, Mapping[str, int]]:
-        return {}
-
-    @cached_property
-    def _record_changes(self) -> dict[int, list[RecordPair] | None]:
+    def _since(self) -> dict[int, tuple[list[Delta] | None, Mapping[str, int]]]:
         return {}
 
     @cached_property

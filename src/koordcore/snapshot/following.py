@@ -67,11 +67,8 @@ def derived(
         ):
             # Told under the identity of the vectors that `again` is handed: whoever asks for what changed
             # in them finds it there, and whoever asks about others has them compared item by item.
-            path = place.path(snapshot.place)
-            snapshot._changes[id(nodes)] = changed_on(path)
-            snapshot._states_changed[id(nodes)] = None if path is None else net_states(path)
-            snapshot._rows_before[id(nodes)] = layout.row_of
-            snapshot._record_changes[id(records)] = None if path is None else net_records(path)
+            since = place.path(snapshot.place), layout.row_of
+            snapshot._since[id(nodes)] = snapshot._since[id(records)] = since
             value = again(nodes, records, cast("T", value), snapshot)
         else:
             value = build(snapshot)
@@ -83,7 +80,7 @@ def derived(
 
 def changed_rows(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[int]:
     """Give the rows whose nodes are not the same objects as in what :func:`derived` handed over."""
-    known = snapshot._changes.get(id(before))
+    known = changed_on(_since(snapshot, before)[0])
     if known is None:
         known = [
             row
@@ -95,13 +92,13 @@ def changed_rows(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[i
 
 def changed_states(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> Sequence[StatePair]:
     """Give the nodes with their pods that are not the same objects as in what :func:`derived` gave."""
-    known = snapshot._states_changed.get(id(before))
-    return _differing(before, snapshot._nodes) if known is None else known
+    path, _ = _since(snapshot, before)
+    return _differing(before, snapshot._nodes) if path is None else net_states(path)
 
 
 def moves_since(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[Splice]:
     """Give where nodes left what :func:`derived` gave, and where others joined, one after another."""
-    row_of = snapshot._rows_before.get(id(before))
+    _, row_of = _since(snapshot, before)
     if row_of is None:
         row_of = {state.name: row for row, state in enumerate(before)}
     return moves_of(changed_states(snapshot, before), row_of, snapshot._names)
@@ -137,8 +134,18 @@ def changed_records(snapshot: ClusterSnapshot, before: Vector[ClusterRecord]) ->
     """Give the records that are not the same objects as in what :func:`derived` handed over."""
     if before is snapshot._records:
         return []
-    known = snapshot._record_changes.get(id(before))
-    return _changed_records(before, snapshot._records) if known is None else known
+    path, _ = _since(snapshot, before)
+    return _changed_records(before, snapshot._records) if path is None else net_records(path)
+
+
+def _since(
+    snapshot: ClusterSnapshot, before: Vector[Any]
+) -> tuple[Sequence[Delta] | None, Mapping[str, int] | None]:
+    """Give the steps that lead here from what :func:`derived` handed over, and the rows of nodes there.
+
+    ``None`` for what is not known.
+    """
+    return snapshot._since.get(id(before), (None, None))
 
 
 def records_changed(before: ClusterSnapshot, after: ClusterSnapshot) -> list[RecordPair]:
@@ -159,6 +166,11 @@ def node_values(snapshot: ClusterSnapshot, build: Callable[[ClusterSnapshot, Nod
     if values is None:
         values = snapshot._node_memo[build] = Vector(build(snapshot, state) for state in snapshot._nodes)
     return cast("Vector[T]", values)
+
+
+def kept_values(snapshot: ClusterSnapshot, build: Callable[..., T]) -> Vector[T] | None:
+    """Give the values of nodes that a snapshot has already; ``None`` where :func:`node_values` makes them."""
+    return snapshot._node_memo.get(build)
 
 
 def state_at(snapshot: ClusterSnapshot, row: int) -> NodeState:

@@ -89,7 +89,7 @@ def _moved(
     names = snapshot._names.spliced(edits, {row: state.name for row, state in there.items()})
     nodes = snapshot._nodes.spliced(edits, there)
     made = _derived(snapshot, nodes, tuple(changed), pending, records, names)
-    if "layout" not in _known(snapshot) or not snapshot._names or not names:
+    if _kept(snapshot, "layout") is None or not snapshot._names or not names:
         return made
     from koordcore._arrays import moved_layout
 
@@ -123,23 +123,19 @@ def _fork(
     if not states and not records:
         # Where nothing changes, what is worked out for either serves both.
         object.__setattr__(fork, "_node_memo", snapshot._node_memo)
-    if "layout" not in _known(snapshot) and (replaced or not states):
-        return fork  # nothing is kept by row yet
-    layout: ClusterLayout | None = snapshot.layout
+    layout: ClusterLayout | None = _kept(snapshot, "layout")
+    if layout is None:
+        if replaced or not states:
+            return fork  # nothing is kept by row yet
+        layout = snapshot.layout
     if replaced:
         from koordcore._arrays import changed_layout
 
         layout = changed_layout(snapshot.layout, replaced)
         if layout is None:
             return fork
-    index = snapshot.layout.index
-    if any(
-        name not in index and counted(name)
-        for state in states.values()
-        for pod in state.pods
-        for name in pod.requests
-    ):
-        return fork  # a resource nobody had named: the layout grows, so everything is compiled anew
+    if any(_grows(layout, before, after) for _, before, after in changed):
+        return fork  # a resource nobody had named: everything is compiled anew
     object.__setattr__(fork, "layout", layout)
     hand_columns(snapshot, fork)
     memo = {build: _values_in(snapshot, fork, build, list(states), records) for build in snapshot._node_memo}
@@ -147,6 +143,18 @@ def _fork(
         kept = {build: values for build, values in memo.items() if values is not None}
         object.__setattr__(fork, "_node_memo", kept)
     return fork
+
+
+def _grows(layout: ClusterLayout, before: NodeState, after: NodeState) -> bool:
+    """Tell whether a pod that came to a node names a resource that has no column."""
+    index, there = layout.index, {*map(id, before.pods)}
+    came = (pod for pod in after.pods if id(pod) not in there)
+    return any(name not in index and counted(name) for pod in came for name in pod.requests)
+
+
+def with_waiting(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> ClusterSnapshot:
+    """Add pods that wait, or replace those of the same key; none of them is bound here."""
+    return _fork(snapshot, {}, _pending_with(snapshot.pending, {pod.key: pod for pod in pods}), ())
 
 
 def _values_in(
@@ -237,9 +245,12 @@ def _hand_tables(
     pairs: Sequence[tuple[NodeState | None, NodeState | None]],
 ) -> None:
     """Carry the tables of pods over, where they are known here."""
-    known = _known(snapshot)
     # Where many nodes differ, making a table anew for whoever asks takes no longer than changing it.
-    if not known or len(pairs) * _SHARE > len(snapshot._nodes) + _SHARE:
+    if len(pairs) * _SHARE > len(snapshot._nodes) + _SHARE:
+        return
+    location: Table[PodKey, str] | None = _kept(snapshot, "location")
+    known: Table[PodKey, Pod] | None = _kept(snapshot, "_pods")
+    if location is None and known is None:
         return
     gone: set[PodKey] = set()
     after: list[tuple[str, Pod]] = []
@@ -249,22 +260,23 @@ def _hand_tables(
         stay = {*map(id, there)} & {*map(id, here)}
         gone.update(pod.key for pod in there if id(pod) not in stay)
         after += [(pod.node_name or "", pod) for pod in here if id(pod) not in stay]
-    if "location" in known:
-        table = cast("Table[PodKey, str]", snapshot.location)
-        object.__setattr__(made, "location", table.changed(gone, {pod.key: name for name, pod in after}))
-    if "_pods" in known:
+    if location is not None:
+        moved = location.changed(gone, {pod.key: name for name, pod in after}) if pairs else location
+        object.__setattr__(made, "location", moved)
+    if known is not None:
         pods: dict[PodKey, Pod] = {}
         if made.pending is not snapshot.pending:
             waited, wait = {*map(id, snapshot.pending)}, {*map(id, made.pending)}
             gone.update(pod.key for pod in snapshot.pending if id(pod) not in wait)
             pods.update((pod.key, pod) for pod in made.pending if id(pod) not in waited)
         pods.update((pod.key, pod) for _, pod in after)
-        object.__setattr__(made, "_pods", snapshot._pods.changed(gone, pods))
+        object.__setattr__(made, "_pods", known.changed(gone, pods) if gone or pods else known)
 
 
 def hand_columns(snapshot: ClusterSnapshot, made: ClusterSnapshot) -> None:
     """Let a snapshot of the same resources make its columns out of those that are known here."""
-    source = (snapshot.columns, snapshot.place) if "columns" in _known(snapshot) else snapshot._columns_before
+    columns = _kept(snapshot, "columns")
+    source = snapshot._columns_before if columns is None else (columns, snapshot.place)
     if source[1].at + KEPT // 2 < snapshot.place.at:
         source = snapshot.columns, snapshot.place  # before the steps in between are forgotten
     object.__setattr__(made, "_columns_before", source)
@@ -287,13 +299,9 @@ def _pending_with(pending: tuple[Pod, ...], changed: Mapping[PodKey, Pod | None]
     return tuple(found)
 
 
-def _known(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """Give the names of what was worked out already."""
-    found = set()
-    for name in ("columns", "layout", "location", "_pods"):
-        try:
-            object.__getattribute__(snapshot, name)
-        except AttributeError:
-            continue
-        found.add(name)
-    return frozenset(found)
+def _kept(snapshot: ClusterSnapshot, name: str) -> Any | None:
+    """Give what was worked out already under a name; ``None`` for what nobody has asked for yet."""
+    try:
+        return object.__getattribute__(snapshot, name)
+    except AttributeError:
+        return None

@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from koordcore.framework.evaluator import Refusal, Scope
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.nominated import assume_nominated, forget_nominated
+from koordcore.framework.requests import Marks
 from koordcore.model.decisions import Bound, PodDecision
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.one_pod import place_there
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, RecordAdded
 from koordcore.testing.answers import Answers, difference
 from koordcore.testing.bench import Bench, Concern
 from koordcore.testing.questions import Finding
@@ -25,6 +28,7 @@ class _Watch:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
+        self._amounts = bench.workspace.amounts.copy()
         self.kept = [(one, one.answers(bench.view)) for one in bench.concerns()]
 
     def undone(self, what: str) -> Iterator[Finding]:
@@ -46,8 +50,9 @@ class _Watch:
         row
             The node.
         """
+        workspace = self._bench.workspace
         cold = Bench(snapshot, self._bench.setting)
-        elsewhere = np.flatnonzero(np.arange(len(snapshot.nodes)) != row)
+        here, elsewhere = np.array([row]), np.flatnonzero(np.arange(len(snapshot.nodes)) != row)
         for one, before in self.kept:
             anew = cold.answers_to(one)
             allowed = _allowed(one, before, anew, elsewhere)
@@ -57,6 +62,12 @@ class _Watch:
                 differs = difference(anew, one.answers(self._bench.view))
                 if differs:
                     yield Clause.WARM, f"{one}, asked of a new plugin and of this one after {what}: {differs}"
+                if one.evaluator.scope is Scope.NODE and one.evaluator.amounts_only:
+                    supposed = NodeView.supposed(workspace, here, self._amounts[:, :, here])
+                    differs = difference(before.at(here), one.answers(supposed))
+                    if differs:
+                        told = f"{one}, after {what}, in a view of the amounts before: {differs}"
+                        yield Clause.EQUAL_AMOUNTS, told
 
 
 def _allowed(one: Concern, before: Answers, after: Answers, elsewhere: np.ndarray) -> str:
@@ -146,6 +157,35 @@ def check_next_call(bench: Bench) -> Iterator[Finding]:
                 yield Clause.WARM, f"a second call: {_told(one)}, with new plugins {_told(other)}"
 
 
+def check_needs(bench: Bench) -> Iterator[Finding]:
+    """Check that a plugin which sleeps has nothing to say, and decides as any other when it wakes."""
+    needs = bench.plugins.plugins[-1].needs
+    if needs is None:
+        return
+    whole, marks = bench.snapshot, Marks(frozenset(one for one in needs if isinstance(one, str)))
+    kept = [one for one in whole.records if type(one) not in needs]
+    nodes = [NodeState(one.node, tuple(pod for pod in one.pods if not marks.on(pod))) for one in whole.nodes]
+    plain = [pod for pod in whole.pending if not marks.on(pod)]
+    bare = ClusterSnapshot(nodes=nodes, pending=plain, records=kept)
+    silent = Bench(bare, bench.setting)
+    for pod in bare.pending:
+        if any(silent.request(place, pod) is not None for place in range(len(silent.plugins.plugins))):
+            yield Clause.NEEDS, f"pod {pod.key} wants something in a cluster without {_names(needs)}"
+    policy = _policy(bench.setting)
+    later = schedule(bare, (), policy=policy).snapshot
+    later = later.apply(*(RecordAdded(one) for one in whole.records if type(one) in needs))
+    later = later.assume(*(pod for state in whole.nodes for pod in state.pods if marks.on(pod)))
+    warm, cold = (schedule(one, whole.pending, policy=policy).decisions for one in (later, _anew(later)))
+    for one, other in zip(warm, cold, strict=True):
+        if one != other:
+            came = f"{_names(needs)} came"
+            yield Clause.NEEDS, f"after {came}: {_told(one)}, with new plugins {_told(other)}"
+
+
+def _names(needs: frozenset[type | str]) -> str:
+    return ", ".join(sorted(one if isinstance(one, str) else one.__name__ for one in needs))
+
+
 def _told(decision: PodDecision) -> str:
     if isinstance(decision, Bound):
         return f"{decision.pod} to {decision.node} with score {decision.score}"
@@ -157,5 +197,6 @@ CHANGES: tuple[Callable[[Bench], Iterator[Finding]], ...] = (
     check_forgotten,
     check_nominated,
     check_next_call,
+    check_needs,
 )
 """All checks, in order; each leaves the bench as it was, where the plugin does."""

@@ -45,6 +45,8 @@ class Clause(StrEnum):
     """What was assumed and forgotten leaves no trace."""
     WARM = "warm"
     """Who followed pods that came and left, and nodes that said something else, answers as if made anew."""
+    NEEDS = "needs"
+    """Where there is nothing of what ``needs`` names, pods want nothing; when it comes, the plugin wakes."""
     LOOKS_AT = "looks at"
     """``looks_at`` names every field of a node that the answers hang on."""
 

@@ -186,13 +186,15 @@ class NetworkTopology:
         """Sum values of the nodes over every domain; from shape (nodes,) to shape (T,)."""
         totals = np.zeros(len(self), dtype=np.int64)
         totals[self.first_node :] = per_node
-        for depth in range(len(self.layers) - 1, -1, -1):
+        for depth in range(len(self.layers) - 1, 0, -1):
             # The children of neighbours are neighbours: a domain has what has been counted up to its last.
             start, end = self.layer_start[depth], self.layer_start[depth + 1]
             first = self.layer_start[depth + 1]
             running = np.concatenate(([0], np.cumsum(totals[first : self.layer_start[depth + 2]])))
             children = self.child_start[start : end + 1] - first
             totals[start:end] = running[children[1:]] - running[children[:-1]]
+        if self.layers:
+            totals[0] = totals[1 : self.layer_start[2]].sum()
         return totals
 
 

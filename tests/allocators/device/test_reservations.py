@@ -5,9 +5,10 @@ from __future__ import annotations
 import attrs
 
 from koordcore.allocators.device import allocate_devices
-from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved
+from koordcore.allocators.device.reservations import DeviceReservation
 from koordcore.model.devices import DeviceAllocation, DeviceShortfall, StatusCode
 from tests.allocators.device.build import card, cards, gpus, machine, nic, nics, read, std8, want
+from tests.reference.reserved_devices import allocate_reserved
 
 VF = {
     "rdma": [

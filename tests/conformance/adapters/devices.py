@@ -18,7 +18,7 @@ from koordcore.allocators.device import (
 )
 from koordcore.allocators.device.admission import complete_container, validate_containers
 from koordcore.allocators.device.allocate import partition_of
-from koordcore.allocators.device.reservations import DeviceReservation, allocate_reserved
+from koordcore.allocators.device.reservations import DeviceReservation
 from koordcore.allocators.device.view import view_of
 from koordcore.allocators.device.wants import planned_types, wants_of
 from koordcore.errors import ManifestError
@@ -56,6 +56,7 @@ from tests.conformance.device_judge import (
 )
 from tests.reference.device_hints import device_hints
 from tests.reference.device_scores import normalize_scores
+from tests.reference.reserved_devices import allocate_reserved
 
 _FINISHED = ("Succeeded", "Failed")
 

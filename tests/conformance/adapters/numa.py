@@ -19,6 +19,7 @@ from koordcore.model.numa import (
     CPUExclusivePolicy,
     CPUHoldings,
     NUMAAllocateStrategy,
+    amplify,
 )
 from koordcore.model.resources import CPU, make_resources, parse_resources
 from koordcore.protocol.normalization import parse_amplification
@@ -26,11 +27,7 @@ from koordcore.protocol.numa import (
     resource_spec_of,
 )
 from koordcore.protocol.numa_args import numa_args_of
-from koordcore.protocol.numa_nodes import (
-    LABEL_NODE_NUMA_ALLOCATE_STRATEGY,
-    amplify,
-    node_resource_topology_of,
-)
+from koordcore.protocol.numa_nodes import LABEL_NODE_NUMA_ALLOCATE_STRATEGY, node_resource_topology_of
 from koordcore.protocol.qos import (
     kubernetes_qos_of,
     priority_class_of,

@@ -102,7 +102,7 @@ def choose_devices(
     limits
         Budget of the exact search.
     """
-    forms = read_claims(room.table, claims, classes)
+    forms = read_claims(room.table, claims, classes, every_pool=mode is AllocationMode.FIRST_FIT)
     if isinstance(forms, ClaimError):
         return forms
     chosen = (

@@ -8,11 +8,16 @@ at; a UUID that nobody asks for does not. Nodes whose devices agree in all of it
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TypeAlias
 
+import numpy as np
+
+from koordcore._arrays import BoolVector
 from koordcore._vector import Vector
 from koordcore.allocators.claims.cel import Footprint, SelectorError, compile_derived, compile_selector
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
+from koordcore.allocators.claims.numa_column import NUMA_NODE, OWN_NUMA_NODE
 from koordcore.allocators.claims.pools import (
     NodePools,
     NodeView,
@@ -100,6 +105,11 @@ class ClusterDevices:
         """How many shapes there are."""
         return len(self._first)
 
+    @cached_property
+    def tells_numa(self) -> BoolVector:
+        """By shape: some device tells its NUMA node."""
+        return np.array([bool(self.table(shape).near_numa.by_node) for shape in range(self.shapes)], np.bool_)
+
     def table(self, shape: int) -> DeviceTable:
         """Give the devices of a shape as columns: those of the first node that has it."""
         found = self._tables.get(shape)
@@ -168,7 +178,8 @@ def _reads_of(snapshot: ClusterSnapshot, features: frozenset[ClaimFeature]) -> _
         *(one.spec for one in snapshot.of(ResourceClaim)),
         *(one.spec for one in snapshot.of(ResourceClaimTemplate)),
     }
-    found: set[tuple[str | None, str]] = set()
+    # Whoever aligns pods to NUMA nodes reads these of every device.
+    found: set[tuple[str | None, str]] = {NUMA_NODE, (None, OWN_NUMA_NODE)}
     selectors = {text for one in snapshot.of(DeviceClass) for text in one.selectors}
     derived: set[str] = set()
     for spec in specs:

@@ -95,7 +95,11 @@ class _Refused(Exception):  # noqa: N818 - carries the error value out of nested
 
 
 def read_claims(
-    table: DeviceTable, claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]
+    table: DeviceTable,
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    *,
+    every_pool: bool = False,
 ) -> tuple[ClaimForms, ...] | ClaimError:
     """Read the claims of a pod against the devices of a node.
 
@@ -107,61 +111,131 @@ def read_claims(
         Claims to allocate, in the order of the pod.
     classes
         DeviceClasses by name.
+    every_pool
+        A request for all devices is an error as long as any pool is incomplete or invalid, as the reference
+        has it; otherwise only if the pool may have devices for it.
     """
+    reader = _Reader(table, classes, every_pool=every_pool)
     try:
-        return tuple(_read_claim(table, place, claim, classes) for place, claim in enumerate(claims))
+        return tuple(reader.claim(place, claim) for place, claim in enumerate(claims))
     except _Refused as refused:
         return refused.error
 
 
-def _read_claim(
-    table: DeviceTable, place: int, claim: ResourceClaim, classes: Mapping[str, DeviceClass]
-) -> ClaimForms:
-    who = f"claim {claim.namespace}/{claim.name}"
-    requests = []
-    least = 0
-    for number, request in enumerate(claim.spec.requests):
-        forms = _read_request(table, who, (place, number), request, classes)
-        smallest = min(form.count for form in forms)
-        if smallest > MAX_DEVICES - least:
-            raise _Refused(
-                ClaimErrorKind.LIMIT,
-                f"{who}, request {request.name}: adding {smallest} devices exceeds the claim limit of "
-                f"{MAX_DEVICES}, with {least} already accounted for",
-            )
-        least += smallest
-        requests.append(forms)
-    for number, constraint in enumerate(claim.spec.constraints):
-        if not constraint.match_attribute and not constraint.distinct_attribute:
-            raise _Refused(
-                ClaimErrorKind.UNSUPPORTED,
-                f"{who}, constraint #{number}: empty constraint (unsupported constraint type?)",
-            )
-    return ClaimForms(claim, tuple(requests), claim.spec.constraints)
+class _Reader:
+    def __init__(self, table: DeviceTable, classes: Mapping[str, DeviceClass], *, every_pool: bool) -> None:
+        self._table = table
+        self._classes = classes
+        self._every_pool = every_pool
 
+    def claim(self, place: int, claim: ResourceClaim) -> ClaimForms:
+        """Read one claim by its place among those of the pod."""
+        who = f"claim {claim.namespace}/{claim.name}"
+        requests = []
+        least = 0
+        for number, request in enumerate(claim.spec.requests):
+            forms = self._request(who, (place, number), request)
+            smallest = min(form.count for form in forms)
+            if smallest > MAX_DEVICES - least:
+                raise _Refused(
+                    ClaimErrorKind.LIMIT,
+                    f"{who}, request {request.name}: adding {smallest} devices exceeds the claim limit of "
+                    f"{MAX_DEVICES}, with {least} already accounted for",
+                )
+            least += smallest
+            requests.append(forms)
+        for number, constraint in enumerate(claim.spec.constraints):
+            if not constraint.match_attribute and not constraint.distinct_attribute:
+                raise _Refused(
+                    ClaimErrorKind.UNSUPPORTED,
+                    f"{who}, constraint #{number}: empty constraint (unsupported constraint type?)",
+                )
+        return ClaimForms(claim, tuple(requests), claim.spec.constraints)
 
-def _read_request(
-    table: DeviceTable,
-    who: str,
-    place: tuple[int, int],
-    request: ClaimRequest,
-    classes: Mapping[str, DeviceClass],
-) -> tuple[Form, ...]:
-    features = table.pools.features
-    if not request.forms:
-        raise _Refused(ClaimErrorKind.UNSUPPORTED, f"{who}, request {request.name}: unsupported request type")
-    if request.prioritized and ClaimFeature.PRIORITIZED_LIST not in features:
-        raise _Refused(
-            ClaimErrorKind.FEATURE_OFF,
-            f"{who}, request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled",
+    def _request(self, who: str, place: tuple[int, int], request: ClaimRequest) -> tuple[Form, ...]:
+        features = self._table.pools.features
+        if not request.forms:
+            raise _Refused(
+                ClaimErrorKind.UNSUPPORTED, f"{who}, request {request.name}: unsupported request type"
+            )
+        if request.prioritized and ClaimFeature.PRIORITIZED_LIST not in features:
+            raise _Refused(
+                ClaimErrorKind.FEATURE_OFF,
+                f"{who}, request {request.name}: has subrequests, but the DRAPrioritizedList feature is "
+                "disabled",
+            )
+        forms = []
+        for index, spec in enumerate(request.forms):
+            name = f"{request.name}/{spec.name}" if request.prioritized else request.name
+            label = (
+                f"{who}, subrequest {spec.name}" if request.prioritized else f"{who}, request {request.name}"
+            )
+            _check_gates(spec, label, features)
+            forms.append(self._form((*place, index), (name, who, label), spec))
+        return tuple(forms)
+
+    def _form(self, place: tuple[int, int, int], texts: tuple[str, str, str], spec: DeviceSubRequest) -> Form:
+        name, who, label = texts
+        if None in spec.selectors:
+            text = f"{label}: CEL expression empty (unsupported selector type?)"
+            raise _Refused(ClaimErrorKind.UNSUPPORTED, text)
+        if not spec.class_name:
+            raise _Refused(
+                ClaimErrorKind.UNSUPPORTED, f"{label}: missing device class name (unsupported request type?)"
+            )
+        table = self._table
+        device_class = self._classes.get(spec.class_name)
+        if device_class is None:
+            raise _Refused(
+                ClaimErrorKind.CLASS_NOT_FOUND,
+                f"{label}: could not retrieve device class {spec.class_name}: "
+                f'deviceclass.resource.k8s.io "{spec.class_name}" not found',
+            )
+        selected, faults = _selectable(table, who, spec, device_class)
+        column = table.capacity(spec.capacity)
+        for device, problem in column.problems.items():
+            if selected >> device & 1:
+                text = f"{label}: checking capacity for device {table.devices[device].id}: {problem.text}"
+                faults.setdefault(device, ClaimError(ClaimErrorKind.CAPACITY, text))
+        selectable = selected & column.mask
+        if spec.mode == ALL_DEVICES:
+            self._check_all(label, spec, device_class, faults)
+            count = selectable.bit_count()
+        elif spec.mode == EXACT_COUNT:
+            count = spec.count
+        else:
+            raise _Refused(ClaimErrorKind.UNSUPPORTED, f"{label}: unsupported count mode {spec.mode}")
+        return Form(
+            *place,
+            name,
+            spec,
+            count,
+            spec.mode == ALL_DEVICES,
+            selectable,
+            selectable & table.offered & table.tolerated(spec.tolerations),
+            faults,
+            column.amounts,
         )
-    forms = []
-    for index, spec in enumerate(request.forms):
-        name = f"{request.name}/{spec.name}" if request.prioritized else request.name
-        label = f"{who}, subrequest {spec.name}" if request.prioritized else f"{who}, request {request.name}"
-        _check_gates(spec, label, features)
-        forms.append(_read_form(table, (*place, index), (name, who, label), spec, classes))
-    return tuple(forms)
+
+    def _check_all(
+        self, label: str, spec: DeviceSubRequest, device_class: DeviceClass, faults: Mapping[int, ClaimError]
+    ) -> None:
+        """A set of all devices is settled pool by pool: whatever is wrong first is the error."""
+        place = 0
+        texts = (*device_class.selectors, *spec.selectors)
+        for pool in self._table.pools.pools:
+            if not pool.usable and not (self._every_pool or self._table.may_select(pool.driver, texts)):
+                continue
+            which = f"asks for all devices, but resource pool {pool.driver}/{pool.name} is currently"
+            if pool.incomplete:
+                raise _Refused(ClaimErrorKind.ALL_INCOMPLETE, f"{label}: {which} being updated")
+            if pool.invalid:
+                raise _Refused(ClaimErrorKind.ALL_INVALID, f"{label}: {which} invalid")
+            for device in range(place, place + len(pool.devices)):
+                if device in faults:
+                    error = faults[device]
+                    raise _Refused(error.kind, error.text)
+            place += len(pool.devices)
 
 
 def _check_gates(spec: DeviceSubRequest, label: str, features: frozenset[ClaimFeature]) -> None:
@@ -174,55 +248,6 @@ def _check_gates(spec: DeviceSubRequest, label: str, features: frozenset[ClaimFe
         if used and feature not in features:
             text = f"{label}: {what}, but the {feature} feature is disabled"
             raise _Refused(ClaimErrorKind.FEATURE_OFF, text)
-
-
-def _read_form(
-    table: DeviceTable,
-    place: tuple[int, int, int],
-    texts: tuple[str, str, str],
-    spec: DeviceSubRequest,
-    classes: Mapping[str, DeviceClass],
-) -> Form:
-    name, who, label = texts
-    if None in spec.selectors:
-        text = f"{label}: CEL expression empty (unsupported selector type?)"
-        raise _Refused(ClaimErrorKind.UNSUPPORTED, text)
-    if not spec.class_name:
-        raise _Refused(
-            ClaimErrorKind.UNSUPPORTED, f"{label}: missing device class name (unsupported request type?)"
-        )
-    device_class = classes.get(spec.class_name)
-    if device_class is None:
-        raise _Refused(
-            ClaimErrorKind.CLASS_NOT_FOUND,
-            f"{label}: could not retrieve device class {spec.class_name}: "
-            f'deviceclass.resource.k8s.io "{spec.class_name}" not found',
-        )
-    selected, faults = _selectable(table, who, spec, device_class)
-    column = table.capacity(spec.capacity)
-    for device, problem in column.problems.items():
-        if selected >> device & 1:
-            text = f"{label}: checking capacity for device {table.devices[device].id}: {problem.text}"
-            faults.setdefault(device, ClaimError(ClaimErrorKind.CAPACITY, text))
-    selectable = selected & column.mask
-    if spec.mode == ALL_DEVICES:
-        _check_all(table, label, faults)
-        count = selectable.bit_count()
-    elif spec.mode == EXACT_COUNT:
-        count = spec.count
-    else:
-        raise _Refused(ClaimErrorKind.UNSUPPORTED, f"{label}: unsupported count mode {spec.mode}")
-    return Form(
-        *place,
-        name,
-        spec,
-        count,
-        spec.mode == ALL_DEVICES,
-        selectable,
-        selectable & table.offered & table.tolerated(spec.tolerations),
-        faults,
-        column.amounts,
-    )
 
 
 def _selectable(
@@ -253,19 +278,3 @@ def _selector_error(table: DeviceTable, where: str, device: int, fault: Selector
         return ClaimError(ClaimErrorKind.CEL_COMPILE, f"{where}: {fault.text}")
     text = f"{where} on device {table.devices[device].id}: {fault.text}"
     return ClaimError(ClaimErrorKind.CEL_RUNTIME, text)
-
-
-def _check_all(table: DeviceTable, label: str, faults: Mapping[int, ClaimError]) -> None:
-    """A set of all devices is settled pool by pool: whatever is wrong first is the error."""
-    place = 0
-    for pool in table.pools.pools:
-        which = f"asks for all devices, but resource pool {pool.driver}/{pool.name} is currently"
-        if pool.incomplete:
-            raise _Refused(ClaimErrorKind.ALL_INCOMPLETE, f"{label}: {which} being updated")
-        if pool.invalid:
-            raise _Refused(ClaimErrorKind.ALL_INVALID, f"{label}: {which} invalid")
-        for device in range(place, place + len(pool.devices)):
-            if device in faults:
-                error = faults[device]
-                raise _Refused(error.kind, error.text)
-        place += len(pool.devices)

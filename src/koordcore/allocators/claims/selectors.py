@@ -55,6 +55,7 @@ class CelCompiler:
         )
         self._readable = _Readable()
         self._selectors: dict[str, _PerClass[bool] | SelectorFault] = {}
+        self._drivers: dict[str, str | None] = {}
         self._derivations: dict[str, _PerClass[AttributeValue] | SelectorFault] = {}
 
     def selector(self, expression: str, /) -> Callable[[DeviceView], bool | SelectorFault] | SelectorFault:
@@ -63,7 +64,10 @@ class CelCompiler:
         if found is None:
             if len(self._selectors) >= _MAX_EXPRESSIONS:
                 self._selectors.clear()
+                self._drivers.clear()
             compiled = compile_selector(expression, self._features)
+            if not isinstance(compiled, SelectorError):
+                self._drivers[expression] = compiled.driver
             found = (
                 _fault(compiled)
                 if isinstance(compiled, SelectorError)
@@ -71,6 +75,11 @@ class CelCompiler:
             )
             self._selectors[expression] = found
         return found
+
+    def driver(self, expression: str, /) -> str | None:
+        """Give the one driver whose devices an expression can select, where its text says so."""
+        found = self.selector(expression)
+        return None if isinstance(found, SelectorFault) else self._drivers.get(expression)
 
     def derivation(
         self, expression: str, /

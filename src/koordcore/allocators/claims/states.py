@@ -24,6 +24,7 @@ from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.room import Room, make_room
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.claims import MAX_ALTERNATIVES, AllocationMode, ClaimAllocation, ResourceClaim
+from koordcore.topology.numa import NUMAMask
 
 StateAnswer: TypeAlias = tuple[Choice, ...] | ClaimsRefused | ClaimError
 _MAX_REQUESTS: Final = 512
@@ -104,6 +105,7 @@ class ClaimStates:
         self._numbers: dict[Hashable, int] = {}
         self._states: list[_State] = []
         self._rooms: dict[int, Room] = {}
+        self._near: dict[tuple[int, NUMAMask], int] = {}
         self._answers: dict[Hashable, Answers] = {}
         self.empty = [self._number(_State(shape, 0, (), {}, ())) for shape in range(devices.shapes)]
 
@@ -180,6 +182,17 @@ class ClaimStates:
         """Give the number of the state in which others than some devices are not to be had."""
         state = self._states[number]
         return self._number(attrs.evolve(state, beside=self.devices.table(state.shape).everything & ~places))
+
+    def near(self, number: int, mask: NUMAMask) -> int:
+        """Give the number of the state in which devices that are far from NUMA nodes are not to be had."""
+        key = number, mask
+        found = self._near.get(key)
+        if found is None:
+            state = self._states[number]
+            table = self.devices.table(state.shape)
+            far = table.everything & ~table.near_numa.devices(mask)
+            found = self._near[key] = self._number(attrs.evolve(state, beside=state.beside | far))
+        return found
 
     def shape_of(self, number: int) -> int:
         """Give the shape of the nodes in a state."""

@@ -15,6 +15,7 @@ from immutabledict import immutabledict
 
 from koordcore.allocators.claims.capacity import CapacityProblem, consumption
 from koordcore.allocators.claims.features import ClaimFeature
+from koordcore.allocators.claims.numa_column import NearNUMA, near_numa_of
 from koordcore.allocators.claims.pools import NodePools, PoolDevice
 from koordcore.model.claims import (
     DeviceToleration,
@@ -72,6 +73,9 @@ class SelectorCompiler(Protocol):
 
     def selector(self, expression: str, /) -> Selector | SelectorFault:
         """Compile an expression that selects devices."""
+
+    def driver(self, expression: str, /) -> str | None:
+        """Give the one driver whose devices an expression can select, where its text says so."""
 
     def derivation(self, expression: str, /) -> Derivation | SelectorFault:
         """Compile an expression that derives an attribute."""
@@ -257,6 +261,11 @@ class DeviceTable:
             found[number] = f"{driver}/{name.rstrip('0123456789')}"
         return tuple(found)
 
+    @cached_property
+    def near_numa(self) -> NearNUMA:
+        """Which devices lie near which NUMA nodes."""
+        return near_numa_of(self.devices)
+
     def _find_kin(self) -> None:
         """Put devices together that draw on the same counters, directly or by way of others."""
         merged: list[tuple[set[int], int]] = []
@@ -313,6 +322,11 @@ class DeviceTable:
         if found is None:
             found = self._selections[expression] = self._select(expression)
         return found
+
+    def may_select(self, driver: str, expressions: Iterable[str | None]) -> bool:
+        """Tell whether expressions may all hold for some device of a driver, as far as their texts say."""
+        named = {self._compiler.driver(one) for one in expressions if one is not None}
+        return named <= {None, driver}
 
     def _select(self, expression: str) -> Selection:
         selector = self._compiler.selector(expression)

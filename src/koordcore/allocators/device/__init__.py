@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from koordcore.allocators.device.answers import (
         DeviceAnswers as DeviceAnswers,
         device_table as device_table,
+        score_devices as score_devices,
     )
     from koordcore.allocators.device.explain import (
         DeviceExplanation as DeviceExplanation,
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
         smallest_release as smallest_release,
     )
     from koordcore.allocators.device.request import device_request_of as device_request_of
-    from koordcore.allocators.device.reservations import allocate_reserved as allocate_reserved
-    from koordcore.allocators.device.scoring import score_devices as score_devices
     from koordcore.allocators.device.state import (
         DeviceConflict as DeviceConflict,
         NodeDevices as NodeDevices,
@@ -46,7 +45,7 @@ __all__, __getattr__, __dir__ = read_late(
     __name__,
     {
         "koordcore.allocators.device.allocate": ("allocate_devices", "refusal_of"),
-        "koordcore.allocators.device.answers": ("DeviceAnswers", "device_table"),
+        "koordcore.allocators.device.answers": ("DeviceAnswers", "device_table", "score_devices"),
         "koordcore.allocators.device.explain": (
             "DeviceExplanation",
             "Release",
@@ -54,8 +53,6 @@ __all__, __getattr__, __dir__ = read_late(
             "smallest_release",
         ),
         "koordcore.allocators.device.request": ("device_request_of",),
-        "koordcore.allocators.device.reservations": ("allocate_reserved",),
-        "koordcore.allocators.device.scoring": ("score_devices",),
         "koordcore.allocators.device.state": ("DeviceConflict", "NodeDevices", "node_devices"),
         "koordcore.allocators.device.view": ("PLAIN_TERMS", "Terms"),
         "koordcore.model.device_policy": ("DEFAULT_DEVICE_POLICY", "DevicePolicy", "ScoringStrategy"),

@@ -23,7 +23,7 @@ from koordcore.allocators.device.designated import (
 )
 from koordcore.allocators.device.followers import Followers, Picked
 from koordcore.allocators.device.leaders import Leaders, by_partition, by_score, by_switches, first_choice
-from koordcore.allocators.device.shape import DeviceShape, scope_of
+from koordcore.allocators.device.shape import DeviceShape
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
 from koordcore.allocators.device.wants import Wants, wants_of
@@ -314,7 +314,7 @@ def partition_of(
         return _unresolvable(_NO_TABLE)
     if view.want.count not in shape.partitions:
         return _unresolvable(_NO_SIZE)
-    scope = scope_of(request.hint(DeviceType.GPU).required_topology_scope)
+    scope = request.scope(DeviceType.GPU)
     leaders = by_partition(view, shape.partitions, request.partition, scope, followers)
     if leaders is not None:
         return leaders
@@ -326,7 +326,7 @@ def partition_of(
 def _by_topology(
     request: DeviceRequest, gpu: GPURequest, view: TypeView, followers: Sequence[Followers]
 ) -> Leaders | DeviceShortfall:
-    scope = scope_of(request.hint(DeviceType.GPU).required_topology_scope)
+    scope = request.scope(DeviceType.GPU)
     if not view.shape.layout.complete:
         if scope is not None:
             return _unresolvable(_NO_TREE)

@@ -1,8 +1,9 @@
-"""What the devices of nodes answer to one request; equal states are asked once."""
+"""What the devices of nodes answer to one request, and how well they suit it; equal states are asked once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from koordcore.allocators.device.allocate import (
     refusal_of,
     write_outline,
 )
-from koordcore.allocators.device.scoring import score_devices
+from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices, TypeUse
-from koordcore.allocators.state_table import StateTable
+from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts
+from koordcore.allocators.device.wants import planned_types, wants_of
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.device_requests import (
     DeviceRequest,
@@ -25,6 +27,106 @@ from koordcore.model.devices import (
     DeviceAllocation,
     DeviceShortfall,
 )
+from koordcore.topology.devices import bits
+
+S = TypeVar("S")
+
+
+class StateTable(Generic[S]):
+    """The states of many nodes, each distinct one kept once; private to one call.
+
+    Parameters
+    ----------
+    rows
+        State of each node.
+    key
+        What makes two states equal.
+
+    Attributes
+    ----------
+    rows
+        State of each node now; nodes in equal states keep their own, with their own holders.
+    ids
+        ``(N,)``: number of each node's state, an index into ``states``.
+    states
+        Distinct states in the order in which they were met; one that no node has any more stays.
+
+    Examples
+    --------
+    >>> table = StateTable(["busy", "idle", "busy"], key=str)
+    >>> table.ids.tolist(), table.states
+    ([0, 1, 0], ['busy', 'idle'])
+    """
+
+    def __init__(self, rows: Iterable[S], key: Callable[[S], Hashable]) -> None:
+        self._key = key
+        self._numbers: dict[Hashable, int] = {}
+        self.states: list[S] = []
+        self.rows = list(rows)
+        self.ids: IntVector = np.fromiter(map(self.number, self.rows), np.int64, len(self.rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def number(self, state: S) -> int:
+        """Give the number of a state; one that is new gets the next."""
+        found = self._numbers.setdefault(self._key(state), len(self.states))
+        if found == len(self.states):
+            self.states.append(state)
+        return found
+
+    def put(self, row: int, state: S) -> None:
+        """Replace the state of one node."""
+        self.rows[row] = state
+        self.ids[row] = self.number(state)
+
+
+def score_devices(
+    state: NodeDevices | None,
+    request: DeviceRequest,
+    numa_mask: int | None = None,
+    *,
+    policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
+    terms: Terms = PLAIN_TERMS,
+) -> int:
+    """Score one node for a pod; raw, so that several types may add up to more than 100.
+
+    A node about whose devices nothing is known, or which cannot serve the pod by its build, scores 0.
+
+    Parameters
+    ----------
+    state, request, numa_mask, policy, terms
+        As for :func:`~koordcore.allocators.device.allocate.allocate_devices`.
+    """
+    if state is None:
+        return 0
+    wants = wants_of(state.shape, request, policy)
+    if isinstance(wants, DeviceShortfall):
+        return 0
+    score = 0
+    for kind in planned_types(state.shape, request):
+        want = wants[kind]
+        free, allowed = open_amounts(state, want, numa_mask, terms)
+        if not allowed:
+            continue
+        totals = want.sums if allowed == want.selected else _sums(want.shape.totals, allowed)
+        if terms is PLAIN_TERMS:
+            # Only devices in use have less left than their capacity.
+            frees = list(totals)
+            for minor in bits(allowed & state.busy[kind]):
+                left, total = free[minor], want.shape.totals[minor]
+                for column, _, _ in want.weights:
+                    frees[column] += left[column] - total[column]
+        else:
+            frees = _sums(free, allowed)
+        score += want.score(totals, frees)
+    return score
+
+
+def _sums(amounts: Mapping[int, Amounts], minors: int) -> list[int]:
+    rows = [amounts[minor] for minor in bits(minors)]
+    return [sum(column) for column in zip(*rows, strict=True)]
+
 
 _UNASKED = -3
 _UNSCORED = -2

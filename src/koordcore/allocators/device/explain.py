@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from koordcore.allocators.device.allocate import refusal_of
-from koordcore.allocators.device.shape import DeviceShape, Partition, scope_of
+from koordcore.allocators.device.shape import DeviceShape, Partition
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import PLAIN_TERMS, Terms, TypeView, view_of
 from koordcore.allocators.device.wants import wants_of
@@ -170,7 +170,7 @@ def _gpu_lines(shape: DeviceShape, request: DeviceRequest, view: TypeView) -> It
     if gpu is None or view.usable.bit_count() < count:
         return
     free = _cards(view.usable.bit_count())
-    scope = scope_of(request.hint(DeviceType.GPU).required_topology_scope)
+    scope = request.scope(DeviceType.GPU)
     if not gpu.shared and (shape.honor or request.partition is not None):
         if shape.partitions is None:
             yield f"{free} are free but the node has no partition table"

@@ -30,7 +30,7 @@ from koordcore.model.devices import (
     PartitionTable,
     VirtualFunction,
 )
-from koordcore.topology.devices import DeviceLayout, Location, TopologyScope
+from koordcore.topology.devices import DeviceLayout, Location
 
 T = TypeVar("T")
 
@@ -273,8 +273,3 @@ def _grouped(table: PartitionTable) -> immutabledict[int, tuple[tuple[Partition,
         if groups:
             sizes[size] = tuple(tuple(groups[score]) for score in sorted(groups, reverse=True))
     return immutabledict(sizes)
-
-
-def scope_of(word: str) -> TopologyScope | None:
-    """Read a required topology scope; ``None`` where none is required."""
-    return TopologyScope.of(word) if word else None

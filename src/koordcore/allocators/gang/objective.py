@@ -134,8 +134,8 @@ class Terms:
         """What a member is worth on each node, shape (nodes,); empty where that tells no nodes apart."""
         shapes = {member.shape for role in self.demand.roles for member in role.members}
         scores = self.demand.shapes[min(shapes)].scores if len(shapes) == 1 else np.zeros(0, dtype=np.int64)
-        open_ones = self.slots[self.tree.first_node :] > 0
-        uneven = len(scores) and len(np.unique(scores[open_ones])) > 1
+        worth = scores[self.slots[self.tree.first_node :] > 0] if len(scores) else scores
+        uneven = len(worth) and worth.min() < worth.max()
         # Members that lie evenly over nodes are not put where they score best.
         return scores if uneven and len(self.tree.layers) not in self.even else np.zeros(0, dtype=np.int64)
 

@@ -35,7 +35,7 @@ def place_uniform(
     shape = next((member.shape for role in demand.roles for member in role.members), 0)
     most = np.iinfo(np.int64).max if demand.fit is GangFit.TIGHTEST_FIT else demand.size
     offered = (
-        np.clip(demand.shapes[shape].slots, 0, most)
+        np.minimum(np.maximum(demand.shapes[shape].slots, 0), most)
         if demand.shapes
         else np.zeros(len(tree.nodes), dtype=np.int64)
     )

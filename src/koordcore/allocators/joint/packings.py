@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 
 import attrs
 
-from koordcore.allocators.device.shape import scope_of
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.joint.cells import Cell, Cells, Room, Share, Use
 from koordcore.allocators.joint.ways import NOTHING, Way, Worth, ways_of
@@ -282,7 +281,7 @@ def _plain_worth(room: Room, which: int) -> Worth | None:
         return None
     if kind is not DeviceType.GPU:
         return NOTHING
-    scope = scope_of(room.requests[which].hint(kind).required_topology_scope)
+    scope = room.requests[which].scope(kind)
     if scope is not None or (want.whole and room.shape.partitions is not None):
         return None
     places = {room.devices[index].pcie is not None for index in room.uses[which]}

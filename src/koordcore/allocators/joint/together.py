@@ -8,6 +8,7 @@ from typing import Final
 
 from koordcore.allocators.device.allocate import write_allocation
 from koordcore.allocators.device.followers import Picked
+from koordcore.allocators.device.shape import TypeShape
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.view import view_of
 from koordcore.allocators.device.wants import wants_of
@@ -24,6 +25,7 @@ from koordcore.model.devices import (
     DeviceShortfall,
     DeviceType,
 )
+from koordcore.model.resources import NO_RESOURCES
 from koordcore.topology.devices import lowest
 
 WORK: Final = 20_000
@@ -89,6 +91,8 @@ def most_together(
     More than are known to fit are only told where all ways could be looked at.
     """
     bound = min(most, _by_cards(state, request))
+    if least < bound:
+        bound = min(bound, _by_switches(state, request, bound))
     if not least < bound or not countable(request):
         return least
     found = packings_of(state, [request], [bound], policy, Work(_COUNTED))
@@ -137,6 +141,38 @@ def _by_cards(state: NodeDevices, request: DeviceRequest) -> int:
     if request.gpu is None or request.gpu.shared or cards is None:
         return 1 << 30
     return (cards.healthy & ~state.busy[DeviceType.GPU]).bit_count() // max(1, request.gpu.count)
+
+
+def _by_switches(state: NodeDevices, request: DeviceRequest, most: int) -> int:
+    """Bound by the switches, where whole devices of another type have to sit on those of the cards."""
+    cards, joint, gpu = state.shape.types.get(DeviceType.GPU), request.joint, request.gpu
+    if cards is None or gpu is None or gpu.shared or joint is None or not joint.same_pcie:
+        return most
+    idle = cards.healthy & ~state.busy[DeviceType.GPU]
+    for kind in joint.types:
+        other = state.shape.types.get(kind)
+        if kind is DeviceType.GPU or other is None or not _whole(other, request, kind):
+            continue
+        able = other.healthy & ~state.busy[kind]
+        beside = other.layout.pcie_masks
+        # A pod has one of the others on every switch of its cards, of which there are as many at most.
+        used = sum(
+            min((group & idle).bit_count(), gpu.count * (beside.get(pcie, 0) & able).bit_count())
+            for pcie, group in cards.layout.pcie_masks.items()
+        )
+        most = min(most, used // max(1, gpu.count))
+    return most
+
+
+def _whole(shape: TypeShape, request: DeviceRequest, kind: DeviceType) -> bool:
+    """Tell whether nobody else has a device of which such a pod has something."""
+    asked = request.amounts.get(kind, NO_RESOURCES)
+    column = shape.column
+    everyone = [total for total in shape.totals.values() if total != shape.nothing]
+    return request.hint(kind).vf_selector is None and any(
+        name in column and all(amount >= total[column[name]] for total in everyone)
+        for name, amount in asked.items()
+    )
 
 
 def _size(request: DeviceRequest) -> int:

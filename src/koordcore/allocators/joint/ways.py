@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
-from koordcore.allocators.device.shape import Partition, scope_of
+from koordcore.allocators.device.shape import Partition
 from koordcore.allocators.joint.cells import Cells, Room, Share
 from koordcore.model.device_requests import (
     PartitionAllocatePolicy,
@@ -103,7 +103,7 @@ class _Search:
         """Every set of cards that a pod can have: partitions of the table, or any cards in its scope."""
         room, want = self._room, self._wants[DeviceType.GPU]
         usable = [index for index in self._slots if room.devices[index].kind is DeviceType.GPU]
-        scope = scope_of(self._request.hint(DeviceType.GPU).required_topology_scope)
+        scope = self._request.scope(DeviceType.GPU)
         loose = 0
         if want.whole and room.shape.partitions is not None:
             for one in self._partitions(want.count):

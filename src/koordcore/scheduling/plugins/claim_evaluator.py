@@ -8,15 +8,18 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore.allocators.claims.near import ClaimSide
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
 from koordcore.allocators.claims.states import Answers
 from koordcore.framework.evaluator import Evaluator, Reserved, Scope
 from koordcore.framework.node_view import Loan, Loans, NodeView
+from koordcore.framework.numa_sides import NUMASides
 from koordcore.framework.workspace import Workspace
-from koordcore.model.claims import ClaimAllocation, ClaimArgs, ClaimSpec, ResourceClaim
+from koordcore.model.claims import AllocationMode, ClaimAllocation, ClaimArgs, ClaimSpec, ResourceClaim
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claims_near import NearClaims, claim_side
 from koordcore.scoring.labels import fit_selector
 
 REASON_CANNOT: Final = "cannot allocate all claims"
@@ -70,6 +73,12 @@ class ClaimEvaluator(Evaluator):
         self._settled: tuple[ClaimAllocation, ...] = ()
         self._answers: Answers | None = None
         self._elsewhere: BoolVector | None = None
+        exact = plugin.claim_args.mode is AllocationMode.EXACT
+        sides = plugin.workspace.once(NUMASides)
+        self._near = NearClaims(sides, self._ledger, pod, self._side_at) if exact else None
+
+    def _side_at(self, row: int) -> ClaimSide | None:
+        return claim_side(self._ledger, self._answers, self._settled, row)
 
     def _read(self) -> None:
         """Tell the claims that are allocated by now from those that are to be."""
@@ -78,6 +87,8 @@ class ClaimEvaluator(Evaluator):
         if self._version >= 0 and (not self._named or self._version == ledger.version):
             return
         self._version = ledger.version
+        if self._near is not None:
+            self._near.forget()
         self._open, self._settled = self._plugin.split(self._pod)
         self._answers = (
             ledger.states.answers(self._open, self._plugin.claim_args.mode) if self._open else None
@@ -128,12 +139,10 @@ class ClaimEvaluator(Evaluator):
     def fits(self, view: NodeView) -> BoolVector:
         rows = view.rows
         self._read()
-        answers = self._answers
-        if answers is None:
-            fitting = np.ones(self._ledger.numbers[rows].shape, np.bool_)
-        else:
-            states, which = self._by_state(rows)
-            fitting = np.array([answers.fits(number) for number in states.tolist()], np.bool_)[which]
+        fitting = self._holding(rows)
+        if view.drawn is None and self._near is not None:
+            fitting = self._near.allowed(rows, fitting)
+        if self._answers is not None:
             if view.drawn is not None:
                 fitting = self._served(view.drawn)
             elif view.loans is not None:
@@ -143,6 +152,15 @@ class ClaimEvaluator(Evaluator):
         if self._elsewhere is not None:
             fitting &= ~self._elsewhere[rows]
         return fitting
+
+    def _holding(self, rows: Rows) -> BoolVector:
+        """Tell which nodes have the devices, wherever they lie."""
+        answers = self._answers
+        if answers is None:
+            return np.ones(self._ledger.numbers[rows].shape, np.bool_)
+        states, which = self._by_state(rows)
+        found: BoolVector = np.array([answers.fits(number) for number in states.tolist()], np.bool_)[which]
+        return found
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         rows = view.rows
@@ -161,7 +179,16 @@ class ClaimEvaluator(Evaluator):
                 reason = answer.text if isinstance(answer, ClaimError) else REASON_CANNOT
                 known = masks.setdefault(reason, np.zeros(here.shape, np.bool_))
                 masks[reason] = known | ((which == place) & here)
+        self._say_near(rows, here & self._holding(rows), masks)
         return list(masks.items())
+
+    def _say_near(self, rows: Rows, among: BoolVector, masks: dict[str, BoolVector]) -> None:
+        """Add the reasons of nodes that have everything, but not near the same NUMA nodes."""
+        if self._near is None or self._near.allowed(rows, among) is among:
+            return
+        for place, row in enumerate(np.arange(len(self._ledger.numbers))[rows].tolist()):
+            for one in self._near.lacks(row) if among[place] else ():
+                masks.setdefault(one.reason, np.zeros(among.shape, np.bool_))[place] = True
 
     def unresolvable(self, view: NodeView) -> BoolVector:
         rows = view.rows
@@ -180,14 +207,12 @@ class ClaimEvaluator(Evaluator):
         self._read()
         if self._elsewhere is not None and self._elsewhere[row]:
             return (Shortfall(REASON_ELSEWHERE, resolvable=False),)
-        if self._answers is None:
-            return ()
         number = int(self._ledger.numbers[row])
-        answer = self._answers.at(number)
+        answer = () if self._answers is None else self._answers.at(number)
         match answer:
             case ClaimError():
                 return (Shortfall(answer.text, resolvable=False),)
-            case ClaimsRefused():
+            case ClaimsRefused() if self._answers is not None:
                 resolvable = not self._answers.hopeless(number)
                 # Enough devices that do not go together are no amount that is short.
                 return tuple(
@@ -197,16 +222,14 @@ class ClaimEvaluator(Evaluator):
                     for one in self._answers.shortfalls(number)
                 ) or (Shortfall(REASON_CANNOT, resolvable=resolvable),)
             case _:
-                return ()
+                return () if self._near is None else self._near.lacks(row)
 
     def details(self, view: NodeView) -> tuple[str, ...]:
         row = view.row
         self._read()
-        if self._answers is None:
-            return ()
         number = int(self._ledger.numbers[row])
-        if not isinstance(self._answers.at(number), ClaimsRefused):
-            return ()
+        if self._answers is None or not isinstance(self._answers.at(number), ClaimsRefused):
+            return self._near.lines(row) if self._near is not None and self._near.lacks(row) else ()
         return (*map(str, self._answers.shortfalls(number)), *self._release(row))
 
     def _release(self, row: int) -> Iterator[str]:
@@ -251,4 +274,9 @@ class ClaimEvaluator(Evaluator):
             number = self._out_of(view.drawn.loan(0))
         if number is None:
             return Shortfall(REASON_CANNOT)
+        row, mask = self._plugin.workspace.once(NUMASides).given.pop(pod.key, (-1, None))
+        if row == view.row and mask is not None and self._answers is not None and self._near is not None:
+            near = self._ledger.states.near(number, mask)
+            # Best effort goes on without where there is nothing near.
+            number = near if self._answers.fits(near) else number
         return self._plugin.allocate(pod, view.row, number, self._answers)

@@ -15,6 +15,7 @@ from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.node_moves import NodeMoves
+from koordcore.framework.numa_sides import NUMASides
 from koordcore.framework.plugin import Countable, Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import (
@@ -40,6 +41,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     # What allocates claims is read for the first pod that has some.
+    from koordcore.allocators.claims.near import ClaimSide
     from koordcore.allocators.claims.results import Choice
     from koordcore.allocators.claims.states import Answers, StateAnswer
     from koordcore.scheduling.plugins.claim_evaluator import Wish
@@ -51,6 +53,7 @@ class DynamicResources(Plugin):
     """Devices by ResourceClaims."""
 
     name = "DynamicResources"
+    needs = frozenset((DeviceClass, ResourceClaim, "resource_claims"))
     serves_claims = True
     reads = frozenset(
         (
@@ -69,6 +72,7 @@ class DynamicResources(Plugin):
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
         self._ledger: ClaimLedger | None = None
         self._moved = False
+        workspace.once(NUMASides).enter(self.name, self)
         # It is made anew where nodes or classes change.
         self._by_class = served_by_classes(workspace.snapshot)
 
@@ -183,7 +187,7 @@ class DynamicResources(Plugin):
         return () if isinstance(found, ClaimProblem) else found.claims
 
     def together(self, pods: Sequence[Pod], row: int) -> Together | None:
-        if self.claim_args.mode is AllocationMode.FIRST_FIT:
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or self._bound_to_numa(pods, row):
             return None
         from koordcore.scheduling.plugins.claims_together import claims_together
 
@@ -245,6 +249,26 @@ class DynamicResources(Plugin):
             (pod.key, [(one.namespace, one.name) for one in self.split(pod)[0]]) for pod in pods
         )
         return None if sharing and not ledger.devices.local else sharing
+
+    def _bound_to_numa(self, pods: Sequence[Pod], row: int) -> bool:
+        """Tell whether a policy ties claims of some pods to NUMA nodes: each then gets them in its turn."""
+        chooser, only = self.workspace.once(NUMASides).chooser, slice(row, row + 1)
+        if chooser is None:
+            return False
+        return any(
+            self.numa_side(pod, row) is not None and chooser.holding(pod, only) is not None for pod in pods
+        )
+
+    def numa_side(self, pod: Pod, row: int) -> ClaimSide | None:
+        """Give what the claims of a pod need of the NUMA nodes of a node; first fit looks at none."""
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or not self._asks(pod):
+            return None
+        from koordcore.scheduling.plugins.claims_near import claim_side
+
+        unallocated, settled = self.split(pod)
+        mode = self.claim_args.mode
+        answers = self.ledger.states.answers(unallocated, mode) if unallocated else None
+        return claim_side(self.ledger, answers, settled, row)
 
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated, each once, from what the others are allocated."""

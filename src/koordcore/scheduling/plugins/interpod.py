@@ -111,6 +111,7 @@ class InterPodAffinity(Plugin):
     """Terms of the pod towards those that run, and theirs towards it."""
 
     name = "InterPodAffinity"
+    needs = frozenset(("affinity",))
     keeps_rows = False
     helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
     reads = frozenset((Namespace,))

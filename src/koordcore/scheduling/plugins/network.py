@@ -21,7 +21,9 @@ from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang_names import topology_selector
 from koordcore.protocol.hints import (
+    ANNOTATION_SCHEDULING_HINT,
     DEFAULT_MAX_HINT_NODES,
+    DEPRECATED_SCHEDULING_HINT,
     HINT_PLUGIN,
     SchedulingHint,
     parse_scheduling_hint,
@@ -137,6 +139,7 @@ class Hints(Plugin):
     """
 
     name = HINT_PLUGIN
+    needs = frozenset((ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT))
     keeps_rows = False
     by_template = True
     reads = frozenset[type]()

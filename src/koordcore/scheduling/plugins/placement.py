@@ -278,6 +278,7 @@ class NodePorts(Plugin):
     """Host ports."""
 
     name = "NodePorts"
+    needs = frozenset(("host_ports",))
     by_template = True
     helped_by = ROOM
     reads = frozenset[type]()

@@ -53,6 +53,7 @@ class QuotaPlugin(Plugin):
     """
 
     name = "ElasticQuota"
+    needs = frozenset((ElasticQuota,))
     reads = frozenset((ElasticQuota,))
     keeps_rows = False
     only_refuses = True

@@ -29,9 +29,13 @@ from koordcore.model.reservations import (
     ReservationMatching,
 )
 from koordcore.protocol.reservation import (
+    EXACT_MATCH,
+    OPERATING_MODE,
+    RESERVATION_AFFINITY,
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
     RESERVATION_NODE,
+    RESERVE_POD,
     format_allocated_reservation,
     is_operating_pod,
     is_reserve_pod,
@@ -62,6 +66,7 @@ class ReservationPlugin(Plugin):
     """Reservations of the cluster; the arguments are :class:`ReservationArgs`."""
 
     name = "Reservation"
+    needs = frozenset((Reservation, OPERATING_MODE, RESERVE_POD, RESERVATION_AFFINITY, EXACT_MATCH))
     reads = frozenset((Reservation,))
     arguments = ReservationArgs
     refuses_at = 1
@@ -185,12 +190,10 @@ class ReservationPlugin(Plugin):
         return True  # the ledger has followed
 
     def _touched(self, changes: ClusterChanges) -> bool:
-        """Tell whether nodes were replaced, or who came or left, or where, has to do with reservations."""
-        there = self.ledger.by_row
+        """Tell whether nodes were replaced, or who came or left has to do with reservations."""
         return (
             bool(changes.nodes)
             or bool(self.ledger.unsettled)
-            or any(there.get(row) for row in changes.states)
             or any(concerns_reservations(pod) for pod, _, _ in changes.pods)
         )
 

@@ -110,7 +110,8 @@ class PreAllocating(Lending):
                     if name in index and name != PODS:
                         lent[index[name], place] += amount
             lent[PODS_ROW, place] = len(pods)
-            given.append(Loan(row=row, states=(self._state,), holders=pods, over=True))
+            ports = tuple(port for pod in pods for port in pod.host_ports)
+            given.append(Loan(row=row, states=(self._state,), holders=pods, over=True, ports=ports))
         rows = np.array(list(taken), np.int64)
         return _OverPods(rows, lent, ((),) * len(taken), self.ledger, given=tuple(given))
 

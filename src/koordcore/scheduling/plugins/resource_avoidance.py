@@ -11,9 +11,8 @@ from koordcore._arrays import (
     AMOUNT_LIMIT,
     IntVector,
 )
-from koordcore.framework.amounts import SCORED
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.node_view import NodeView
+from koordcore.framework.node_view import SCORED, NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.plugin_args import FitPlusArgs, ScarceArgs, ScoringStrategy

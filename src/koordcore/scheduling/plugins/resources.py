@@ -22,13 +22,12 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
-from koordcore.framework.amounts import FREE, REQUESTED, SCORED, SPARE
 from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
 from koordcore.framework.node_moves import NodeMoves
-from koordcore.framework.node_view import ALL_ROWS, NodeView
+from koordcore.framework.node_view import ALL_ROWS, FREE, REQUESTED, SCORED, SPARE, NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.plugin_args import BalancedArgs, FitArgs, ScoringStrategy
@@ -210,7 +209,9 @@ class FitEvaluator(Evaluator):
         free = view.amounts[FREE]
         number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
         for _, resource, amount in self._asked:
-            np.minimum(number, free[resource] // amount, out=number)
+            # Division is what takes time, and few nodes have less than all of them need.
+            short = np.flatnonzero(free[resource] < amount * most)
+            number[short] = np.minimum(number[short], free[resource, short] // amount)
         return np.maximum(number, 0, out=number)
 
     def scores(self, view: NodeView) -> IntVector:

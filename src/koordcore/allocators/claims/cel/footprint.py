@@ -47,6 +47,33 @@ def footprint_of(root: Node) -> Footprint | None:
     return tuple(sorted(reader.seen, key=lambda one: (one[0], one[1] or "", one[2])))
 
 
+def only_driver_of(root: Node) -> str | None:
+    """The one driver whose devices an expression can select; ``None`` where its text does not say so.
+
+    It says so where it is, or where a chain of ``&&`` has, a comparison of ``device.driver`` with a text: if
+    that is false, all of it is, whatever else errs.
+    """
+    parts = root.operands if isinstance(root, Logic) and root.conjunction else (root,)
+    for part in parts:
+        if isinstance(part, Logic) and part.conjunction:
+            inner = only_driver_of(part)
+            if inner is not None:
+                return inner
+        match part:
+            case Call(function="_==_", arguments=(Select() as field, Literal(value=str() as name))):
+                pass
+            case Call(function="_==_", arguments=(Literal(value=str() as name), Select() as field)):
+                pass
+            case _:
+                continue
+        if isinstance(field.operand, Name) and (field.operand.name, field.field) == (
+            DEVICE_VARIABLE,
+            "driver",
+        ):
+            return name
+    return None
+
+
 class _Reader:
     def __init__(self) -> None:
         self.seen: set[tuple[str, str | None, str]] = set()

@@ -17,7 +17,7 @@ from koordcore.allocators.claims.cel.errors import (
     SelectorError,
     SelectorErrorKind,
 )
-from koordcore.allocators.claims.cel.footprint import Footprint, footprint_of
+from koordcore.allocators.claims.cel.footprint import Footprint, footprint_of, only_driver_of
 from koordcore.allocators.claims.cel.kubernetes import parse_semver
 from koordcore.allocators.claims.cel.parser import parse
 from koordcore.allocators.claims.cel.program import generate
@@ -142,6 +142,7 @@ class _Program:
     code: Code
     places: int
     footprint: Footprint | None
+    driver: str | None
 
     def value(self, variable: DeviceVariable) -> Value | SelectorError:
         if variable.problem:
@@ -167,6 +168,11 @@ class Selector:
     def footprint(self) -> Footprint | None:
         """What it can look at beside driver and shareability; ``None`` for everything."""
         return self._program.footprint
+
+    @property
+    def driver(self) -> str | None:
+        """The one driver whose devices it can select; ``None`` where its text does not say so."""
+        return self._program.driver
 
     def evaluate(self, variable: DeviceVariable) -> bool | SelectorError:
         """Whether a device is selected; an error of kind ``RUN`` where it has no answer."""
@@ -256,7 +262,7 @@ def _compile(
         root = parse(text)
         checked = check(root, names)
         accepts(checked.result)
-        return _Program(*generate(checked, names), footprint_of(root))
+        return _Program(*generate(checked, names), footprint_of(root), only_driver_of(root))
     except CompileFailure as error:
         return SelectorError(SelectorErrorKind.COMPILE, str(error), error.position)
 

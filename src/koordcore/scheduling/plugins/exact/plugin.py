@@ -25,6 +25,7 @@ from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
+from koordcore.framework.numa_sides import NUMASides
 from koordcore.framework.plugin import JointPlugin, Plugin, Together
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
@@ -48,8 +49,8 @@ from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
-from koordcore.scheduling.plugins.exact.locks import forget_vendors, locked
-from koordcore.scheduling.plugins.exact.told import Told, anything_told, heeded
+from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
+from koordcore.scheduling.plugins.exact.heeded import Told, anything_told, forget_vendors, heeded, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.topology.cpu import format_cpulist
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     # What chooses CPUs and devices is read for the first pod that wants any.
     from koordcore.allocators.node import NodeAllocation
     from koordcore.scheduling.plugins.exact.question import Question
-    from koordcore.scheduling.plugins.exact.reservations import ExactRooms
+    from koordcore.scheduling.plugins.exact.reserved import ExactRooms
     from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
@@ -100,6 +101,7 @@ class ExactPlugin(JointPlugin):
 
     name = "NodeNUMAResource and DeviceShare"
     by_template = True
+    gives_first = True
     helped_by = ROOM | {"DeviceObject", "NodeResourceTopology"}
     reads = frozenset((NodeResourceTopology, DeviceObject, SharedTemplates, Reservation))
     entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}
@@ -120,6 +122,11 @@ class ExactPlugin(JointPlugin):
         )
         # Both names ask the same question, so that the node that one finds is the node that the other means.
         self._questions: dict[NodeRequest, Question] = {}
+        # Nodes joined or left since the last call.
+        self._moved = False
+        self.sides = workspace.once(NUMASides)
+        if self._numa:
+            self.sides.chooser = NUMAChooser(self)
 
     @cached_property
     def states(self) -> ExactStates:
@@ -131,7 +138,7 @@ class ExactPlugin(JointPlugin):
     @cached_property
     def rooms(self) -> ExactRooms:
         """What reservations lend of them."""
-        from koordcore.scheduling.plugins.exact.reservations import ExactRooms
+        from koordcore.scheduling.plugins.exact.reserved import ExactRooms
 
         return ExactRooms(self.states)
 
@@ -147,7 +154,9 @@ class ExactPlugin(JointPlugin):
         if SharedTemplates in changes.records or locked(self.workspace):
             return False  # a lock ends with time
         # The states of nodes have followed already.
-        if self.workspace.made(Told) and self._concerned != anything_told(self.workspace.snapshot):
+        told = self._moved or changes.nodes or NodeResourceTopology in changes.records
+        self._moved = False
+        if told and self.workspace.made(Told) and self.tells_numa != anything_told(self.workspace.snapshot):
             self.workspace.drop(Told)
             return False
         if reread:
@@ -159,6 +168,7 @@ class ExactPlugin(JointPlugin):
 
     def moved(self, moves: NodeMoves) -> bool:
         self._questions.clear()
+        self._moved = True
         return "states" not in vars(self)
 
     def entry(self, name: str) -> Plugin:
@@ -167,7 +177,7 @@ class ExactPlugin(JointPlugin):
         return kind(self)
 
     @property
-    def _concerned(self) -> bool:
+    def tells_numa(self) -> bool:
         """Some node tells its topology, wants a policy, or amplifies its CPU."""
         return self.workspace.once(Told).anything
 
@@ -177,7 +187,7 @@ class ExactPlugin(JointPlugin):
             return cpu
         if isinstance(devices, Refusal) or (cpu is None and devices is None):
             return devices  # a refusal, or nothing
-        if cpu is not None and devices is None and not self._concerned:
+        if cpu is not None and devices is None and not self.tells_numa:
             # Who asks for amounts only, where nodes say nothing, gets nothing of its own and is only scored.
             rated = None if ANNOTATION_RESOURCE_STATUS in pod.annotations else _rated_only(cpu)
             if rated is not None:
@@ -194,7 +204,7 @@ class ExactPlugin(JointPlugin):
             return Refusal(str(error))
         if isinstance(asked, NUMARefusal):
             return Refusal(asked.reasons[0], resolvable=asked.resolvable)
-        if asked is None or self._concerned or self._rates_numa or asked.bind or asked.numa_policy:
+        if asked is None or self.tells_numa or self._rates_numa or asked.bind or asked.numa_policy:
             return asked
         return None
 
@@ -211,6 +221,11 @@ class ExactPlugin(JointPlugin):
             designated=hints_at(pod.annotations, DEVICES),
         )
         return Refusal(asked.reasons[0]) if isinstance(asked, DeviceShortfall) else asked
+
+    def node_request(self, pod: Pod) -> NodeRequest | None:
+        """Give what a pod asks for; ``None`` for nothing, and for what is refused."""
+        wanted = self.request_of(pod)
+        return wanted.exact if isinstance(wanted, _Wanted) else None
 
     def question(self, request: NodeRequest) -> Question:
         """Open the answers to one kind of request."""
@@ -240,6 +255,8 @@ class ExactPlugin(JointPlugin):
         tied = bool(policies - {NUMATopologyPolicy.NONE})
         if any(request.cpu is not None and request.cpu.designated is not None for _, request in asked):
             return None
+        if tied and any(self.sides.of(pod, row) for pod in pods):
+            return None  # each in its turn, with what others give it
         plan = found_together(self.states, self.node_args, asked, row, tied=tied)
         # Empty is a proof, and it holds for every node whose devices stand as they do here.
         proven = plan is not None and not plan
@@ -262,7 +279,7 @@ class ExactPlugin(JointPlugin):
     def written_on(self, pod: Pod) -> Mapping[str, str]:
         """Give the annotations that stand on the object itself: those of a template do not."""
         one = None
-        if is_reserve_pod(pod):
+        if pod.annotations and is_reserve_pod(pod):
             one = self.workspace.snapshot.find(Reservation, pod.annotations.get(RESERVATION_NAME, ""))
         return pod.annotations if one is None else one.annotations
 
@@ -277,7 +294,7 @@ class ExactPlugin(JointPlugin):
 
 def _may_hold(pod: Pod) -> bool:
     """Tell whether a pod may hold CPUs or devices, or has to do with reservations: whoever does says so."""
-    return bool(pod.annotations) or is_operating_pod(pod)
+    return bool(pod.annotations) or (bool(pod.labels) and is_operating_pod(pod))
 
 
 class _NUMAEntry(Plugin):
@@ -300,7 +317,7 @@ class _NUMAEntry(Plugin):
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WholeNode):
             return WholeNodeEvaluator(self.workspace, request.requests, self.args)
-        from koordcore.scheduling.plugins.exact.numa import NUMAEvaluator
+        from koordcore.scheduling.plugins.exact.question import NUMAEvaluator
 
         return NUMAEvaluator(self._exact.question(request), self._exact.rooms)
 
@@ -323,8 +340,7 @@ class _DeviceEntry(Plugin):
         return wanted.devices if isinstance(wanted, _Wanted) else None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator
-        from koordcore.scheduling.plugins.exact.vendors import VendorPlugins
+        from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator, VendorPlugins
 
         vendors = VendorPlugins(self._exact.states, request.devices, self.args)
         return DeviceEvaluator(self._exact.question(request), self._exact.rooms, vendors)
@@ -345,7 +361,12 @@ class _Reserving(Evaluator):
             if planned is not None:
                 self._question.states.take(pod, view.row, planned)
                 return self._write(pod, view.row, planned)
-            return self._write(pod, view.row, self._question.take(pod, view.row))
+            sides = self._exact.sides
+            beside = sides.of(pod, view.row)
+            given = self._question.take(pod, view.row, beside)
+            if beside and not isinstance(given, NUMARefusal):
+                sides.given[pod.key] = view.row, given.numa.mask
+            return self._write(pod, view.row, given)
         loan = view.drawn.loan(0)
         given = self._exact.rooms.fit(self._question, self._question.request, loan, view.beside(loan))
         if not isinstance(given, NUMARefusal):

@@ -8,6 +8,7 @@ from typing import Final
 
 from koordcore._arrays import IntVector
 from koordcore.allocators.device import NodeDevices, device_table, node_devices
+from koordcore.allocators.device.answers import StateTable
 from koordcore.allocators.device.reservations import remaining_devices
 from koordcore.allocators.node import NodeAllocation, NodeOffer
 from koordcore.allocators.node_batch import node_table
@@ -21,9 +22,7 @@ from koordcore.allocators.numa_state import (
     numa_state_of,
 )
 from koordcore.allocators.reservation_numa import remaining_cpus
-from koordcore.allocators.state_table import StateTable
 from koordcore.errors import ManifestError
-from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.workspace import Workspace
 from koordcore.model.devices import DeviceObject
 from koordcore.model.nodes import NodeState
@@ -51,7 +50,7 @@ def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
     """Give the CPUs and NUMA nodes of one node with what its pods hold by their annotations."""
     topology = snapshot.find(NodeResourceTopology, state.name)
     known = numa_state_of(numa_node_of(state.node.labels, state.node.annotations, topology), state.pods)
-    using = holders_by_user(state.pods)
+    using = holders_by_user(state.pods) if known.allocations else {}
     if not using:
         return known
     # What users of a reservation took of it counts once, as theirs.
@@ -84,6 +83,8 @@ def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | N
                 continue
             if allocation is not None and allocation.devices:
                 holdings[str(pod.key)] = allocation
+    if not holdings:
+        return node_devices(inventory, node=state.name)
     # What users of a reservation took of it counts once, as theirs.
     ended = ended_holders(snapshot, state.pods)
     for holder, users in holders_by_user(state.pods).items():
@@ -116,7 +117,7 @@ class ExactStates:
         self._has_cpus, self._has_devices = cpus, devices
         self._tables: dict[tuple[bool, bool], StateTable[NodeOffer]] = {}
         self._device_tables: dict[bool, StateTable[NodeDevices | None]] = {}
-        self._changes = ChangeReader(workspace.touched)
+        self._read = len(workspace.touched)
 
     @cached_property
     def numa(self) -> list[NUMAState]:
@@ -165,9 +166,11 @@ class ExactStates:
 
     def update(self) -> None:
         """Bring the tables up to the changes since the last look."""
-        rows = sorted(set(self._changes.unread()))
-        if not rows:
-            return
+        touched = self.workspace.touched
+        if self._read == len(touched):
+            return  # asked for several times a pod
+        rows = sorted(set(touched[self._read :]))
+        self._read = len(touched)
         for (with_devices, _), table in self._tables.items():
             for row in rows:
                 table.put(row, self.offer(row, with_devices=with_devices))

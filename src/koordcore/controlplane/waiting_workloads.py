@@ -1,0 +1,82 @@
+"""Workloads of Kueue that wait: with what, in which order, and why one is in no queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from koordcore._record import record
+from koordcore.controlplane.flavors import FlavorChoice
+from koordcore.controlplane.workload_pods import pod_set_of
+from koordcore.model.cluster import Namespace
+from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
+from koordcore.model.pods import Pod
+from koordcore.snapshot import ClusterSnapshot
+
+_EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC)
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+
+@record
+class Entry:
+    """A Workload that waits, with its queue and pods."""
+
+    workload: KueueWorkload
+    queue: ClusterQueue
+    pods: tuple[Pod, ...]
+    choices: tuple[FlavorChoice, ...]
+
+    def one_of_each(self) -> dict[str, Pod]:
+        """Give one pod of every pod set."""
+        return {pod_set_of(pod, self.workload): pod for pod in reversed(self.pods)}
+
+    def counts(self) -> dict[str, int]:
+        """Count the pods of each pod set."""
+        found = {one.name: 0 for one in self.workload.pod_sets}
+        for pod in self.pods:
+            found[pod_set_of(pod, self.workload)] += 1
+        return found
+
+    @property
+    def asked(self) -> dict[str, Mapping[str, int]]:
+        """What one pod of every pod set asks for."""
+        return {name: pod.requests for name, pod in self.one_of_each().items()}
+
+
+def rank(one: KueueWorkload) -> tuple[int, datetime, str]:
+    """Give what Workloads of a queue are ordered by: priority, age and name."""
+    return -one.priority, one.created or _EARLIEST, one.key
+
+
+def why_in_no_queue(
+    workload: KueueWorkload,
+    local: LocalQueue | None,
+    queue: ClusterQueue | None,
+    snapshot: ClusterSnapshot,
+) -> str:
+    """Say why a Workload is in no line; empty where it is."""
+    if not workload.active:
+        return "it is not active"
+    if local is None:
+        named = f"LocalQueue {workload.queue}" if workload.queue else "queue named"
+        return f"there is no {named} in namespace {workload.namespace}"
+    if queue is None:
+        return f"there is no ClusterQueue {local.cluster_queue}"
+    if local.stopped or queue.stopped:
+        return f"{'LocalQueue ' + local.name if local.stopped else 'ClusterQueue ' + queue.name} is stopped"
+    known = snapshot.find(Namespace, workload.namespace)
+    labels = {_NAME_LABEL: workload.namespace, **({} if known is None else known.labels)}
+    if not queue.namespace_selector.matches(labels):
+        return f"ClusterQueue {queue.name} does not select namespace {workload.namespace}"
+    return ""
+
+
+def first_pods(entry: Entry, counts: Mapping[str, int]) -> Iterator[Pod]:
+    """Give the first pods of every pod set, so many of each."""
+    left = dict(counts)
+    for pod in entry.pods:
+        name = pod_set_of(pod, entry.workload)
+        left[name] -= 1
+        if left[name] >= 0:
+            yield pod
