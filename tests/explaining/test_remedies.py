@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koordcore import schedule
+from koordcore import ClusterSnapshot, Node, Pod, schedule
 from koordcore.explaining.advice import Advice, advise
 from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.manifests import snapshot_from_objects
@@ -188,3 +188,10 @@ def test_what_a_quota_never_gives_is_said() -> None:
     assert told.never == ("the max of quota q is 4, below 6 nvidia.com/gpu",)
     assert not starts([one for one in full if one["metadata"]["name"] != "r"], "w")
     assert advice([*full[:3], cards("w", 3, quota="q")], "w").never == ()
+
+
+def test_nodes_without_room_for_pods_are_said() -> None:
+    """Who writes a node by hand forgets it; upstream's message, Too many pods, misleads."""
+    bare = ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 1000})], pending=[Pod(name="p")])
+    told = advise(bare, schedule(bare), "default/p")
+    assert told.never == ("no node takes any pod: `pods` is not in its allocatable",)
