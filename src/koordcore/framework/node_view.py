@@ -303,7 +303,15 @@ class NodeView:
 
     @classmethod
     def supposed(cls, workspace: Workspace, rows: IntVector, amounts: IntCube) -> NodeView:
-        """Give a plain view of nodes as they would be with other amounts, ``(4, R, n)``."""
+        """Give a plain view of nodes as they would be with other amounts.
+
+        Parameters
+        ----------
+        workspace, rows
+            Where the nodes are, and which, ``(n,)``.
+        amounts
+            ``(4, R, n)``: as the blocks of :attr:`Workspace.amounts`.
+        """
         made = cls(workspace, rows)
         made._amounts = amounts
         return made
