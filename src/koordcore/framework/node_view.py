@@ -307,10 +307,12 @@ class NodeView:
 
         Parameters
         ----------
-        workspace, rows
-            Where the nodes are, and which, ``(n,)``.
+        workspace
+            The cluster as it stands.
+        rows
+            ``(n,)``: the nodes.
         amounts
-            ``(4, R, n)``: as the blocks of :attr:`Workspace.amounts`.
+            ``(4, R, n)``: of each resource what :attr:`amounts` of a view holds, for these nodes.
         """
         made = cls(workspace, rows)
         made._amounts = amounts
