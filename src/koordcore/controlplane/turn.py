@@ -10,6 +10,7 @@ import attrs
 
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
+from koordcore.manifests.calls import Call
 from koordcore.manifests.plan_patches import patches
 from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
@@ -38,7 +39,7 @@ def orders(
     """Turn decisions into requests.
 
     A plan that needs more evictions than disruption budgets allow is left: the server would refuse some of
-    them, and the others would have gone for nothing.
+    them, and the others would have gone for nothing. Its pods give up room that they were promised before.
 
     Parameters
     ----------
@@ -55,9 +56,11 @@ def orders(
     remarks: list[Request] = []
     impossible = _impossible(result)
     for call in patches(result, now=now):
-        if call.subresource in ("eviction", "status") and call.pod in impossible:
-            continue
         one = Request.of(call)
+        if call.subresource in ("eviction", "status") and call.pod in impossible:
+            if not _holds_in_vain(snapshot, call):
+                continue
+            one = attrs.evolve(one, body={"status": {"nominatedNodeName": None}})
         if one.pod is not None:
             one = _pinned(one, snapshot)
         told = one.body["status"].get("conditions", ()) if one.subresource == "status" else ()
@@ -87,6 +90,15 @@ def _impossible(result: ScheduleResult) -> frozenset[PodKey]:
         if beyond:
             found.update(PodKey.of(pod) for pod in plan.nominations)
     return frozenset(found - needed)
+
+
+def _holds_in_vain(snapshot: ClusterSnapshot, call: Call) -> bool:
+    """Tell whether a call would promise room to a pod that has a promise, for which nobody leaves."""
+    pod = snapshot.pod(call.pod)
+    if pod is None or not pod.nominated_node or "nominatedNodeName" not in call.body.get("status", {}):
+        return False
+    there = next((state.pods for state in snapshot.nodes if state.name == pod.nominated_node), ())
+    return not any(one.leaving and one.priority < pod.priority for one in there)
 
 
 def is_news(remark: Request, mirror: Mirror) -> bool:
