@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Final, cast
 
-import numpy as np
-
-from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
-from koordcore.framework.evaluator import Evaluator, Refusal, Scope
+from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_states import StateTables
-from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.readable import Readable
 from koordcore.framework.registry import Made, make_plugins, plugin_kinds
 from koordcore.framework.requests import Marks, RequestKey, RequestReader, marks_in, sleeps
+from koordcore.framework.roles import source_of
 from koordcore.framework.sampling import NodeSample
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
@@ -80,34 +77,6 @@ def _kinds_with(policy: _This, hook: str) -> list[tuple[type[Plugin], list[type]
         for kind in kinds
         if getattr(kind, hook).__func__ is not default
     ]
-
-
-def _source_of(parts: Sequence[Part]) -> Source | None:
-    """Open what counts as gone for a class, if anything, to the one who knows; all others answer about it."""
-    for part in parts:
-        if "sources" not in part.evaluator.answers:
-            continue
-        local = [one for one in parts if one is not part and one.evaluator.scope is Scope.NODE]
-        filters = [one.evaluator for one in local if one.setting.filters]
-        rating = [one.evaluator for one in local if one.evaluator.rates_loans]
-        source = part.evaluator.sources(partial(_all_fit, filters), partial(_ratings, rating))
-        if source is not None:
-            return source
-    return None
-
-
-def _all_fit(filters: Sequence[Evaluator], view: NodeView) -> BoolVector:
-    fitting = np.ones(len(view.numbers), np.bool_)
-    for one in filters:
-        mask = one.fits(view)
-        if mask is not None:
-            fitting &= mask
-    return fitting
-
-
-def _ratings(rating: Sequence[Evaluator], view: NodeView) -> list[IntVector]:
-    scores = (one.scores(view) for one in rating)
-    return [one for one in scores if one is not None]
 
 
 def _decisive(refusals: Iterable[Refusal]) -> Refusal | None:
@@ -405,7 +374,7 @@ class PluginSet:
                 if part.evaluator.scope is Scope.STATIC:
                     self._static[number, request] = part
             parts.append(part)
-        source = _source_of(parts)
+        source = source_of(parts)
         # Who says nothing of nodes makes no difference to what is said of them.
         static = [
             part

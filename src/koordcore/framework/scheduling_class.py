@@ -16,7 +16,7 @@ import numpy as np
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.evaluator import Refusal, Scope
-from koordcore.framework.lacks import NodeLacks
+from koordcore.framework.lacks import refusal_of
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
@@ -24,13 +24,11 @@ from koordcore.framework.state_scores import Choice, Membership, StateGroups
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
-from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable, bound_plainly
+from koordcore.model.decisions import Bound, Shortfall, Unschedulable, bound_plainly
 from koordcore.model.pods import Pod, PodKey
 
 _REFRESH_SHARE: Final = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
-_LOOKED_AT: Final = 256
-"""How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
 _NOTHING: Final[IntVector] = np.empty(0, np.int64)
 _NOWHERE: Final[BoolVector] = np.empty(0, np.bool_)
 
@@ -394,42 +392,7 @@ class SchedulingClass:
         among
             Look at these nodes alone, ``(N,)``; at all when left out.
         """
-        number, view = len(self._workspace.layout.names), self.view()
-        alive = np.ones(number, bool) if among is None else among.copy()
-        rejections: list[Rejection] = []
-        latest: tuple[Part, BoolVector] | None = None
-        for part in self.parts:
-            mask = part.evaluator.fits(view) if part.setting.filters else None
-            if mask is None or mask[alive].all():
-                continue
-            refused = alive & ~mask
-            unresolvable = part.evaluator.unresolvable(view)
-            for reason, holds in part.evaluator.reasons(view):
-                here = holds & refused
-                count = int(np.count_nonzero(here))
-                if count:
-                    resolvable = unresolvable is None or bool((here & ~unresolvable).any())
-                    rejections.append(Rejection(part.plugin.name, reason, count, resolvable))
-            latest = (part, refused)
-            alive &= mask
-        merged = tuple(sorted(rejections, key=lambda one: (one.reason, one.plugin)))
-        return Unschedulable(pod=pod.key, nodes=number, rejections=merged, nearest=self._nearest(latest))
-
-    def _nearest(self, latest: tuple[Part, BoolVector] | None) -> NearMiss | None:
-        """Of the nodes that got furthest, the one that lacks the least share of anything."""
-        if latest is None:
-            return None
-        part, refused = latest
-        rows = np.flatnonzero(refused)[:_LOOKED_AT]
-        lacks = NodeLacks.of(part.evaluator, self.view(rows))
-        counts, number = lacks.counts(len(rows)), len(rows)
-        if not counts.any():
-            return None
-        missing = sum(lacks.shares(number, otherwise=0), np.zeros(number, np.int64))
-        place = next(at for at in np.lexsort((missing, counts)).tolist() if counts[at])
-        row = int(rows[place])
-        remarks = (text for one in self._remarking for text in one.remarks(self.pod, row))
-        return NearMiss(self._workspace.layout.names[row], part.plugin.name, lacks.at(place), tuple(remarks))
+        return refusal_of(self._workspace, self.parts, self.view, self._remarking, pod, among)
 
     def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
         """Take everything that the pod gets on the node, or say what could not be taken."""
