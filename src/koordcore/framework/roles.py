@@ -1,16 +1,11 @@
-"""The parts of a class of pods by what they are asked for, and what some of them know of others."""
+"""The parts of a class of pods by what they are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
-from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.state_scores import AmountParts
 from koordcore.framework.static_result import Part, StaticResult
 
@@ -72,31 +67,3 @@ def roles_of(parts: Sequence[Part], ground: StaticResult) -> Roles:
         cluster_filters=tuple(cluster_filters),
         whole_scorers=(*whole_scorers, *ground.uneven),
     )
-
-
-def source_of(parts: Sequence[Part]) -> Source | None:
-    """Open what counts as gone for a class, if anything, to the one who knows; all others answer about it."""
-    for part in parts:
-        if "sources" not in part.evaluator.answers:
-            continue
-        local = [one for one in parts if one is not part and one.evaluator.scope is Scope.NODE]
-        filters = [one.evaluator for one in local if one.setting.filters]
-        rating = [one.evaluator for one in local if one.evaluator.rates_loans]
-        source = part.evaluator.sources(partial(_all_fit, filters), partial(_ratings, rating))
-        if source is not None:
-            return source
-    return None
-
-
-def _all_fit(filters: Sequence[Evaluator], view: NodeView) -> BoolVector:
-    fitting = np.ones(len(view.numbers), np.bool_)
-    for one in filters:
-        mask = one.fits(view)
-        if mask is not None:
-            fitting &= mask
-    return fitting
-
-
-def _ratings(rating: Sequence[Evaluator], view: NodeView) -> list[IntVector]:
-    scores = (one.scores(view) for one in rating)
-    return [one for one in scores if one is not None]

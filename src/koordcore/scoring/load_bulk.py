@@ -71,6 +71,9 @@ def add_all(
 
 def _add(parts: IntCube, rows: Sequence[int], amounts: IntCube) -> None:
     """Add ``(4, n, C)`` to the columns of some rows, of which one may stand several times."""
+    if rows[0] == rows[-1]:  # those of one row stand together
+        parts[: len(amounts), :, rows[0]] += amounts.sum(axis=1)
+        return
     at = np.array(rows, np.int64)
     for part, each in zip(parts, amounts, strict=False):
         for column, counted in enumerate(part):
