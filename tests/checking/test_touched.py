@@ -274,7 +274,7 @@ def test_an_index_that_followed_equals_one_that_is_made_anew(seed: int) -> None:
 def test_the_network_that_counts_is_that_of_all_nodes() -> None:
     """Nodes that a result does not touch decide which layers there are, and what nests in what."""
     spec = '{"gatherStrategy": [{"layer": "%s", "strategy": "MustGather"}]}'
-    declared = [
+    declared: list[ClusterRecord] = [
         ClusterNetworkTopology("pool-a", (LayerSpec("Hall", ("hall",)), LayerSpec(NODE_LAYER, (), "Hall"))),
         ClusterNetworkTopology("pool-b", (LayerSpec("Leaf", ("leaf",)), LayerSpec(NODE_LAYER, (), "Leaf"))),
     ]

@@ -239,10 +239,9 @@ class SchedulingClass:
             self._refresh_one(stale[0])
         elif len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
-        elif len(stale) == 1:
-            self._refresh(slice(stale[0], stale[0] + 1))
         else:
-            self._refresh(np.frombuffer(stale, np.int64))
+            one = slice(stale[0], stale[0] + 1)
+            self._refresh(one if len(stale) == 1 else np.frombuffer(stale, np.int64))
 
     def refuse(self) -> tuple[Plugin, Refusal] | None:
         """Give who refuses the pod whatever the node: the first whom no eviction mends, else the last."""

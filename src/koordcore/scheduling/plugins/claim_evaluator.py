@@ -89,9 +89,10 @@ class ClaimEvaluator(Evaluator):
         self._version = ledger.version
         if self._near is not None:
             self._near.forget()
+        args = self._plugin.claim_args
         self._open, self._settled = self._plugin.split(self._pod)
         self._answers = (
-            ledger.states.answers(self._open, self._plugin.claim_args.mode) if self._open else None
+            ledger.states.answers(self._open, args.mode, packed=args.packed) if self._open else None
         )
         self._elsewhere = None
         for allocation in self._settled:
