@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+import numpy as np
+
 from benchmarks.claims_data import (
     CLASSES,
     PROFILES,
@@ -21,12 +23,18 @@ from benchmarks.claims_data import (
     table_of,
     whole_gpus,
 )
-from koordcore import ClusterSnapshot, Node, Pod, schedule
+from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule
+from koordcore._arrays import IntVector
 from koordcore.allocators.claims import AllocationMode
 from koordcore.allocators.claims.allocate import choose_devices
 from koordcore.allocators.claims.room import make_room
+from koordcore.framework.node_view import NodeView
+from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.claims import ResourceClaimTemplate
 from koordcore.model.pods import PodResourceClaim
+from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.one_pod import place_pod
+from koordcore.scheduling.plugins.claims import DynamicResources
 
 CARDS = 8
 MIX = {"1g.10gb": 30, "1g.20gb": 10, "2g.20gb": 20, "3g.40gb": 20, "4g.40gb": 10, "7g.80gb": 10}
@@ -68,23 +76,50 @@ class ThroughSchedule:
         assert len(schedule(self.snapshot).bound) == 5000
 
 
+def used_cluster(nodes: int, pods: int) -> ClusterSnapshot:
+    """Nodes in many states: a third of the pods that came have gone, in no order."""
+    draw = random.Random(3)
+    filling = [pod(f"f{number:05}", draw.choice(["pair", "one"])) for number in range(pods)]
+    snapshot = schedule(cluster(nodes, filling)).snapshot
+    gone = [one.key for one in snapshot.bound_pods() if draw.random() < 1 / 3]
+    return snapshot.forget(*gone)
+
+
 class Filter:
-    """One pod with a GPU and a NIC on 5000 nodes in many states; then the next one."""
+    """One kind of pods with a GPU and a NIC on one PCIe root, on 5000 nodes in 200 states and more.
+
+    ``cold``: nothing is known of the kind; ``next``: a pod of it came meanwhile. The plugin's filter alone;
+    with ``call`` the whole of a call that places one such pod, the second of its line.
+    """
 
     number = 1
     repeat = 1
-    params = ("cold", "next")
+    params = ("cold", "next", "call")
 
     def setup(self, which: str) -> None:
-        draw = random.Random(3)
-        filling = [pod(f"f{number:05}", draw.choice(["pair", "one"])) for number in range(12_000)]
-        snapshot = schedule(cluster(5000, filling)).snapshot
-        self.asked = snapshot.with_pending(pod("a", "pair"))
+        snapshot = used_cluster(5000, 12_000)
+        self.pod = pod("a", "pair")
+        if which == "call":
+            self.asked = schedule(snapshot.with_pending(self.pod)).snapshot.with_pending(pod("b", "pair"))
+            return
+        self.workspace = open_workspace(snapshot, Policy())
+        self.plugins = PluginSet(self.workspace, Policy())
+        plugin = next(one for one in self.plugins.plugins if one.name == "DynamicResources")
+        assert isinstance(plugin, DynamicResources)
+        assert len(set(plugin.ledger.numbers.tolist())) >= 200
+        self.evaluator = plugin.evaluator(self.pod, plugin.request_of(self.pod))
+        self.rows: slice | IntVector = slice(None)
         if which == "next":
-            self.asked = schedule(self.asked).snapshot.with_pending(pod("b", "pair"))
+            self.time_filter(which)
+            found = place_pod(self.workspace, self.plugins, self.pod)
+            assert isinstance(found, Bound)
+            self.rows = np.array([self.workspace.layout.row_of[found.node]])
 
     def time_filter(self, which: str) -> None:
-        schedule(self.asked)
+        if which == "call":
+            schedule(self.asked)
+        else:
+            self.evaluator.fits(NodeView(self.workspace, self.rows))
 
 
 class Arrival(NamedTuple):

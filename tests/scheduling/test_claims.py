@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from benchmarks.claims_data import CLASSES, claim, mig_cards, request
 from koordcore import (
     Bound,
     ClusterSnapshot,
@@ -18,6 +19,7 @@ from koordcore import (
     verify,
 )
 from koordcore.checking.violation import ViolationKind
+from koordcore.manifests import named_policy
 from koordcore.model.claims import (
     ClaimAllocation,
     ClaimConsumer,
@@ -219,3 +221,34 @@ def test_an_incomplete_pool_of_another_driver_does_not_keep_all_devices_from_a_c
         snapshot = cluster({"n": 2}, template, parts[driver], pending=[pod("p", "all")])
         result = legal(snapshot)
         assert bool(result.bound) is fits
+
+
+def test_a_partition_goes_to_the_node_whose_cards_lose_least() -> None:
+    """A fresh card is broken only where no broken one takes the pod, however full its node is."""
+    templates = [
+        ResourceClaimTemplate(name=name, spec=claim("c", [request("r", "mig", 1, name)]).spec)
+        for name in ("1g.10gb", "2g.20gb", "7g.80gb")
+    ]
+    start = ClusterSnapshot(
+        nodes=[node("a"), node("b")],
+        records=[*CLASSES.values(), *templates, *mig_cards("a", 2), *mig_cards("b", 1)],
+    )
+    order = (("first", "7g.80gb"), ("second", "1g.10gb"), ("third", "2g.20gb"), ("fourth", "1g.10gb"))
+    where = {}
+    for name, template in order:
+        result = schedule(start.with_pending(pod(name, template)))
+        assert verify(start.with_pending(pod(name, template)), result) == ()
+        ((device,),) = devices(result).values()
+        where[name] = "-".join(device.split("-")[:2])
+        start = result.snapshot
+    assert where["first"] != where["second"]
+    assert where["second"] == where["third"] == where["fourth"]
+
+
+def test_the_spread_policy_spreads_devices_of_claims_too() -> None:
+    pods = [pod(f"p{number}") for number in range(4)]
+    snapshot = cluster({"a": 4, "b": 4}, pending=pods)
+    packed = schedule(snapshot)
+    spread = schedule(snapshot, policy=named_policy("spread"))
+    assert len({one.node for one in packed.bound}) == 1
+    assert len({one.node for one in spread.bound}) == 2

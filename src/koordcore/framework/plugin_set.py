@@ -8,7 +8,6 @@ from itertools import chain, islice
 from typing import Any, Final, cast
 
 from koordcore.errors import ManifestError
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.class_sources import source_of
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
@@ -30,6 +29,7 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import ClusterChanges
 
 _OF_NODES: Final = frozenset({"fits", "scores"})
 _MOST_KINDS: Final = 4096

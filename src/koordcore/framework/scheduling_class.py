@@ -17,7 +17,7 @@ from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.known_answers import KnownAnswers, PlainAnswers
-from koordcore.framework.lacks import NodeLacks
+from koordcore.framework.lacks import refusal_of
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
@@ -25,13 +25,11 @@ from koordcore.framework.state_scores import Choice, Membership, StateGroups, fi
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
-from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable, bound_plainly
+from koordcore.model.decisions import Bound, Shortfall, Unschedulable, bound_plainly
 from koordcore.model.pods import Pod, PodKey
 
 _REFRESH_SHARE: Final = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
-_LOOKED_AT: Final = 256
-"""How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
 
 
 class SchedulingClass:
@@ -241,10 +239,9 @@ class SchedulingClass:
             self._refresh_one(stale[0])
         elif len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
-        elif len(stale) == 1:
-            self._refresh(slice(stale[0], stale[0] + 1))
         else:
-            self._refresh(np.frombuffer(stale, np.int64))
+            one = slice(stale[0], stale[0] + 1)
+            self._refresh(one if len(stale) == 1 else np.frombuffer(stale, np.int64))
 
     def refuse(self) -> tuple[Plugin, Refusal] | None:
         """Give who refuses the pod whatever the node: the first whom no eviction mends, else the last."""
@@ -328,11 +325,11 @@ class SchedulingClass:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
         open_rows = self._ground.mask.copy()
         for part in self.parts:
-            hopeless = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
-            if hopeless is None:
+            unresolvable = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
+            if unresolvable is None:
                 continue
             fits = part.evaluator.fits(self.view())
-            open_rows &= ~hopeless if fits is None else ~hopeless | fits
+            open_rows &= ~unresolvable if fits is None else ~unresolvable | fits
         return open_rows
 
     def totals(self, feasible: BoolVector) -> IntVector:
@@ -373,42 +370,7 @@ class SchedulingClass:
         among
             Look at these nodes alone, ``(N,)``; at all when left out.
         """
-        number, view = len(self._workspace.layout.names), self.view()
-        alive = np.ones(number, bool) if among is None else among.copy()
-        rejections: list[Rejection] = []
-        latest: tuple[Part, BoolVector] | None = None
-        for part in self.parts:
-            mask = part.evaluator.fits(view) if part.setting.filters else None
-            if mask is None or mask[alive].all():
-                continue
-            refused = alive & ~mask
-            hopeless = part.evaluator.unresolvable(view)
-            for reason, holds in part.evaluator.reasons(view):
-                here = holds & refused
-                count = int(np.count_nonzero(here))
-                if count:
-                    resolvable = hopeless is None or bool((here & ~hopeless).any())
-                    rejections.append(Rejection(part.plugin.name, reason, count, resolvable))
-            latest = (part, refused)
-            alive &= mask
-        merged = tuple(sorted(rejections, key=lambda one: (one.reason, one.plugin)))
-        return Unschedulable(pod=pod.key, nodes=number, rejections=merged, nearest=self._nearest(latest))
-
-    def _nearest(self, latest: tuple[Part, BoolVector] | None) -> NearMiss | None:
-        """Of the nodes that got furthest, the one that lacks the least share of anything."""
-        if latest is None:
-            return None
-        part, refused = latest
-        rows = np.flatnonzero(refused)[:_LOOKED_AT]
-        lacks = NodeLacks.of(part.evaluator, self.view(rows))
-        counts, number = lacks.counts(len(rows)), len(rows)
-        if not counts.any():
-            return None
-        missing = sum(lacks.shares(number, otherwise=0), np.zeros(number, np.int64))
-        place = next(at for at in np.lexsort((missing, counts)).tolist() if counts[at])
-        row = int(rows[place])
-        remarks = (text for one in self._remarking for text in one.remarks(self.pod, row))
-        return NearMiss(self._workspace.layout.names[row], part.plugin.name, lacks.at(place), tuple(remarks))
+        return refusal_of(self._workspace, self.parts, self.view, self._remarking, pod, among)
 
     def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
         """Take everything that the pod gets on the node, or say what could not be taken."""

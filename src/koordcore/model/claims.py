@@ -58,10 +58,14 @@ class ClaimArgs:
     await_claims
         A pod waits until a controller has made the claims of its templates, as kube-scheduler has it. Without
         it a pod gets the devices of claims that are made with its placement.
+    packed
+        Nodes are better where devices are packed, so that most of every card, and most nodes, stay whole;
+        otherwise where most is free. Earlier alternatives of a request go before either.
     """
 
     mode: AllocationMode = attrs.field(default=AllocationMode.EXACT, converter=AllocationMode)
     await_claims: bool = False
+    packed: bool = True
 
     __attrs_post_init__ = check_fields
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import attrs
 from immutabledict import immutabledict
@@ -18,6 +18,9 @@ from koordcore.model.device_policy import DevicePolicy, ScoringStrategy as Devic
 from koordcore.model.feature_gates import POLICY_GATES, args_under
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.plugin_args import FitPlusArgs, ScoringStrategy
+
+if TYPE_CHECKING:
+    from koordcore.model.claims import ClaimArgs
 
 T = TypeVar("T")
 
@@ -95,10 +98,21 @@ A node of eight cards moves by 12 points with each, CPUs and memory by 100 at th
 """
 
 
+def _claims_rated_by(strategy: str) -> ClaimArgs | None:
+    """Give the arguments of who rates claims; none where their defaults say it."""
+    if strategy == ScoringStrategy.MOST_ALLOCATED:
+        return None
+    from koordcore.model.claims import ClaimArgs  # the default policy is made without it
+
+    return ClaimArgs(packed=False)
+
+
 def rating_devices(plugins: tuple[PluginSetting, ...], strategy: str) -> tuple[PluginSetting, ...]:
     """Let devices decide first, by one strategy in whatever spelling pods ask for them."""
     by_name = {
-        "DynamicResources": PluginSetting(name="DynamicResources", weight=_DEVICES_FIRST),
+        "DynamicResources": PluginSetting(
+            name="DynamicResources", weight=_DEVICES_FIRST, args=_claims_rated_by(strategy)
+        ),
         "DeviceShare": PluginSetting(
             name="DeviceShare", weight=_DEVICES_FIRST, args=DevicePolicy(strategy=DeviceStrategy(strategy))
         ),

@@ -152,7 +152,13 @@ class NodeLoads:
         self.measured_score, self.alone_score = self._overlaid(usage, metrics, kinds)
 
     def _matrix(self, amounts: Iterable[Mapping[str, int]]) -> IntMatrix:
-        return self._transposed([[one.get(name, 0) for name in self._names] for one in amounts])
+        names = self._names
+        rows: dict[int, list[int]] = {}
+        every = list(amounts)
+        for one in every:
+            if id(one) not in rows:  # many nodes share what they say
+                rows[id(one)] = [one.get(name, 0) for name in names]
+        return self._transposed([rows[id(one)] for one in every])
 
     def _rounded(self, measured: Iterable[Mapping[str, int] | None]) -> IntMatrix:
         nothing = (0,) * len(self._names)

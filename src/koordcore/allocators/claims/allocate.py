@@ -22,6 +22,7 @@ from koordcore.allocators.claims.refusal import claim_shortfalls
 from koordcore.allocators.claims.requests import ClaimForms, Form, read_claims
 from koordcore.allocators.claims.results import Choice, allocation_of, choice_of
 from koordcore.allocators.claims.room import Room
+from koordcore.allocators.claims.table import DeviceTable
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.claims import AllocationMode, ClaimAllocation, DeviceClass, ResourceClaim
 from koordcore.model.proofs import Leaf, LinearEvidence, LinearProblem, LinearStage
@@ -102,7 +103,37 @@ def choose_devices(
     limits
         Budget of the exact search.
     """
-    forms = read_claims(room.table, claims, classes, every_pool=mode is AllocationMode.FIRST_FIT)
+    return choose_forms(room, read_for(room.table, claims, classes, mode), mode=mode, limits=limits)
+
+
+def read_for(
+    table: DeviceTable,
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    mode: AllocationMode,
+) -> tuple[ClaimForms, ...] | ClaimError:
+    """Read the claims of a pod against devices, whoever holds them, as a mode has it."""
+    return read_claims(table, claims, classes, every_pool=mode is AllocationMode.FIRST_FIT)
+
+
+def choose_forms(
+    room: Room,
+    forms: tuple[ClaimForms, ...] | ClaimError,
+    *,
+    mode: AllocationMode = AllocationMode.EXACT,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[Choice, ...] | ClaimsRefused | ClaimError:
+    """Choose the devices of claims that :func:`read_for` has read against the same devices.
+
+    Parameters
+    ----------
+    room
+        What the node has, and what is held of it.
+    forms
+        The claims as they were read, or what is wrong with them.
+    mode, limits
+        As for :func:`choose_devices`.
+    """
     if isinstance(forms, ClaimError):
         return forms
     chosen = (

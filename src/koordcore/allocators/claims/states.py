@@ -14,19 +14,24 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from koordcore.allocators.claims.allocate import choose_devices
+from koordcore.allocators.claims.allocate import choose_forms, read_for
 from koordcore.allocators.claims.cluster import ClusterDevices
+from koordcore.allocators.claims.exact.options import options_lost
 from koordcore.allocators.claims.features import ClaimFeature
 from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall, ClaimsRefused
 from koordcore.allocators.claims.pools import PoolDevice, PoolKey
 from koordcore.allocators.claims.refusal import claim_shortfalls
+from koordcore.allocators.claims.requests import ClaimForms
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.room import Room, make_room
+from koordcore.allocators.claims.table import DeviceTable
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.claims import MAX_ALTERNATIVES, AllocationMode, ClaimAllocation, ResourceClaim
 from koordcore.topology.numa import NUMAMask
 
 StateAnswer: TypeAlias = tuple[Choice, ...] | ClaimsRefused | ClaimError
+_KEPT: Final = 75
+"""Of a hundred parts of the score so many are for what is left of cards, the others for fullness."""
 _MAX_REQUESTS: Final = 512
 _MAX_STATES: Final = 200_000
 
@@ -224,7 +229,12 @@ class ClaimStates:
         return self.answers(tuple(chain.from_iterable(pods)), AllocationMode.EXACT)
 
     def answers(
-        self, claims: tuple[ResourceClaim, ...], mode: AllocationMode, limits: Limits = DEFAULT_LIMITS
+        self,
+        claims: tuple[ResourceClaim, ...],
+        mode: AllocationMode,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        packed: bool = True,
     ) -> Answers:
         """Open what is known about claims that ask for these things, whatever they are called.
 
@@ -236,11 +246,13 @@ class ClaimStates:
             Exact, or first fit as upstream does it.
         limits
             Budget of the exact search.
+        packed
+            States score by how well devices are packed there, otherwise by how much is free.
         """
-        key = (tuple(claim.spec for claim in claims), mode, limits)
+        key = (tuple(claim.spec for claim in claims), mode, limits, packed)
         found = self._answers.pop(key, None)
         if found is None:
-            found = Answers(self, claims, mode, limits)
+            found = Answers(self, claims, mode, limits, packed)
             if len(self._answers) >= _MAX_REQUESTS:
                 self._answers.pop(next(iter(self._answers)))
         self._answers[key] = found
@@ -259,12 +271,21 @@ class Answers:
     """
 
     def __init__(
-        self, states: ClaimStates, claims: tuple[ResourceClaim, ...], mode: AllocationMode, limits: Limits
+        self,
+        states: ClaimStates,
+        claims: tuple[ResourceClaim, ...],
+        mode: AllocationMode,
+        limits: Limits,
+        packed: bool,
     ) -> None:
         self._states = states
         self.claims = claims
         self._mode = mode
         self._limits = limits
+        self._packs = packed
+        self._scores: dict[int, int] = {}
+        # By identity: devices keep the tables of their shapes for good.
+        self._forms: dict[int, tuple[ClaimForms, ...] | ClaimError] = {}
         self._known: dict[int, StateAnswer] = {}
         self._lacking: dict[int, tuple[ClaimShortfall, ...]] = {}
 
@@ -272,12 +293,18 @@ class Answers:
         """Give what the claims get in a state."""
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = choose_devices(
-                self._states.room(number),
-                self.claims,
-                self._states.devices.classes,
-                mode=self._mode,
-                limits=self._limits,
+            room = self._states.room(number)
+            found = self._known[number] = choose_forms(
+                room, self._read(room.table), mode=self._mode, limits=self._limits
+            )
+        return found
+
+    def _read(self, table: DeviceTable) -> tuple[ClaimForms, ...] | ClaimError:
+        """Read the claims against the devices of a shape, once for all states that nodes of it are in."""
+        found = self._forms.get(id(table))
+        if found is None:
+            found = self._forms[id(table)] = read_for(
+                table, self.claims, self._states.devices.classes, self._mode
             )
         return found
 
@@ -295,11 +322,17 @@ class Answers:
         return found
 
     def score(self, number: int) -> int:
-        """Score a state in which the claims fit, 0..100: early alternatives first, then fullness.
+        """Score a state in which the claims fit, 0..100: early alternatives first, then packing.
 
         As upstream counts them: an alternative is worth 8 as the first of its request, and 1 less for each
         place further down.
         """
+        found = self._scores.get(number)
+        if found is None:
+            found = self._scores[number] = self._score(number)
+        return found
+
+    def _score(self, number: int) -> int:
         chosen = self.at(number)
         if not isinstance(chosen, tuple):
             return 0
@@ -309,24 +342,33 @@ class Answers:
             for form, request in zip(choice.forms, choice.claim.claim.spec.requests, strict=True)
             if request.prioritized
         ]
-        full = self._fullness(number, chosen)
+        packed = self._packed(number, chosen)
         if not places:
-            return full
-        return (100 * sum(max(0, MAX_ALTERNATIVES - 1 - place) for place in places) + full) // (
+            return packed
+        return (100 * sum(max(0, MAX_ALTERNATIVES - 1 - place) for place in places) + packed) // (
             MAX_ALTERNATIVES * len(places)
         )
 
-    def _fullness(self, number: int, chosen: tuple[Choice, ...]) -> int:
-        """Tell how much of the devices is in use with what was chosen, 0..100."""
-        used = self._states.in_use(number)
-        for choice in chosen:
-            for taken in choice.taken:
-                if not taken.form.admin:
-                    used |= 1 << taken.device
-        total = self._states.room(number).table.everything.bit_count()
-        return 100 * used.bit_count() // total if total else 0
+    def _packed(self, number: int, chosen: tuple[Choice, ...]) -> int:
+        """Rate how well a choice packs, or spreads where that is asked for, 0..100.
 
-    def hopeless(self, number: int) -> bool:
+        By what is left of the cards that are partitioned, for three parts, and by how much of the node is in
+        use. Of streams of single partitions over nodes of one to four cards fewer are refused by this than by
+        either alone.
+        """
+        taken = [one.device for choice in chosen for one in choice.taken if not one.form.admin]
+        used = self._states.in_use(number)
+        for device in taken:
+            used |= 1 << device
+        room = self._states.room(number)
+        total = room.table.everything.bit_count()
+        full = 100 * used.bit_count() // total if total else 0
+        if not self._packs:
+            return 100 - full
+        lost, most = options_lost(room, taken)
+        return full if not most else (_KEPT * (100 - 100 * lost // most) + (100 - _KEPT) * full) // 100
+
+    def unresolvable(self, number: int) -> bool:
         """Tell that the claims do not even fit where nobody holds anything."""
         return not self.fits(self._states.empty[self._states.shape_of(number)])
 

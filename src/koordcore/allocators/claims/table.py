@@ -223,6 +223,7 @@ class DeviceTable:
         self.drawing = sum(1 << place for place, draws in enumerate(self.draws) if draws)
         self.counted = self.drawing | sum(1 << place for place, sets in enumerate(self.sets) if sets)
         self._find_kin()
+        self.sizes: dict[int, dict[int, int]] = {}
         self.losses: dict[tuple[int, tuple[int, ...]], dict[int, int]] = {}
 
     def _mask(self, holds: Callable[[PoolDevice], bool]) -> int:

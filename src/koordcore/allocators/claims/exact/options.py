@@ -52,6 +52,36 @@ def keep_options(question: Question, answer: Answer) -> Answer:
     return Answer(answer.wishes, tuple(tuple(sorted(mine)) for mine in devices))
 
 
+def options_lost(room: Room, devices: Sequence[int]) -> tuple[int, int]:
+    """Weigh what goes of cards, beside themselves, when some devices of theirs are taken.
+
+    Parameters
+    ----------
+    room
+        What is left before.
+    devices
+        Who is taken, by place; those that draw on no counters, and shared ones, cost nobody anything.
+
+    Returns
+    -------
+    tuple of int
+        The weight of what can be had before and not after, and of all that such cards offer while empty.
+    """
+    table = room.table
+    left = list(room.left)
+    mine = [one for one in devices if table.drawing >> one & 1 and not table.shareable >> one & 1]
+    for one in mine:
+        _draw(table, left, one, 1)
+    lost = most = 0
+    for kin in {table.kin[one] | 1 << one for one in mine}:
+        sizes = _sizes(table, kin)
+        for one in bits(kin & table.drawing & ~table.shareable):
+            most += sizes[one]
+            if _can_be_had(table, room.left, one) and not _can_be_had(table, left, one):
+                lost += sizes[one]
+    return lost, most
+
+
 def _grouped(room: Room, devices: Sequence[int]) -> bool:
     """Tell whether compatibility groups bind the partitions in use, or those of the answer."""
     taken = (mine for place in devices for _, mine in room.table.sets[place])
@@ -124,6 +154,13 @@ def _can_be_had(table: DeviceTable, left: Sequence[int], place: int) -> bool:
 
 def _sizes(table: DeviceTable, kin: int) -> dict[int, int]:
     """Weigh the devices of a card by the largest part that each takes of any kind of its counters."""
+    found = table.sizes.get(kin)
+    if found is None:
+        found = table.sizes[kin] = _weigh(table, kin)
+    return found
+
+
+def _weigh(table: DeviceTable, kin: int) -> dict[int, int]:
     totals: Counter[str] = Counter()
     drawn: dict[int, Counter[str]] = {}
     for counter in {number for place in bits(kin) for number, _ in table.draws[place]}:
