@@ -303,7 +303,17 @@ class NodeView:
 
     @classmethod
     def supposed(cls, workspace: Workspace, rows: IntVector, amounts: IntCube) -> NodeView:
-        """Give a plain view of nodes as they would be with other amounts, ``(4, R, n)``."""
+        """Give a plain view of nodes as they would be with other amounts.
+
+        Parameters
+        ----------
+        workspace
+            The cluster as it stands.
+        rows
+            ``(n,)``: the nodes.
+        amounts
+            ``(4, R, n)``: of each resource what :attr:`amounts` of a view holds, for these nodes.
+        """
         made = cls(workspace, rows)
         made._amounts = amounts
         return made

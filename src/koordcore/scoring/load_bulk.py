@@ -59,11 +59,11 @@ def add_all(
     if rows:
         _add(parts, rows, _unmeasured([*kinds])[:, numbers])
     if measured:
-        at, which, metrics, newer = zip(*measured, strict=True)
+        at, which, metrics, newly = zip(*measured, strict=True)
         reported = np.array([one.priority == REPORTED_AS_PROD for one in metrics], np.bool_)
         usages = [one.usage for one in metrics]
         used = np.array([rounded_column(usages, name) for name in estimator.names], np.int64).T
-        _add(parts, at, _measured([*kinds], list(which), used, reported, np.array(newer, np.bool_)))
+        _add(parts, at, _measured([*kinds], list(which), used, reported, np.array(newly, np.bool_)))
 
 
 def _add(parts: IntCube, rows: Sequence[int], amounts: IntCube) -> None:
