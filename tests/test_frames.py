@@ -7,8 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from immutabledict import immutabledict
 
-from koordcore import Bound, NotOurs, Unschedulable, explain, plan_room
+from koordcore import (
+    Bound,
+    Node,
+    NotOurs,
+    Pod,
+    Unschedulable,
+    compare_policies,
+    explain,
+    named_policy,
+    plan_room,
+)
 from koordcore.descheduling.defrag import Wanted
 from koordcore.scoring import GpuDemand, GpuNode, workload_mix
 from koordcore.simulate import Arrival, Task, make_policy, replay
@@ -25,7 +36,11 @@ def course() -> Any:
     return replay(nodes, [Arrival(0, Task(name="t", demand=one))], make_policy("fgd", mix), mix=mix)
 
 
+COMPARED = compare_policies(
+    scattered(), {"packed": named_policy("binpack"), "spread": named_policy("spread")}
+)
 SHOWN: Mapping[str, Any] = {
+    "comparison": COMPARED,
     "snapshot": example().snapshot,
     "result": example(),
     "explanation": EXPLAINED,
@@ -93,3 +108,20 @@ def test_no_text_of_a_cluster_is_markup() -> None:
     shown = explain(preempted(), quota.key)._repr_html_() + preempted()._repr_html_()
     assert HOSTILE not in shown
     assert re.findall(r"</?(\w+)", shown).count("script") == 0
+
+
+def test_a_comparison_has_a_row_per_policy() -> None:
+    table = COMPARED.table()
+    assert table["policy"] == ["packed", "spread"]
+    assert table["placed"] == [one.bound for one in COMPARED.outcomes]
+    assert len(repr(COMPARED)) < 120
+
+
+def test_a_pod_and_a_node_say_what_was_said_of_them() -> None:
+    """And can be read back from it."""
+    one = Pod(name="p", requests={"cpu": 1}, priority=5)
+    assert repr(one) == ("Pod(name='p', requests=immutabledict({'cpu': 1}), priority=5)")
+    room = Node(name="n", allocatable={"cpu": 1000}, unschedulable=True)
+    assert repr(room) == "Node(name='n', unschedulable=True, allocatable=immutabledict({'cpu': 1000}))"
+    names = {"Pod": Pod, "Node": Node, "immutabledict": immutabledict}
+    assert (eval(repr(one), names), eval(repr(room), names)) == (one, room)

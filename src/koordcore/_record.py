@@ -6,6 +6,9 @@ compared or shown in a process, and the first decision of one waited for that lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -41,10 +44,16 @@ def differing(before: Any, after: Any) -> frozenset[str]:
 
     One that was made of the other shares most values with it, so those that are the same are not compared.
     """
-    pairs = (
-        (one.name, getattr(before, one.name), getattr(after, one.name)) for one in attrs.fields(type(before))
-    )
-    return frozenset(name for name, old, new in pairs if old is not new and old != new)
+    names, values = _fields_of(type(before))  # type: ignore[arg-type]  # a class can be hashed
+    pairs = zip(names, values(before), values(after), strict=True)
+    return frozenset([name for name, old, new in pairs if old is not new and old != new])
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Give the names of the fields of a class of records, two at least, and what reads them all."""
+    names = tuple(one.name for one in attrs.fields(kind))
+    return names, attrgetter(*names)
 
 
 def _writing(made: type, late: list[str], name: str) -> Any:
@@ -67,3 +76,15 @@ def _write(made: type, late: list[str]) -> None:
     written = attrs.frozen(bare, these=fields, slots=False, init=False)
     for name in late:
         setattr(made, name, getattr(written, name))
+
+
+def brief(record: Any) -> str:
+    """Write a record with those of its fields that are not what they are when nobody gives them."""
+    told = []
+    for field in attrs.fields(type(record)):
+        value, usual = getattr(record, field.name), field.default
+        if isinstance(usual, attrs.Factory):  # type: ignore[arg-type]  # a class, whatever its stub says
+            usual = usual.factory(record) if usual.takes_self else usual.factory()
+        if field.repr and field.init and (usual is attrs.NOTHING or value != usual):
+            told.append(f"{field.name}={value!r}")
+    return f"{type(record).__name__}({', '.join(told)})"

@@ -34,6 +34,7 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.pods import HostPort, SchedulingGroup
 from koordcore.model.quotas import ElasticQuota
+from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import (
     Reservation,
     ReservationOwner,
@@ -273,7 +274,7 @@ def test_an_index_that_followed_equals_one_that_is_made_anew(seed: int) -> None:
 def test_the_network_that_counts_is_that_of_all_nodes() -> None:
     """Nodes that a result does not touch decide which layers there are, and what nests in what."""
     spec = '{"gatherStrategy": [{"layer": "%s", "strategy": "MustGather"}]}'
-    declared = [
+    declared: list[ClusterRecord] = [
         ClusterNetworkTopology("pool-a", (LayerSpec("Hall", ("hall",)), LayerSpec(NODE_LAYER, (), "Hall"))),
         ClusterNetworkTopology("pool-b", (LayerSpec("Leaf", ("leaf",)), LayerSpec(NODE_LAYER, (), "Leaf"))),
     ]
@@ -294,7 +295,8 @@ def test_the_network_that_counts_is_that_of_all_nodes() -> None:
             )
             for number in range(2)
         ]
-        for records in ([*declared, gang], [gang]):
+        given: tuple[list[ClusterRecord], ...] = ([*declared, gang], [gang])
+        for records in given:
             snapshot = ClusterSnapshot(nodes=nodes, pending=pods, records=records)
             result = schedule(snapshot)
             assert verify(snapshot, result) == check_result(snapshot, result) == ()

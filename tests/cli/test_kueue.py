@@ -163,6 +163,27 @@ def test_compare_shows_where_kueues_rule_is_worse(capsys: pytest.CaptureFixture[
     assert "1 of 1 lie in more domains than they need" in told
 
 
+def test_a_page_and_the_queue_know_who_has_quota(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of two jobs of 24 cards each the queue has quota for one."""
+    first = queued(JOB, suspend=True)
+    second = {**first, "metadata": {**first["metadata"], "name": "after"}}
+    small = [flavor("a100"), TOPOLOGY, queue("team", {"a100": 24}), local("q", "team")]
+    dump = tmp_path / "dump.json"
+    items = [*NODES, *small, first, second]
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert main(["report", str(dump), "--as-gangs", "-q", "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "Workload ml/train: ClusterQueue team: 24 nvidia.com/gpu of flavor a100 asked, 24 of 24" in page
+    capsys.readouterr()
+    words = ["when", "--all", str(dump), "--as-gangs", "-q", "--now", "2026-01-02T00:00:00Z", "-o", "json"]
+    assert main(words) == 1
+    starts = {one["name"]: one for one in json.loads(capsys.readouterr().out)["queue"]}
+    assert starts["workload/ml/after"]["expectedStart"] == "2026-01-02T00:00:00+00:00"
+    assert len(starts["workload/ml/after"]["nodes"]) == 3
+    assert starts["workload/ml/train"]["expectedStart"] is None
+    assert starts["workload/ml/train"]["message"].startswith("now ClusterQueue team: 24 nvidia.com/gpu")
+
+
 def test_a_workload_is_found_by_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
     """``workload/sweep`` needs no ``--as-gangs``; where a pod is sought, the message says how to ask."""
     example = str(Path(__file__).resolve().parents[2] / "examples" / "kueue.yaml")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koordcore import schedule
+from koordcore import ClusterSnapshot, Node, Pod, schedule
 from koordcore.explaining.advice import Advice, advise
 from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.manifests import snapshot_from_objects
@@ -179,3 +179,19 @@ def test_what_no_node_has_is_told_in_units_that_people_use() -> None:
         "no node has ever 100 cpu: the most is 64, on n0",
         "no node has ever 1024Gi memory: the most is 64Gi, on n0",
     )
+
+
+def test_what_a_quota_never_gives_is_said() -> None:
+    """Six cards under a max of four, where the only node has none free either: nobody's end would do."""
+    full = [node("n0", ROOM), quota("q", 0, 4), cards("r", 8, "n0"), cards("w", 6, quota="q")]
+    told = advice(full, "w")
+    assert told.never == ("the max of quota q is 4, below 6 nvidia.com/gpu",)
+    assert not starts([one for one in full if one["metadata"]["name"] != "r"], "w")
+    assert advice([*full[:3], cards("w", 3, quota="q")], "w").never == ()
+
+
+def test_nodes_without_room_for_pods_are_said() -> None:
+    """Who writes a node by hand forgets it; upstream's message, Too many pods, misleads."""
+    bare = ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 1000})], pending=[Pod(name="p")])
+    told = advise(bare, schedule(bare), "default/p")
+    assert told.never == ("no node takes any pod: `pods` is not in its allocatable",)

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from koordcore import PreemptionRules, ScheduleResult, Unschedulable, Waiting, schedule, verify
+from koordcore.cli.main import main
 from koordcore.manifests import patches, snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
 from tests.conformance.__main__ import SHARED
@@ -301,11 +302,51 @@ def test_numa_restricted_takes_all_from_one_numa_node() -> None:
     assert first[0] // 4 != second[0] // 4  # 64 CPUs of one NUMA node each
 
 
-def test_pod_qos_is_written_for_the_agent() -> None:
-    result = decide([node("n"), *example("pod_qos")])
-    assert bound(result) == {"resctrl": "n"}
-    calls = patches(result)
-    assert any(one.path.endswith("/pods/resctrl/binding") for one in calls)
+def test_pod_qos_is_written_for_the_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its ways of the cache and its bandwidth; its identity where node and label let it have one."""
+    (asks,) = example("pod_qos")
+    detail = [{"id": cpu, "core": cpu, "socket": cpu // 4, "node": cpu // 4} for cpu in range(8)]
+    hardware = {
+        "node.koordinator.sh/cpu-topology": json.dumps({"detail": detail}),
+        "node.koordinator.sh/cpu-basic-info": json.dumps({"catL3CbmMask": "fff", "vendorID": "GenuineIntel"}),
+    }
+    topology = {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "n", "annotations": hardware},
+        "zones": [],
+    }
+    on = {"clusterStrategy": {"lsClass": {"cpuQOS": {"enable": True}}}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"},
+        "data": {"resource-qos-config": json.dumps(on)},
+    }
+
+    def setting(*objects: Object) -> Object:
+        dump = tmp_path / "dump.yaml"
+        dump.write_text(yaml.safe_dump_all([node("n"), topology, *objects]), encoding="utf-8")
+        words = ["schedule", str(dump), "--lend", "--now", "2026-11-01T00:00:00Z", "-o", "patches"]
+        assert main(words) == 0
+        bound, told = map(json.loads, capsys.readouterr().out.splitlines())
+        assert bound["path"].endswith("/pods/resctrl/binding")
+        return dict(told)
+
+    limits = {"resctrl/koordlet-resctrl/schemata": "L3:0=f;1=f;\nMB:0=20;1=20;\n"}
+    printed = setting(asks)
+    assert printed["files"] == limits
+    (reason,) = printed["problems"]
+    assert reason.startswith(
+        "metadata.annotations[koordinator.sh/cpuQOS] has no effect: the strategy of its "
+    )
+    assert "=LS alone" in setting(asks, config)["problems"][0]
+    asks["metadata"]["labels"] = {"koordinator.sh/qosClass": "LS"}
+    assert "enable" in setting(asks, config)["problems"][0]
+    asks["metadata"]["annotations"]["koordinator.sh/cpuQOS"] = '{"enable": true, "groupIdentity": 1}'
+    whole = setting(asks, config)
+    assert whole["files"] == {"cpu.bvt_warp_ns": "1", **limits}
+    assert "problems" not in whole
 
 
 def test_reservation_affinity_binds_by_name_and_taint() -> None:

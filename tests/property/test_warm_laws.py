@@ -8,11 +8,11 @@ from unittest.mock import patch
 from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Policy, ScheduleResult, explain, schedule
-from koordcore.framework import warm as warm_states
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.policy import PluginSetting
 from koordcore.reservations.known import known_reservations
+from koordcore.scheduling import cycle
 from koordcore.scheduling.plugins import load
 from tests.property.living_worlds import START, happenings, waiting_pods, worlds
 
@@ -28,7 +28,7 @@ def anew(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 def walk(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
     """Go a random way with forks; every call says what one without a past says."""
     # Small worlds would be built anew where more than a quarter of the nodes changed.
-    with patch.object(warm_states, "_SHARE", 0), patch.object(load, "_FEW", 0):
+    with patch.object(cycle, "_SHARE", 0), patch.object(load, "_FEW", 0):
         _walk(snapshot, data)
 
 

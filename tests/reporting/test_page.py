@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from koordcore import MissingExtraError, PodKey, Unschedulable, plan_room, report
+from koordcore import MissingExtraError, PodKey, Unschedulable, load, plan_room, report, schedule
 from koordcore.cli import main
 from koordcore.descheduling.defrag import Wanted
+from koordcore.explaining.groups import turns_of
 from koordcore.protocol.expectations import EXPECTED_DURATION
 from tests.reporting.clusters import HOSTILE, example, large, preempted, scattered
 
@@ -60,6 +61,16 @@ def test_the_queue_says_why_each_pod_waits_and_when_it_starts() -> None:
     assert values["texts"][row["w"]] == refused[0].message
     assert (row["o"], row["s"]) == ("no place", "")
     assert "s" not in values["queue"][0]
+
+
+def test_turns_are_counted_as_explain_counts_them() -> None:
+    """The gang of three has the first; urgent-1 is the third of eighteen."""
+    before = load([EXAMPLE]).snapshot
+    result = schedule(before)
+    turns = [one["t"] for one in values_of(report(result))["queue"]]
+    assert turns[:5] == [1, 1, 1, 2, 3]
+    assert turns[-1] == max(turns) == 18
+    assert turns == [turn for turn, _ in turns_of(before)]
 
 
 def test_a_preemption_is_told_from_the_victim_to_the_job() -> None:

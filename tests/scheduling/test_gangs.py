@@ -32,7 +32,7 @@ from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOperator
-from koordcore.protocol.gang import WAITS_AT_PERMIT
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 NAME = "gang.scheduling.koordinator.sh/name"

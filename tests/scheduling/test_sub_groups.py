@@ -150,6 +150,15 @@ def test_so_many_gangs_of_a_group_are_enough(members: tuple[int, ...], started: 
     assert all(one.least == 4 for one in result.jobs)  # what two of them need
 
 
+def test_a_part_to_which_nobody_belongs_is_named() -> None:
+    record = group("g", 2, {"subGroups": [{"name": "w", "size": 2}]})
+    result = legal(ClusterSnapshot(nodes=nodes(3), pending=pods("g", "", 2), records=[record]))
+    assert not result.bound
+    told = 'no pod of gang "default/g" belongs to its part "w" (label '
+    assert all(told in one.message for one in result.decisions if isinstance(one, Unschedulable))
+    assert told in result.jobs[0].message
+
+
 @pytest.mark.parametrize(
     ("parts", "text"),
     [

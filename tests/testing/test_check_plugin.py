@@ -167,7 +167,7 @@ class LooksPastTheView(Table):
     scope = Scope.NODE
     amounts_only = True
 
-    def fits(self, view: NodeView) -> None:
+    def fits(self, view: NodeView) -> None:  # type: ignore[override]
         return None
 
     def scores(self, view: NodeView) -> IntVector:

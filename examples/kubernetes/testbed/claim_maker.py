@@ -35,7 +35,7 @@ class ClaimMaker:
         told = []
         for entry, template in _templates(item):
             name = _name(item, entry)
-            made = {"name": name, "annotations": {_ENTRY: entry}}
+            made: Object = {"name": name, "annotations": {_ENTRY: entry}}
             made["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
             claim = {"metadata": made, "spec": self._spec(template)}
             self._ask("POST", _CLAIMS, {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **claim})

@@ -223,7 +223,7 @@ class NodeVerdicts:
     def unresolvable(self, rows: Rows = _ALL) -> BoolVector:
         """Tell at which nodes no eviction would help."""
         ids = self._known_ids(rows)
-        hopeless = np.fromiter(
+        unresolvable = np.fromiter(
             (
                 verdict is not None and verdict.refusal is not None and not verdict.refusal.resolvable
                 for verdict in self._verdicts
@@ -231,7 +231,7 @@ class NodeVerdicts:
             dtype=np.bool_,
             count=len(self._verdicts),
         )
-        return hopeless[ids] & ~self._short_of_amplified(ids, rows)
+        return unresolvable[ids] & ~self._short_of_amplified(ids, rows)
 
     def scores(self, rows: Rows = _ALL, lifted: Mapping[str, IntVector] | None = None) -> IntVector:
         """Rate nodes, 0..100, as upstream's Score does; one that cannot take the pod rates anything.

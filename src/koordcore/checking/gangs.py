@@ -20,8 +20,8 @@ from koordcore.model.gangs import (
     PodGroup,
 )
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, parse_gang_pod
-from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT, gang_name
 from koordcore.protocol.networks import spelt
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from koordcore.model.pods import Pod, PodPhase
-from koordcore.protocol.gang import WAITS_AT_PERMIT
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.protocol.holdings import HOLDINGS, without
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot

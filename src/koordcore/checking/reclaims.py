@@ -83,12 +83,14 @@ class _Turns:
         coming = QuotaSums(self._quotas, self._specs)
         for pod in members:
             coming.count(pod)
+        going = self._going(min((pod.priority for pod in members), default=0))
         wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
         leaves = {self._sums.chain(pod)[0] for pod in members}
         for name in sorted(coming.whole.keys() & self._quotas.keys()):
             # What a quota's max does not name is not counted against it.
             for resource in sorted(wanted & self._quotas[name].max.keys()):
                 after = self._used(name, resource) + coming.whole[name][resource]
+                after -= going.whole[name][resource] if name in going.whole else 0
                 bound = self._quotas[name].min.get(resource, 0)
                 if coming.whole[name][resource] and after > bound and not self._guaranteed:
                     if name not in leaves and self._give_below(plan, name):
@@ -96,6 +98,14 @@ class _Turns:
                     told = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
                     yield Violation(ViolationKind.VICTIM, name, told)
         yield from self._check_victims(plan, set(coming.whole), wanted)
+
+    def _going(self, priority: int) -> QuotaSums:
+        """Add up who leaves anyhow and is less important: as good as gone (ruling 29)."""
+        going = QuotaSums(self._quotas, self._specs)
+        for pod in self._holding.values():
+            if pod.leaving and pod.priority < priority:
+                going.count(pod)
+        return going
 
     def _give_below(self, plan: PreemptionPlan, name: str) -> bool:
         """Tell whether all who leave are of quotas below one: its children share out what it is promised."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from immutabledict import immutabledict
+
 from koordcore._record import record
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.placing import place
@@ -14,10 +16,11 @@ from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision, ad
 from koordcore.controlplane.admission_review import PlacedWorkload, review_admitted
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.model.kueue import KueueWorkload
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.result import ScheduleResult
+from koordcore.scheduling.serving import QueuedStart
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -50,6 +53,30 @@ def in_queue(snapshot: ClusterSnapshot, pod: Pod) -> bool:
     """Tell whether a pod belongs to a Workload that waits."""
     named = workload_of(pod)
     return any(one.waits and one.key == named for one in snapshot.of(KueueWorkload)) if named else False
+
+
+def waiting_members(snapshot: ClusterSnapshot) -> tuple[PodKey, ...]:
+    """List the pods that belong to Workloads that wait."""
+    names = {one.key for one in snapshot.of(KueueWorkload) if one.waits}
+    return tuple(pod.key for pod in snapshot.pending if names and workload_of(pod) in names)
+
+
+def workload_starts(decided: Decided, now: datetime) -> list[QueuedStart]:
+    """Say of each Workload that it starts now, or what it lacks; quota given back later is not foreseen."""
+    members: dict[str, list[PodKey]] = {}
+    for pod in decided.before.pending:
+        members.setdefault(workload_of(pod), []).append(pod.key)
+    nodes = {one.pod: one.node for one in decided.result.bound}
+    return [
+        QueuedStart(
+            name=f"workload/{one.workload}",
+            pods=tuple(pods := members.get(one.workload, [])),
+            start=now if one.admitted else None,
+            nodes=immutabledict({key: nodes[key] for key in pods if key in nodes}),
+            message="" if one.admitted else f"now {one.reason}",
+        )
+        for one in decided.workloads
+    ]
 
 
 def said(one: WorkloadDecision) -> str:

@@ -24,6 +24,7 @@ from koordcore.cli.inputs import (
 from koordcore.cli.output import FORMS
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
+from koordcore.cli.queues import decide
 from koordcore.cli.rebalance import read_args
 from koordcore.cli.starts import known_starts
 from koordcore.descheduling.card_moves import fragments_of, plan_less_fragmentation
@@ -34,7 +35,6 @@ from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.protocol.times import moment_of
 from koordcore.reporting import report
-from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
 EPILOG = """\
@@ -84,9 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
-    with working(f"placing {len(snapshot.pending)} pods on {len(snapshot.nodes)} nodes"):
-        result = schedule(snapshot, policy=policy, now=now, preempt=rules)
-        violations = verify(snapshot, result)
+    decided = decide(snapshot, policy, now, rules, as_gangs=arguments.as_gangs)
+    result = decided.result
+    with working("verifying the plan"):
+        violations = verify(decided.before, result)
     if violations:
         for violation in violations:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)

@@ -17,7 +17,7 @@ from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
-from koordcore.cli.queues import decide, in_queue, said, workload_record
+from koordcore.cli.queues import decide, in_queue, said, waiting_members, workload_record, workload_starts
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import check_heading, say, show
 from koordcore.controlplane.workload_pods import workload_of
@@ -41,6 +41,7 @@ from koordcore.scheduling.backfilling import (
 from koordcore.scheduling.reservations_ahead import future_reservations
 from koordcore.scheduling.serving import queue_starts, queue_units
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded
 
 EPILOG = f"""\
 Running pods say when they will be gone with the annotation
@@ -99,8 +100,12 @@ def run(arguments: argparse.Namespace) -> int:
     policy = read_policy(arguments)
     ends, durations = expectations(snapshot)
     if arguments.all:
+        queued = waiting_members(snapshot) if arguments.as_gangs else ()
+        others = snapshot.apply(*map(PodEnded, queued)) if queued else snapshot
         with working("serving the queue"):
-            units = queue_starts(snapshot, ends, durations, now=now, policy=policy)
+            units = queue_starts(others, ends, durations, now=now, policy=policy)
+        if queued:
+            units = (*units, *workload_starts(decide(snapshot, policy, now, as_gangs=True), now))
         selection = selection_of(arguments)
         held = {str(key): name for key, name in stand_in_names(snapshot).items()}
         shown = [

@@ -21,7 +21,15 @@ from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.fields import as_mapping, load_json
 from koordcore.protocol.pod_class import kubernetes_qos, pod_qos_class
-from koordcore.protocol.pod_qos import ANNOTATION_RESCTRL, ResourceQoS, parse_resctrl, parse_resource_qos
+from koordcore.protocol.pod_qos import (
+    ANNOTATION_CPU_QOS,
+    ANNOTATION_RESCTRL,
+    ResourceQoS,
+    cpu_qos_of,
+    parse_resctrl,
+    parse_resource_qos,
+)
+from koordcore.protocol.qos import LABEL_QOS_CLASS, QoSClass
 from koordcore.protocol.qos_config import QOS_KEY, QoSConfig, parse_qos_config
 from koordcore.snapshot import ClusterSnapshot
 
@@ -182,8 +190,22 @@ class _Agent:
         except ManifestError as error:
             problems.append(str(error))
             return None
+        vain = self._in_vain(pod)
+        if vain:
+            problems.append(f"metadata.annotations[{ANNOTATION_CPU_QOS}] has no effect: {vain}")
         # A rule that nobody switched on is not written: the kernel's own switch is off then.
         return value if self._rule.enabled else None
+
+    def _in_vain(self, pod: Pod) -> str:
+        """Say why what a pod says of its group identity counts for nothing; empty where it counts."""
+        own = cpu_qos_of(pod.annotations)
+        if own is None:
+            return ""
+        if not self._rule.enabled:
+            return "the strategy of its node switches cpuQOS on for no class"
+        if pod.labels.get(LABEL_QOS_CLASS, "") != QoSClass.LS:
+            return f"it counts for pods with the label {LABEL_QOS_CLASS}={QoSClass.LS} alone"
+        return "" if own.enable or own.group_identity is None else 'without "enable": true it means 0'
 
     def _group(self, pod: Pod, problems: list[str]) -> tuple[str, str]:
         text = pod.annotations.get(ANNOTATION_RESCTRL)

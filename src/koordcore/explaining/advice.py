@@ -12,7 +12,7 @@ from koordcore.explaining.attempts import Attempts, fewest
 from koordcore.explaining.groups import job_of
 from koordcore.explaining.incomplete_gangs import completing
 from koordcore.explaining.network import used_domains
-from koordcore.explaining.quota_remedies import quota_remedies
+from koordcore.explaining.quota_remedies import never_by_quota, quota_remedies
 from koordcore.explaining.remedies import never, remedies
 from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
@@ -63,7 +63,7 @@ class Advice:
     ahead
         Who takes their nodes before their turn; they would fit if these did not wait.
     never
-        What no node ever has.
+        What no node ever has, and what a quota never gives.
     remedies
         What would help, each tried out; what costs least comes first.
     at_turn
@@ -139,7 +139,9 @@ def advise(
     ahead = _ahead(attempts, snapshot, before)
     helps = (*quota_remedies(attempts), *remedies(attempts))
     ranked = sorted(helps, key=lambda one: list(RemedyKind).index(one.kind))
-    return attrs.evolve(advice, ahead=ahead, never=never(attempts), remedies=tuple(ranked))
+    return attrs.evolve(
+        advice, ahead=ahead, never=(*never(attempts), *never_by_quota(attempts)), remedies=tuple(ranked)
+    )
 
 
 def _before(result: ScheduleResult, own: set[PodKey]) -> list[PodDecision]:

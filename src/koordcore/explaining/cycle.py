@@ -253,11 +253,11 @@ def _filters(
         mask = part.evaluator.fits(scheduling_class.view()) if part.setting.filters else None
         if mask is None or mask[alive].all():
             continue
-        hopeless = part.evaluator.unresolvable(scheduling_class.view())
+        unresolvable = part.evaluator.unresolvable(scheduling_class.view())
         reasons = part.evaluator.reasons(scheduling_class.view())
         for row in np.flatnonzero(alive & ~mask).tolist():
             texts = tuple(sorted(text for text, holds in reasons if holds[row]))
-            resolvable = hopeless is None or not hopeless[row]
+            resolvable = unresolvable is None or not unresolvable[row]
             verdicts[names[row]] = FilterVerdict(part.plugin.name, texts, resolvable)
         alive &= mask
     return verdicts

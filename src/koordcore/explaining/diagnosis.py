@@ -212,9 +212,12 @@ def group_failures(statuses: Mapping[str, NodeStatus]) -> tuple[NodeFailedDetail
         groups.setdefault(key, []).append(node)
     return tuple(
         NodeFailedDetail(
-            failed_plugin=plugin, reason=reason, preempt_might_help=not hopeless, failed_nodes=tuple(nodes)
+            failed_plugin=plugin,
+            reason=reason,
+            preempt_might_help=not unresolvable,
+            failed_nodes=tuple(nodes),
         )
-        for (plugin, reason, hopeless), nodes in sorted(groups.items())
+        for (plugin, reason, unresolvable), nodes in sorted(groups.items())
     )
 
 
@@ -231,10 +234,10 @@ def node_statuses(scheduling_class: SchedulingClass, names: Sequence[str]) -> di
         mask = part.evaluator.fits(scheduling_class.view()) if part.setting.filters else None
         if mask is None or mask[alive].all():
             continue
-        hopeless = part.evaluator.unresolvable(scheduling_class.view())
+        unresolvable = part.evaluator.unresolvable(scheduling_class.view())
         reasons = part.evaluator.reasons(scheduling_class.view())
         for row in np.flatnonzero(alive & ~mask).tolist():
-            final = hopeless is not None and bool(hopeless[row])
+            final = unresolvable is not None and bool(unresolvable[row])
             code = StatusCode.UNSCHEDULABLE_AND_UNRESOLVABLE if final else StatusCode.UNSCHEDULABLE
             told = tuple(text for text, holds in reasons if holds[row])
             found[names[row]] = NodeStatus(code, part.plugin.name, told)

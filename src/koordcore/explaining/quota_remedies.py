@@ -50,6 +50,26 @@ def quota_remedies(asked: Attempts) -> Iterator[Remedy]:
     yield Remedy(kind=RemedyKind.QUOTA, text=f"only its quota {chain[0]} is in the way; {told}", pods=pods)
 
 
+def never_by_quota(asked: Attempts) -> Iterator[str]:
+    """Name quotas whose ``max`` is below what one of the members asks for: nobody's end helps there."""
+    setting = asked.policy.plugin(_PLUGIN)
+    if setting is None or not asked.snapshot.of(ElasticQuota):
+        return
+    args = setting.args if isinstance(setting.args, QuotaPolicy) else QuotaPolicy()
+    ledger = snapshot_ledger(asked.snapshot, args)
+    read = quota_reader(asked.snapshot)
+    wanted: dict[str, int] = {}
+    for pod in asked.members:
+        for name, amount in read(pod).request.items():
+            wanted[name] = max(wanted.get(name, 0), amount)
+    for quota in chain_of(ledger, read(asked.members[0])):
+        one = _object(asked, quota)
+        for name, most in sorted(one.max.items()) if one is not None else ():
+            if wanted.get(name, 0) > most:
+                asks, has = shown_amount(name, wanted[name]), shown_amount(name, most).partition(" ")[0]
+                yield f"the max of quota {quota} is {has}, below {asks}"
+
+
 def _ends(pods: Sequence[PodKey]) -> str:
     if not pods:
         return ""

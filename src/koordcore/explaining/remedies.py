@@ -51,6 +51,8 @@ def never(asked: Attempts) -> tuple[str, ...]:
     nodes = asked.snapshot.nodes
     if not nodes:
         return ("the cluster has no node",)
+    if not any(state.node.allocatable.get(PODS, 0) for state in nodes):
+        found.append("no node takes any pod: `pods` is not in its allocatable")
     for name in sorted({name for pod in asked.members for name, amount in pod.requests.items() if amount}):
         wanted = max(pod.requests.get(name, 0) for pod in asked.members)
         most = max((state.node.allocatable.get(name, 0) for state in nodes), default=0)

@@ -101,10 +101,10 @@ class RefusedNodes(NamedTuple):
         best = np.zeros(len(counts), np.int64)
         # Of several that are written to one place the last one stays: the nearest. What somebody's leaving
         # mends is nearer than what stays.
-        hopeless = np.zeros(len(self.rows), np.bool_)
+        unresolvable = np.zeros(len(self.rows), np.bool_)
         for _, lacks in self.by_plugin:
-            hopeless |= lacks.hopeless(len(self.rows))
-        order = np.lexsort((self.rows, self.whole, self.most, hopeless))[::-1]
+            unresolvable |= lacks.unresolvable(len(self.rows))
+        order = np.lexsort((self.rows, self.whole, self.most, unresolvable))[::-1]
         best[group[order]] = order
         names = [tuple(self.at(int(self.rows[place]))) for place in best.tolist()]
         ranked = sorted(

@@ -136,10 +136,10 @@ class Evaluator:
         fits = self.fits(view)
         if fits is None or fits.all():
             return ()
-        hopeless = self.unresolvable(view)
+        unresolvable = self.unresolvable(view)
         # What is kept must not follow what happens later.
-        hopeless = None if hopeless is None else hopeless.copy()
-        return [Lack(holds & ~fits, text, hopeless=hopeless) for text, holds in self.reasons(view)]
+        unresolvable = None if unresolvable is None else unresolvable.copy()
+        return [Lack(holds & ~fits, text, unresolvable=unresolvable) for text, holds in self.reasons(view)]
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
         """Tell in numbers what the one node of a view lacks."""

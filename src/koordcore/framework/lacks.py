@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.model.decisions import Shortfall
+from koordcore.model.decisions import NearMiss, Rejection, Shortfall, Unschedulable
 
 if TYPE_CHECKING:
     from koordcore.framework.evaluator import Evaluator
     from koordcore.framework.node_view import NodeView
+    from koordcore.framework.plugin import Plugin
+    from koordcore.framework.static_result import Part
+    from koordcore.framework.workspace import Workspace
+    from koordcore.model.pods import Pod
 
+_LOOKED_AT: Final = 256
+"""How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
 _WHOLE: Final = 1000
 """All of a request, in thousandths."""
 
@@ -29,7 +35,7 @@ class Lack(NamedTuple):
         As :class:`Shortfall` has them.
     available
         ``(n,)``, in the resource's unit; ``None`` where the reason is not about amounts.
-    hopeless
+    unresolvable
         ``(n,)``: where no eviction would help; ``None`` for nowhere.
     """
 
@@ -38,12 +44,12 @@ class Lack(NamedTuple):
     resource: str = ""
     requested: int = 0
     available: IntVector | None = None
-    hopeless: BoolVector | None = None
+    unresolvable: BoolVector | None = None
 
     def at(self, place: int) -> Shortfall:
         """Say it of one of the nodes."""
         available = 0 if self.available is None else int(self.available[place])
-        resolvable = self.hopeless is None or not self.hopeless[place]
+        resolvable = self.unresolvable is None or not self.unresolvable[place]
         return Shortfall(self.reason, self.resource, self.requested, available, resolvable)
 
     def shares(self, otherwise: int) -> IntVector:
@@ -101,12 +107,12 @@ class NodeLacks(NamedTuple):
             found[place] = len(shortfalls)
         return found
 
-    def hopeless(self, number: int) -> BoolVector:
+    def unresolvable(self, number: int) -> BoolVector:
         """Tell which of the nodes lack something that no eviction mends: ``(n,)``."""
         found = np.zeros(number, np.bool_)
         for one in self.columns:
-            if one.hopeless is not None:
-                found |= one.where & one.hopeless
+            if one.unresolvable is not None:
+                found |= one.where & one.unresolvable
         for place, shortfalls in self.singles.items():
             found[place] = any(not one.resolvable for one in shortfalls)
         return found
@@ -129,3 +135,66 @@ class NodeLacks(NamedTuple):
                     asked = lack.requested
                     found[row] = lack.lacking * _WHOLE // asked if asked else otherwise
             yield found
+
+
+def refusal_of(
+    workspace: Workspace,
+    parts: Sequence[Part],
+    view: Callable[..., NodeView],
+    remarking: Sequence[Plugin],
+    pod: Pod,
+    among: BoolVector | None,
+) -> Unschedulable:
+    """Say which plugins refuse a pod, on how many nodes for which reason, and what the nearest node lacks.
+
+    Parameters
+    ----------
+    parts
+        Of the pod's class, in filter order.
+    view
+        Gives nodes, all or some rows, as pods of the class see them.
+    remarking
+        Who may have more to say of the nearest node.
+    among
+        Look at these nodes alone, ``(N,)``; at all for ``None``.
+    """
+    number, all_nodes = len(workspace.layout.names), view()
+    alive = np.ones(number, bool) if among is None else among.copy()
+    rejections: list[Rejection] = []
+    nearest: NearMiss | None = None
+    latest: tuple[Part, BoolVector] | None = None
+    for part in parts:
+        mask = part.evaluator.fits(all_nodes) if part.setting.filters else None
+        if mask is None or mask[alive].all():
+            continue
+        refused = alive & ~mask
+        unresolvable = part.evaluator.unresolvable(all_nodes)
+        for reason, holds in part.evaluator.reasons(all_nodes):
+            here = holds & refused
+            count = int(np.count_nonzero(here))
+            if count:
+                resolvable = unresolvable is None or bool((here & ~unresolvable).any())
+                rejections.append(Rejection(part.plugin.name, reason, count, resolvable))
+        latest = (part, refused)
+        alive &= mask
+    if latest is not None:
+        part, refused = latest
+        rows = np.flatnonzero(refused)[:_LOOKED_AT]
+        nearest = _nearest(workspace, part, view(rows), rows, remarking, pod)
+    merged = tuple(sorted(rejections, key=lambda one: (one.reason, one.plugin)))
+    return Unschedulable(pod=pod.key, nodes=number, rejections=merged, nearest=nearest)
+
+
+def _nearest(
+    workspace: Workspace, part: Part, view: NodeView, rows: IntVector, remarking: Sequence[Plugin], pod: Pod
+) -> NearMiss | None:
+    """Of the nodes that got furthest, the one that lacks the least share of anything."""
+    lacks = NodeLacks.of(part.evaluator, view)
+    counts, number = lacks.counts(len(rows)), len(rows)
+    if not counts.any():
+        return None
+    missing = sum(lacks.shares(number, otherwise=0), np.zeros(number, np.int64))
+    place = next(at for at in np.lexsort((missing, counts)).tolist() if counts[at])
+    row = int(rows[place])
+    remarks = (text for one in remarking for text in one.remarks(pod, row))
+    return NearMiss(workspace.layout.names[row], part.plugin.name, lacks.at(place), tuple(remarks))

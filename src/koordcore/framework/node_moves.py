@@ -12,9 +12,8 @@ from koordcore._arrays import IntVector
 from koordcore._line import Delta
 from koordcore._moved_rows import moved_rows
 from koordcore._vector import Splice
-from koordcore.framework.change_reader import ClusterChanges, changes_of
 from koordcore.model.nodes import Node, NodeState
-from koordcore.snapshot.following import moves_of, net_states
+from koordcore.snapshot.following import ClusterChanges, changes_of, moves_of, net_states
 
 T = TypeVar("T", bound=np.generic)
 

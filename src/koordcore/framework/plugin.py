@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from koordcore._arrays import IntMatrix, IntVector
 from koordcore._record import record
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_moves import NodeMoves
@@ -24,6 +23,7 @@ from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import PluginSetting
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import ClusterChanges
 
 if TYPE_CHECKING:
     from koordcore.framework.scheduling_class import SchedulingClass

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Final, cast
 
-import numpy as np
-
-from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
-from koordcore.framework.change_reader import ClusterChanges
-from koordcore.framework.evaluator import Evaluator, Refusal, Scope
+from koordcore.framework.class_sources import source_of
+from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_states import StateTables
-from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.nominated import NominatedPods
 from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.readable import Readable
@@ -33,6 +29,7 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import ClusterChanges
 
 _OF_NODES: Final = frozenset({"fits", "scores"})
 _MOST_KINDS: Final = 4096
@@ -80,34 +77,6 @@ def _kinds_with(policy: _This, hook: str) -> list[tuple[type[Plugin], list[type]
         for kind in kinds
         if getattr(kind, hook).__func__ is not default
     ]
-
-
-def _source_of(parts: Sequence[Part]) -> Source | None:
-    """Open what counts as gone for a class, if anything, to the one who knows; all others answer about it."""
-    for part in parts:
-        if "sources" not in part.evaluator.answers:
-            continue
-        local = [one for one in parts if one is not part and one.evaluator.scope is Scope.NODE]
-        filters = [one.evaluator for one in local if one.setting.filters]
-        rating = [one.evaluator for one in local if one.evaluator.rates_loans]
-        source = part.evaluator.sources(partial(_all_fit, filters), partial(_ratings, rating))
-        if source is not None:
-            return source
-    return None
-
-
-def _all_fit(filters: Sequence[Evaluator], view: NodeView) -> BoolVector:
-    fitting = np.ones(len(view.numbers), np.bool_)
-    for one in filters:
-        mask = one.fits(view)
-        if mask is not None:
-            fitting &= mask
-    return fitting
-
-
-def _ratings(rating: Sequence[Evaluator], view: NodeView) -> list[IntVector]:
-    scores = (one.scores(view) for one in rating)
-    return [one for one in scores if one is not None]
 
 
 def _decisive(refusals: Iterable[Refusal]) -> Refusal | None:
@@ -273,6 +242,7 @@ class PluginSet:
         """Forget every class."""
         self._classes: dict[RequestKey, SchedulingClass] = {}
         self._last: tuple[RequestKey, SchedulingClass] | None = None
+        self._sought: set[RequestKey] = set()
         self._static: dict[tuple[int, Hashable], Part] = {}
         self._grounds: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(self.workspace)
@@ -361,19 +331,37 @@ class PluginSet:
         common = key
         if any(key[number] is not None for number in self._refusing):
             common = tuple(None if number in self._refusing else one for number, one in enumerate(key))
-        found = self._classes.get(common)
-        if found is not None and found.era != self.workspace.era:
-            older, found = found, self._make(pod, common)
-            found.take_over(older)
-            self._classes[common] = found
-        if found is None:
-            if len(self._classes) >= self._most:
-                self._classes.pop(next(iter(self._classes))).retire()
-            found = self._classes[common] = self._make(pod, common)
+        found = self._class_at(common, pod)
         if common is not key:
             found = self._kind_of(found, pod, key)
         self._last = key, found
         return found
+
+    def _class_at(self, key: RequestKey, pod: Pod) -> SchedulingClass:
+        """Give the class of a key, made for a pod where there is none."""
+        found = self._classes.get(key)
+        if found is not None and found.era != self.workspace.era:
+            older, found = found, self._make(pod, key)
+            found.take_over(older)
+            self._classes[key] = found
+        if found is None:
+            made = self._make(pod, key)
+            if len(self._classes) >= self._most:
+                self._classes.pop(next(iter(self._classes))).retire()
+            found = self._classes[key] = made
+        return found
+
+    def _plain_of(self, pod: Pod, key: RequestKey, opening: Plugin) -> SchedulingClass | None:
+        """Give the class of pods without a source who want the same else; ``None`` for the first to ask."""
+        plain = tuple(None if one is opening else asked for one, asked in zip(self._asking, key, strict=True))
+        if plain in self._classes:
+            self._classes[plain] = self._classes.pop(plain)  # as if it had just been made: many go by it
+        elif plain not in self._sought:
+            if len(self._sought) >= _MOST_KINDS:
+                self._sought.clear()
+            self._sought.add(plain)
+            return None
+        return self._class_at(plain, pod)
 
     def _kind_of(self, common: SchedulingClass, pod: Pod, key: RequestKey) -> SchedulingClass:
         """Give the kind of a class whose pods some plugins may refuse before any node is looked at."""
@@ -405,7 +393,7 @@ class PluginSet:
                 if part.evaluator.scope is Scope.STATIC:
                     self._static[number, request] = part
             parts.append(part)
-        source = _source_of(parts)
+        source, opening = source_of(parts)
         # Who says nothing of nodes makes no difference to what is said of them.
         static = [
             part
@@ -417,9 +405,14 @@ class PluginSet:
         if ground is None:
             ground = self._grounds[signature] = StaticResult.of(tuple(static), self.workspace)
         change = None if self._fit is None else self.workspace.change_of(*cast("Any", key[self._fit]))
-        return SchedulingClass(
+        made = SchedulingClass(
             self.workspace, pod, parts, ground, change, self._groups, self._remarking, source
         )
+        if opening is not None:
+            plain = self._plain_of(pod, key, opening)
+            if plain is not None:
+                made.go_by(plain)
+        return made
 
     @property
     def prefers(self) -> bool:

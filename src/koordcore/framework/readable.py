@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from koordcore._arrays import BoolVector
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.hints import CANNOT_BE_READ
 from koordcore.framework.lacks import Lack
@@ -23,7 +22,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import node_values, per_node
+from koordcore.snapshot.following import ClusterChanges, node_values, per_node
 
 _NAMED: Final = 3
 
@@ -64,7 +63,7 @@ class ClosedEvaluator(Evaluator):
             if row in self._holding:
                 where = np.zeros(len(numbers), np.bool_)
                 where[place] = True
-                found.append(Lack(where, _told(self._holding[row]), hopeless=where))
+                found.append(Lack(where, _told(self._holding[row]), unresolvable=where))
         return found
 
 

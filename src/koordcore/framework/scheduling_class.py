@@ -16,42 +16,20 @@ import numpy as np
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.evaluator import Refusal, Scope
-from koordcore.framework.lacks import NodeLacks
+from koordcore.framework.known_answers import KnownAnswers, PlainAnswers
+from koordcore.framework.lacks import refusal_of
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
-from koordcore.framework.state_scores import Choice, Membership, StateGroups
+from koordcore.framework.state_scores import Choice, Membership, StateGroups, first_of
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
-from koordcore.model.decisions import Bound, NearMiss, Rejection, Shortfall, Unschedulable, bound_plainly
+from koordcore.model.decisions import Bound, Shortfall, Unschedulable, bound_plainly
 from koordcore.model.pods import Pod, PodKey
 
 _REFRESH_SHARE: Final = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
-_LOOKED_AT: Final = 256
-"""How many refused nodes are searched for the nearest miss; more would cost more than the decision."""
-_NOTHING: Final[IntVector] = np.empty(0, np.int64)
-_NOWHERE: Final[BoolVector] = np.empty(0, np.bool_)
-
-
-class _Known:
-    """What is known of all nodes for a class; its kinds share it.
-
-    What is kept for every node is worked out when somebody asks for it.
-    """
-
-    __slots__ = ("asked", "feasible", "follows", "membership", "read", "score", "single")
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.follows = False
-        """The states of nodes are followed, as far as is known."""
-        self.membership: Membership | None = None
-        self.single: AmountAnswers | None = None
-        self.feasible = _NOWHERE
-        self.score = _NOTHING
-        self.read = -1
 
 
 class SchedulingClass:
@@ -95,42 +73,38 @@ class SchedulingClass:
         self._by_states = not (
             roles.other_filters or roles.other_scorers or roles.cluster_filters or roles.whole_scorers
         )
-        self._known = _Known()
-        self._known.follows = bool(roles.amounts.scorers or roles.amounts.filters)
+        self._known = KnownAnswers(follows=bool(roles.amounts.scorers or roles.amounts.filters))
         self.kinds: dict[Hashable, SchedulingClass] = {}
+        self._as_plain: PlainAnswers | None = None
         self.era = workspace.era
         """How many times nodes had joined or left when it was made: rows are those of then."""
 
     def take_over(self, old: SchedulingClass) -> None:
         """Take over what a class knew that wants the same of nodes, maybe before some joined or left."""
-        known, before = self._known, old._known
+        known, before, past = self._known, old._known, self._workspace.moved_since(old.era)
         known.asked = before.asked
-        past = self._workspace.moved_since(old.era)
         if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return
-        feasible, score, read = before.feasible.copy(), before.score.copy(), before.read
-        mask, ground = old._ground.mask, old._ground.score
-        stale = np.zeros(len(score), np.bool_)
-        for end, moves in past:
-            stale[self._workspace.touched[read:end]] = True
-            read = end
-            stale, feasible, score = moves.by_row(stale), moves.by_row(feasible), moves.by_row(score)
-            mask, ground = moves.by_row(mask), moves.by_row(ground)
-            stale[list(moves.came)] = True
-        stale[self._workspace.touched[read:]] = True
-        stale |= (mask != self._ground.mask) | (ground != self._ground.score)
-        rows = np.flatnonzero(stale)
-        if len(rows) * _REFRESH_SHARE <= len(stale):
+        feasible, score, stale = before.moved(past, self._workspace.touched)
+        stale = np.union1d(stale, self._ground.differing(old._ground, past))
+        if len(stale) * _REFRESH_SHARE <= len(score):
             known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
-            if len(rows):
-                self._refresh(rows)
+            if len(stale):
+                self._refresh(stale)
+
+    def go_by(self, plain: SchedulingClass) -> None:
+        """Take what nodes say that the source does not touch from a class that differs in that alone."""
+        if plain._ground is self._ground:
+            known = {id(part.plugin) for part in plain.parts}
+            filters = [part for part in self._roles.other_filters if id(part.plugin) not in known]
+            scorers = [part for part in self._roles.other_scorers if id(part.plugin) not in known]
+            self._as_plain = PlainAnswers(plain.update, plain._known, filters, scorers)
 
     def kind(self, pod: Pod, parts: list[Part]) -> SchedulingClass:
         """Give a kind of the class, with the parts of those who may refuse its pods and look at no node."""
         made = copy(self)
         made.pod, made.parts = pod, parts
-        refusing = roles_of(parts, self._ground).refusing
-        made._roles = self._roles._replace(refusing=refusing)  # noqa: SLF001  # a copy of its own
+        made._roles = self._roles._replace(refusing=roles_of(parts, self._ground).refusing)  # noqa: SLF001
         return made
 
     def view(self, rows: Rows = ALL_ROWS) -> NodeView:
@@ -175,7 +149,8 @@ class SchedulingClass:
         touched = self.source.touched(rows)
         if np.count_nonzero(touched) * _REFRESH_SHARE > len(touched):
             return self._on(self.view(rows))
-        feasible, score = self._on(plain)
+        known = self._as_plain if rows is ALL_ROWS else None
+        feasible, score = self._on(plain) if known is None else known.on(plain)
         if touched.any():
             feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
             there, score[touched] = self._on(self.view(plain.numbers[touched]))
@@ -220,7 +195,7 @@ class SchedulingClass:
         if not self._known.asked and not self._roles.cluster_filters and not self._roles.whole_scorers:
             # Many are the only one of their class: nothing is kept before a second one comes.
             self._known.asked = True
-            return _first_of(*self._answers(ALL_ROWS))
+            return first_of(*self._answers(ALL_ROWS))
         member = self._member() if self._by_states else None
         return self.best_of(self.feasible()) if member is None else member.best()
 
@@ -239,12 +214,14 @@ class SchedulingClass:
 
     def retire(self) -> None:
         """Take note that nobody will ask again."""
-        if self._known.membership is not None:
-            self._known.membership.leave()
+        known = self._known
+        if known.membership is not None:
+            known.membership.leave()
+            known.membership, known.follows = None, False  # who goes by it may still ask
 
     def best_of(self, feasible: BoolVector) -> Choice:
         """Find the best of some nodes that are feasible."""
-        return _first_of(feasible, self.totals(feasible))
+        return first_of(feasible, self.totals(feasible))
 
     def update(self) -> None:
         """Bring the nodes that changed since the last call up to date."""
@@ -262,10 +239,9 @@ class SchedulingClass:
             self._refresh_one(stale[0])
         elif len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
-        elif len(stale) == 1:
-            self._refresh(slice(stale[0], stale[0] + 1))
         else:
-            self._refresh(np.frombuffer(stale, np.int64))
+            one = slice(stale[0], stale[0] + 1)
+            self._refresh(one if len(stale) == 1 else np.frombuffer(stale, np.int64))
 
     def refuse(self) -> tuple[Plugin, Refusal] | None:
         """Give who refuses the pod whatever the node: the first whom no eviction mends, else the last."""
@@ -349,11 +325,11 @@ class SchedulingClass:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
         open_rows = self._ground.mask.copy()
         for part in self.parts:
-            hopeless = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
-            if hopeless is None:
+            unresolvable = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
+            if unresolvable is None:
                 continue
             fits = part.evaluator.fits(self.view())
-            open_rows &= ~hopeless if fits is None else ~hopeless | fits
+            open_rows &= ~unresolvable if fits is None else ~unresolvable | fits
         return open_rows
 
     def totals(self, feasible: BoolVector) -> IntVector:
@@ -394,42 +370,7 @@ class SchedulingClass:
         among
             Look at these nodes alone, ``(N,)``; at all when left out.
         """
-        number, view = len(self._workspace.layout.names), self.view()
-        alive = np.ones(number, bool) if among is None else among.copy()
-        rejections: list[Rejection] = []
-        latest: tuple[Part, BoolVector] | None = None
-        for part in self.parts:
-            mask = part.evaluator.fits(view) if part.setting.filters else None
-            if mask is None or mask[alive].all():
-                continue
-            refused = alive & ~mask
-            hopeless = part.evaluator.unresolvable(view)
-            for reason, holds in part.evaluator.reasons(view):
-                here = holds & refused
-                count = int(np.count_nonzero(here))
-                if count:
-                    resolvable = hopeless is None or bool((here & ~hopeless).any())
-                    rejections.append(Rejection(part.plugin.name, reason, count, resolvable))
-            latest = (part, refused)
-            alive &= mask
-        merged = tuple(sorted(rejections, key=lambda one: (one.reason, one.plugin)))
-        return Unschedulable(pod=pod.key, nodes=number, rejections=merged, nearest=self._nearest(latest))
-
-    def _nearest(self, latest: tuple[Part, BoolVector] | None) -> NearMiss | None:
-        """Of the nodes that got furthest, the one that lacks the least share of anything."""
-        if latest is None:
-            return None
-        part, refused = latest
-        rows = np.flatnonzero(refused)[:_LOOKED_AT]
-        lacks = NodeLacks.of(part.evaluator, self.view(rows))
-        counts, number = lacks.counts(len(rows)), len(rows)
-        if not counts.any():
-            return None
-        missing = sum(lacks.shares(number, otherwise=0), np.zeros(number, np.int64))
-        place = next(at for at in np.lexsort((missing, counts)).tolist() if counts[at])
-        row = int(rows[place])
-        remarks = (text for one in self._remarking for text in one.remarks(self.pod, row))
-        return NearMiss(self._workspace.layout.names[row], part.plugin.name, lacks.at(place), tuple(remarks))
+        return refusal_of(self._workspace, self.parts, self.view, self._remarking, pod, among)
 
     def decide(self, pod: Pod, row: int, score: int, number: int) -> Bound | Shortfall:
         """Take everything that the pod gets on the node, or say what could not be taken."""
@@ -469,12 +410,3 @@ class SchedulingClass:
             over=over,
             claims=claims,
         )
-
-
-def _first_of(feasible: BoolVector | None, totals: IntVector) -> Choice:
-    """Give the first of the nodes that score best; what is not feasible has a total of -1."""
-    row = int(totals.argmax())
-    score = int(totals[row])
-    if score < 0:
-        return Choice(-1, -1, 0)
-    return Choice(row, score, len(totals) if feasible is None else int(np.count_nonzero(feasible)))

@@ -41,6 +41,15 @@ class Choice(NamedTuple):
     feasible: int
 
 
+def first_of(feasible: BoolVector | None, totals: IntVector) -> Choice:
+    """Give the first of the nodes that score best; what is not feasible has a total of -1."""
+    row = int(totals.argmax())
+    score = int(totals[row])
+    if score < 0:
+        return Choice(-1, -1, 0)
+    return Choice(row, score, len(totals) if feasible is None else int(np.count_nonzero(feasible)))
+
+
 class AmountParts(NamedTuple):
     """The evaluators of a class that look at amounts only.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
@@ -66,6 +68,15 @@ class StaticResult:
                 score += part.setting.weight * part.evaluator.normalise(raw, mask)
         flat = int(score[0]) if len(score) and everywhere and not np.ptp(score) else None
         return cls(mask, score, tuple(uneven), flat)
+
+    def differing(self, older: StaticResult, past: Sequence[tuple[int, NodeMoves]]) -> IntVector:
+        """Give the rows of which an older one said something else, before nodes joined and left."""
+        if self.flat is not None and self.flat == older.flat:
+            return np.empty(0, np.int64)
+        mask, score = older.mask, older.score
+        for _, moves in past:
+            mask, score = moves.by_row(mask), moves.by_row(score)
+        return np.flatnonzero((mask != self.mask) | (score != self.score))
 
     @cached_property
     def kinds(self) -> bytes:

@@ -14,14 +14,13 @@ import numpy as np
 
 from koordcore._arrays import ClusterLayout, IntMatrix
 from koordcore._vector import Vector
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.node_moves import Departures, NodeMoves
 from koordcore.framework.node_view import Amounts, Shape
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import concerned, kept_values, node_values, state_at
+from koordcore.snapshot.following import ClusterChanges, concerned, kept_values, node_values, state_at
 from koordcore.snapshot.forking import hand_columns, with_states
 
 _SHAPES_KEPT: Final = 1024

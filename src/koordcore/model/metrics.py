@@ -7,7 +7,7 @@ integers of nanoseconds, moments counted from 1970 (see :mod:`koordcore.protocol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -88,10 +88,27 @@ def rounded_to(measured: Mapping[str, int], names: Iterable[str]) -> tuple[int, 
         try:
             amount = measured[name]  # a frozen mapping takes three times as long for get
         except KeyError:
-            amount = 0
+            amounts.append(0)
+            continue
         step = _MILLI if name == CPU else NANO
         amounts.append(-(-amount // step) if amount >= 0 else amount // step)
     return tuple(amounts)
+
+
+def rounded_column(measured: Sequence[Mapping[str, int]], name: str) -> list[int]:
+    """Give the usual integers of one resource by many measurements, as :func:`rounded_to` does.
+
+    Examples
+    --------
+    >>> rounded_column([{"cpu": 758090681}, {"cpu": -1}, {}], "cpu")
+    [759, -1, 0]
+    """
+    try:
+        amounts = [one[name] for one in measured]
+    except KeyError:
+        amounts = [one[name] if name in one else 0 for one in measured]  # noqa: SIM401  # see above
+    step = _MILLI if name == CPU else NANO
+    return [-(-amount // step) if amount >= 0 else amount // step for amount in amounts]
 
 
 @record

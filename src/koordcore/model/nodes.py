@@ -11,7 +11,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._blame import shown
-from koordcore._record import record
+from koordcore._record import brief, record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
 from koordcore.model.checks import check_fields
@@ -61,6 +61,10 @@ class Node:
         for name, amount in self.allocatable.items():
             if amount < 0:
                 raise ModelError(f"node {self.name}: allocatable {name} is negative: {amount}")
+
+    def __repr__(self) -> str:
+        """Write what was said of the node, and nothing that was not."""
+        return brief(self)
 
 
 def _by_key(pods: Iterable[Pod]) -> tuple[Pod, ...]:

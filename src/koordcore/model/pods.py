@@ -11,7 +11,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._blame import shown
-from koordcore._record import record
+from koordcore._record import brief, record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Affinity, Toleration, TopologySpreadConstraint
 from koordcore.model.checks import check_fields
@@ -326,6 +326,10 @@ class Pod:
         for name, amount in self.requests.items():
             if amount < 0:
                 raise ModelError(f"pod {self.key}: request of {name} is negative: {amount}")
+
+    def __repr__(self) -> str:
+        """Write what was said of the pod; it has fifty fields, most of them as they always are."""
+        return brief(self)
 
     def at(
         self,

@@ -10,7 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PreemptionPolicy
-from koordcore.protocol.gang import WAITS_AT_PERMIT
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.protocol.preemption import EVICTED_REASON, PREEMPTED_REASON, is_protected
 
 NO_PENDING: Final = "no pending pods"

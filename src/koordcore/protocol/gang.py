@@ -59,8 +59,6 @@ ANNOTATION_TOPOLOGY_SPEC: Final = f"{GANG_PREFIX}/network-topology-spec"
 ANNOTATION_TOPOLOGY_INDEX: Final = f"{GANG_PREFIX}/network-topology-index"
 BIND_GANG_GROUP_ID: Final = "internal.scheduling.koordinator.sh/bind-gang-group-id"
 BIND_GANG_MEMBER_COUNT: Final = "internal.scheduling.koordinator.sh/bind-gang-member-count"
-WAITS_AT_PERMIT: Final = "internal.scheduling.koordinator.sh/waits-at-permit"
-"""Ours, and only between calls on one line of snapshots: the member keeps a place and is not bound yet."""
 
 NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
 NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()

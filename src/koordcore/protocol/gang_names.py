@@ -10,6 +10,8 @@ LABEL_POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
 LABEL_LIGHTWEIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 ANNOTATION_GANG_NAME: Final = f"{GANG_PREFIX}/name"
 ANNOTATION_TOPOLOGY_SELECTOR: Final = "scheduling.koordinator.sh/network-topology-selector"
+WAITS_AT_PERMIT: Final = "internal.scheduling.koordinator.sh/waits-at-permit"
+"""Ours, and only between calls on one line of snapshots: the member keeps a place and is not bound yet."""
 
 
 def gang_name(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:

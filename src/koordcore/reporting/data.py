@@ -170,7 +170,20 @@ class PageData:
     ) -> list[dict[str, Any]]:
         if result is None:
             return [{"p": self._who(pod.key), "o": "pending"} for pod in self.snapshot.pending]
-        return [self._decided(one, starts) for one in result.decisions]
+        turns = self._turns(result)
+        return [{**self._decided(one, starts), "t": turns[one.pod]} for one in result.decisions]
+
+    def _turns(self, result: ScheduleResult) -> dict[PodKey, int]:
+        """Number the turns as ``explain`` does: a gang has one, other schedulers' pods have none, 0."""
+        plans = {gang: plan.job for plan in result.jobs for gang in plan.job.split(",")}
+        turns: dict[PodKey, int] = {}
+        numbers = _Numbers()
+        for one in result.decisions:
+            pod = self.snapshot.pod(one.pod)
+            gang = "" if pod is None else _group_of(pod)
+            unit = ("gang", plans.get(gang, gang)) if gang else ("pod", str(one.pod))
+            turns[one.pod] = 0 if isinstance(one, NotOurs) else numbers(unit) + 1
+        return turns
 
     def _who(self, key: PodKey) -> int | str:
         """Number of a pod, or the name of what is no pod."""

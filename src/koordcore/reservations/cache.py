@@ -17,7 +17,6 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.requests import Marks
 from koordcore.framework.workspace import Workspace
@@ -43,9 +42,9 @@ from koordcore.reservations.columns import (
     differs_in_status,
     named_in,
     operating_pods,
+    reservation_columns,
+    reservation_columns_again,
     same_acting,
-    standing,
-    standing_again,
     stands_now,
 )
 from koordcore.reservations.holders import check_stand_ins, with_holders
@@ -60,7 +59,7 @@ from koordcore.reservations.state import (
 )
 from koordcore.scoring.labels import fit_own_terms
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_on, derived, once, records_changed, state_at
+from koordcore.snapshot.following import ClusterChanges, changed_on, derived, once, records_changed, state_at
 from koordcore.snapshot.forking import with_pods
 
 _NAMES: Final = attrgetter("namespace", "name")
@@ -166,7 +165,7 @@ class ReservationLedger:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._operating = workspace.values(operating_pods)
-        before = derived(workspace.snapshot, standing, standing_again)
+        before = derived(workspace.snapshot, reservation_columns, reservation_columns_again)
         self.states = list(before.states)
         self.holders = list(before.holders)
         self.number_of = before.number_of

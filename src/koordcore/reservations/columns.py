@@ -167,7 +167,7 @@ class OwnerGroups:
 
 
 @record(eq=False, kw_only=True)
-class Standing:
+class ReservationColumns:
     """All reservations that are not over, and pods that act as such, in the order of their names.
 
     Parameters
@@ -208,7 +208,7 @@ class Standing:
     over: int = 0
 
 
-def standing(snapshot: ClusterSnapshot) -> Standing:
+def reservation_columns(snapshot: ClusterSnapshot) -> ReservationColumns:
     """Work out how the reservations of a snapshot with holders stand."""
     layout = snapshot.layout
     known = [one for one in snapshot.of(Reservation) if not one.over]
@@ -238,7 +238,7 @@ def standing(snapshot: ClusterSnapshot) -> Standing:
         columns.write(at, state, holder, back[at])
     alike: dict[Hashable, int] = {}
     usable = [state.matchable for state in states]
-    return Standing(
+    return ReservationColumns(
         states=tuple(states),
         holders=tuple(holders),
         columns=columns,
@@ -301,22 +301,22 @@ def stands_now(
     return there, state, _holder_there(snapshot, state, there, {})
 
 
-def standing_again(
+def reservation_columns_again(
     nodes: Vector[NodeState],
     records: Vector[ClusterRecord],
-    before: Standing,
+    before: ReservationColumns,
     snapshot: ClusterSnapshot,
-) -> Standing:
+) -> ReservationColumns:
     """Do the same, given how those of a snapshot stood that had some of the nodes and objects."""
     changes = reservation_changes(records, snapshot)
     if changes is None or 2 * before.over > len(before.states):
-        return standing(snapshot)
+        return reservation_columns(snapshot)
     states, holders = list(before.states), list(before.holders)
     row, open_, back = before.row.copy(), before.open.copy(), list(before.back)
     columns, by_row, over = before.columns.copy(), dict(before.by_row), before.over
     anew = _told_anew(changes, states, before, nodes, snapshot)
     if anew is None:
-        return standing(snapshot)
+        return reservation_columns(snapshot)
     for number in sorted(anew):
         one = states[number].reservation
         there, state, holder = stands_now(snapshot, states[number])
@@ -353,7 +353,7 @@ def standing_again(
 def _told_anew(
     changes: list[tuple[Reservation, Reservation]],
     states: list[ReservationState],
-    before: Standing,
+    before: ReservationColumns,
     nodes: Vector[NodeState],
     snapshot: ClusterSnapshot,
 ) -> set[int] | None:

@@ -9,11 +9,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import attrs
-
 from koordcore._line import Delta, Place
 from koordcore.errors import ModelError
-from koordcore.framework.change_reader import ClusterChanges, changes_between
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_moves import departures_between
@@ -34,6 +31,7 @@ from koordcore.result import ScheduleResult, with_victims_told
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import ClusterChanges, changes_between
 from koordcore.snapshot.forking import with_waiting
 
 if TYPE_CHECKING:
@@ -283,7 +281,9 @@ class SchedulingCycle:
         with self.plugins.nominated.assumed(least, besides=own):
             members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits, kept)
             if self._preemptor is not None and not plan.held and not plan.malformed and not job.stopped:
-                members = _with_nominations(members, self._preemptor.for_job(job, members))
+                from koordcore.scheduling.outcomes import with_nominations
+
+                members = with_nominations(members, self._preemptor.for_job(job, members))
         self._plans.append(plan)
         assert self._table is not None, "jobs come from it"
         self._table.started(job, members)
@@ -300,8 +300,11 @@ class SchedulingCycle:
 
     def finish(self) -> ScheduleResult:
         """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
-        end = _nominate(self.close(), self.decisions, self._withdrawn)
+        end = self.close()
         if self._preemptor is not None:
+            from koordcore.scheduling.outcomes import nominate
+
+            end = nominate(end, self.decisions, self._withdrawn)
             end = with_victims_told(end, self._preemptor.plans)
         for kind in kinds_with(self.policy, "closed", self._start):
             end = kind.closed(self._start, end, self.decisions, self._now)
@@ -326,24 +329,6 @@ class SchedulingCycle:
             policy=self.policy,
             stats=counts,
         )
-
-
-def _with_nominations(members: list[PodDecision], nominated: Sequence[Nominated]) -> list[PodDecision]:
-    """Replace the decisions of those who are nominated."""
-    known = {one.pod: one for one in nominated}
-    return [known.get(one.pod, one) for one in members]
-
-
-def _nominate(
-    end: ClusterSnapshot, decisions: Iterable[PodDecision], withdrawn: Iterable[PodKey]
-) -> ClusterSnapshot:
-    """Write the nominations on the pods that wait."""
-    nodes: dict[PodKey, str | None] = dict.fromkeys(withdrawn)
-    nodes |= {one.pod: one.node for one in decisions if isinstance(one, Nominated)}
-    if not nodes:
-        return end
-    pods = [pod for pod in end.pending if pod.key in nodes]
-    return end.with_pending(*(attrs.evolve(pod, nominated_node=nodes[pod.key]) for pod in pods))
 
 
 def waiting_pods(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:

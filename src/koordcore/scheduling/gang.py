@@ -24,7 +24,7 @@ from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.gang import WAITS_AT_PERMIT
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_input import Barred, demand_of, fit_error, offers_of, outline_of

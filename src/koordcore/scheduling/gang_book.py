@@ -23,8 +23,8 @@ from koordcore.model.gangs import CoschedulingArgs, Gang, GangPod, PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
-from koordcore.protocol.gang import WAITS_AT_PERMIT, gang_from_pod_group, parse_gang_pod
-from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT, gang_name
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_records, changed_states, derived
 

@@ -31,7 +31,7 @@ from koordcore.model.scheduling_groups import leaf_id
 from koordcore.protocol.gang import parse_topology_index
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.networks import spelt
-from koordcore.protocol.sub_groups import Part, split_members
+from koordcore.protocol.sub_groups import LABEL_SUB_GROUP, Part, split_members
 from koordcore.scheduling.gang_book import NO_MEMBERS, gang_book, gang_pod
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
@@ -156,6 +156,14 @@ class Job:
         """Name a gang that has fewer members to place than it needs; empty for none."""
         if self.tree is not None or self.optional:
             return ""
+        for name, parts in self.parts.items():
+            groups, there = self.gangs[name].sub_groups, {part.entry for part in parts}
+            if groups is None or groups.least or self.repaired(name):
+                continue
+            for number, entry in enumerate(groups.entries):
+                if number not in there:
+                    told = f'no pod of gang "{name}" belongs to its part "{entry.name}"'
+                    return f"{told} (label {LABEL_SUB_GROUP}, or its matchLabels)"
         for name, pods in self.members.items():
             if len(pods) < self.least(name):
                 return f'gang "{name}" needs {self.least(name)} more members at once, and {len(pods)} wait'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -11,12 +11,21 @@ from immutabledict import immutabledict
 from koordcore.allocators.gang.demand import GangPlacement
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus
-from koordcore.model.decisions import Bound, JobPlan, PodDecision, Unschedulable, Waiting, bound_with
+from koordcore.model.decisions import (
+    Bound,
+    JobPlan,
+    Nominated,
+    PodDecision,
+    Unschedulable,
+    Waiting,
+    bound_with,
+)
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import PodKey
 from koordcore.protocol.gang import binding_annotations
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.one_pod import refuse_pod
+from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER
 
 NO_REFUSALS: Final[Mapping[PodKey, Unschedulable]] = immutabledict()
@@ -135,3 +144,21 @@ def finish(
 def weakened(certificate: Certificate) -> Certificate:
     """An offer was cut further than proven: the answer is legal, and its bound is not known any more."""
     return Certificate(CertificateStatus.HEURISTIC, certificate.objective)
+
+
+def with_nominations(members: list[PodDecision], nominated: Sequence[Nominated]) -> list[PodDecision]:
+    """Replace the decisions of those who are nominated."""
+    known = {one.pod: one for one in nominated}
+    return [known.get(one.pod, one) for one in members]
+
+
+def nominate(
+    end: ClusterSnapshot, decisions: Iterable[PodDecision], withdrawn: Iterable[PodKey]
+) -> ClusterSnapshot:
+    """Write the nominations on the pods that wait."""
+    nodes: dict[PodKey, str | None] = dict.fromkeys(withdrawn)
+    nodes |= {one.pod: one.node for one in decisions if isinstance(one, Nominated)}
+    if not nodes:
+        return end
+    pods = [pod for pod in end.pending if pod.key in nodes]
+    return end.with_pending(*(attrs.evolve(pod, nominated_node=nodes[pod.key]) for pod in pods))

@@ -23,7 +23,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.records import ClusterRecord
-from koordcore.protocol.gang import WAITS_AT_PERMIT
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.protocol.holdings import without
 from koordcore.protocol.times import moment_of, parse_timestamp
 from koordcore.scheduling.one_pod import place_there

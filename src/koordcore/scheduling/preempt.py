@@ -139,7 +139,7 @@ class Preemptor:
 
     def _with_hope(self, job: Job) -> Job:
         """Leave out the members that are refused whoever leaves: others may be enough."""
-        able = {pod.key for pod in job.pods if not _hopeless(self._plugins.class_of(pod))}
+        able = {pod.key for pod in job.pods if not _unresolvable(self._plugins.class_of(pod))}
         kept = {name: tuple(pod for pod in pods if pod.key in able) for name, pods in job.members.items()}
         return attrs.evolve(job, members=kept)
 
@@ -187,7 +187,7 @@ class Preemptor:
         if any(pod.gated for pod in members) or not self._workspace.layout.names:
             return None
         classes = {pod.key: self._plugins.class_of(pod) for pod in members}
-        if any(map(_hopeless, classes.values())):
+        if any(map(_unresolvable, classes.values())):
             return None
         if not self._eligible(trigger, members, classes):
             return None
@@ -434,7 +434,7 @@ def _started(job: Job, there: Mapping[PodKey, str]) -> bool:
     return all(sum(pod.key in there for pod in pods) >= job.least(gang) for gang, pods in job.members.items())
 
 
-def _hopeless(scheduling_class: SchedulingClass | Refusal) -> bool:
+def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:
     """Tell that a pod is refused whoever leaves, and whatever the node."""
     if isinstance(scheduling_class, Refusal):
         return True

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from koordcore._arrays import IntCube
-from koordcore.model.metrics import rounded_to
+from koordcore._arrays import BoolVector, IntCube, IntMatrix
+from koordcore.model.metrics import PodMetric, rounded_column
 from koordcore.model.pods import Pod
 from koordcore.protocol.times import moment_of
 from koordcore.scoring.load_estimates import NO_REPORT, REPORTED_AS_PROD, Estimate, Estimator, Report
@@ -38,39 +38,39 @@ def add_all(
     kinds: dict[Estimate, int] = {}
     rows: list[int] = []
     numbers: list[int] = []
-    measured_rows: list[int] = []
-    measured_numbers: list[int] = []
-    used: list[int] = []
-    marks: list[tuple[bool, bool]] = []
-    seen, lingers, names = estimator.seen, estimator.lingers, estimator.names
+    measured: list[tuple[int, int, PodMetric, bool]] = []
+    seen, lingers = estimator.seen, estimator.lingers
     here, report, shown = -1, NO_REPORT, NO_REPORT.by_key()
     for pod, row in pods:
         estimate = seen(pod)
         if estimate is None:
             continue
-        number = kinds.setdefault(estimate, len(kinds))
         if row != here:
             here, report = row, reports[row]
             shown = report.by_key()
-        measured = shown.get(pod.key)
-        if measured is None:
+        metric = shown.get(pod.key)
+        if metric is None:
             rows.append(row)
-            numbers.append(number)
+            numbers.append(kinds.setdefault(estimate, len(kinds)))
             continue
         stamp = now if pod.scheduled is None else moment_of(pod.scheduled)
         newer = report.horizon < stamp or (lingers and estimator.deadline(pod, stamp) > report.update_time)
-        measured_rows.append(row)
-        measured_numbers.append(number)
-        used += rounded_to(measured.usage, names)
-        marks.append((measured.priority == REPORTED_AS_PROD, newer))
+        measured.append((row, kinds.setdefault(estimate, len(kinds)), metric, newer))
     if rows:
         _add(parts, rows, _unmeasured([*kinds])[:, numbers])
-    if measured_rows:
-        _add(parts, measured_rows, _measured([*kinds], measured_numbers, used, marks))
+    if measured:
+        at, which, metrics, newer = zip(*measured, strict=True)
+        reported = np.array([one.priority == REPORTED_AS_PROD for one in metrics], np.bool_)
+        usages = [one.usage for one in metrics]
+        used = np.array([rounded_column(usages, name) for name in estimator.names], np.int64).T
+        _add(parts, at, _measured([*kinds], list(which), used, reported, np.array(newer, np.bool_)))
 
 
 def _add(parts: IntCube, rows: Sequence[int], amounts: IntCube) -> None:
     """Add ``(4, n, C)`` to the columns of some rows, of which one may stand several times."""
+    if rows[0] == rows[-1]:  # those of one row stand together
+        parts[: len(amounts), :, rows[0]] += amounts.sum(axis=1)
+        return
     at = np.array(rows, np.int64)
     for part, each in zip(parts, amounts, strict=False):
         for column, counted in enumerate(part):
@@ -86,7 +86,11 @@ def _unmeasured(kinds: Sequence[Estimate]) -> IntCube:
 
 
 def _measured(
-    kinds: Sequence[Estimate], numbers: Sequence[int], used: Sequence[int], marks: Sequence[tuple[bool, bool]]
+    kinds: Sequence[Estimate],
+    numbers: Sequence[int],
+    usages: IntMatrix,
+    reported: BoolVector,
+    newer: BoolVector,
 ) -> IntCube:
     """Give what pods add that their reports show: ``(4, n, C)``.
 
@@ -94,15 +98,14 @@ def _measured(
     ----------
     kinds, numbers
         The estimates, and which of them is each pod's.
-    used
-        What the pods use, ``n * C`` amounts.
-    marks
-        For each pod: it was reported as a prod pod; it is newer than what the report shows whole.
+    usages
+        ``(n, C)``: what the pods use.
+    reported, newer
+        ``(n,)``: reported as prod pods; newer than what the report shows whole.
     """
     _, _, prod_positive, amounts = _unmeasured(kinds)[:, numbers]
     any_, prod = np.array([(one.any, one.prod) for one in kinds], np.bool_)[numbers].T[:, :, None]
-    reported, newer = np.array(marks, np.bool_).T[:, :, None]
-    usages = np.array(used, np.int64).reshape(amounts.shape)
+    reported, newer = reported[:, None], newer[:, None]
     active = prod & reported
     delta = np.where(newer & any_, np.maximum(amounts - usages, 0), 0)
     # What a pod uses under another class than its own is not in the prod usage: all of it is missing.

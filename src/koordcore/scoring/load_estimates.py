@@ -44,6 +44,8 @@ _MOST_SEEN: Final = 2**17
 """Pods whose estimates are looked up by identity; then all of them are forgotten."""
 _MOST_KINDS: Final = 2**14
 """Kinds of pods whose estimates are kept; likewise."""
+_WALKS: Final = 2
+"""Questions about single pods of a report that are answered by walking through it."""
 _Kind: TypeAlias = tuple[Any, ...]
 """What tells estimates apart: requests, limits, what makes the class, overhead, and the pod's own wishes."""
 _FLOORS: Final[Mapping[str, int]] = {
@@ -122,11 +124,12 @@ class Report:
         Pods that came later may not (wholly) be in the report.
     """
 
-    __slots__ = ("_found", "_pods", "horizon", "update_time")
+    __slots__ = ("_asked", "_found", "_pods", "horizon", "update_time")
 
     def __init__(self, metric: NodeMetric | None) -> None:
         self._pods = () if metric is None else metric.pods
         self._found: dict[tuple[str, str], PodMetric] | None = None
+        self._asked = 0
         self.update_time = self.horizon = NEVER
         if metric is not None and metric.update_time is not None:
             interval = DEFAULT_REPORT_INTERVAL if metric.report_interval is None else metric.report_interval
@@ -144,9 +147,17 @@ class Report:
     def find(self, key: tuple[str, str]) -> PodMetric | None:
         """Give what is shown of a pod.
 
-        Most nodes are never asked about one pod, so the first question sorts their pods.
+        Most nodes are asked about a pod or two before their next report, so pods are sorted by the third
+        question only.
         """
         if self._found is None:
+            self._asked += 1
+            if self._asked <= _WALKS:
+                namespace, name = key
+                for pod in reversed(self._pods):
+                    if pod.name == name and pod.namespace == namespace and pod.usage:
+                        return pod
+                return None
             self._found = self.by_key()
         return self._found.get(key)
 

@@ -29,6 +29,8 @@ NO_LIMIT: Final = 2**62
 """A limit that no load reaches; half the range, so that a load can be subtracted from it."""
 _FAR: Final = 2**61
 """No load is as large as this."""
+_LATEST: Final = AggregatedArgs()
+"""No statistic: what was measured last."""
 _NEAR: Final = 2
 """How far a limit is searched for where no rounding gets in the way; each doubling is one more look."""
 
@@ -120,7 +122,8 @@ class NodeLoads:
         self.body: BoolVector = np.array(
             [one is not None and one.node_usage is not None for one in metrics], np.bool_
         )
-        self._compile_limits([node_thresholds(node, args.thresholds) for node in nodes], metrics, args)
+        usual = args.thresholds
+        self._compile_limits([node_thresholds(node, usual) for node in nodes], metrics, args)
         self._note()
 
     def _compile_limits(
@@ -144,12 +147,18 @@ class NodeLoads:
         usage = self._rounded([one.node_usage if one else None for one in metrics])
         kinds = [("", 0) if one is None else (one.usage_type, one.usage_duration) for one in statistics]
         self.measured_filter, self.alone_filter = self._overlaid(usage, metrics, kinds)
-        scoring = args.aggregated or AggregatedArgs()
+        scoring = args.aggregated or _LATEST
         kinds = [(scoring.score_type, scoring.score_duration)] * len(metrics)
         self.measured_score, self.alone_score = self._overlaid(usage, metrics, kinds)
 
     def _matrix(self, amounts: Iterable[Mapping[str, int]]) -> IntMatrix:
-        return self._transposed([[one.get(name, 0) for name in self._names] for one in amounts])
+        names = self._names
+        rows: dict[int, list[int]] = {}
+        every = list(amounts)
+        for one in every:
+            if id(one) not in rows:  # many nodes share what they say
+                rows[id(one)] = [one.get(name, 0) for name in names]
+        return self._transposed([rows[id(one)] for one in every])
 
     def _rounded(self, measured: Iterable[Mapping[str, int] | None]) -> IntMatrix:
         nothing = (0,) * len(self._names)

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import PODS_ROW, IntMatrix
+from koordcore._notebook import html_table
 from koordcore.allocators.gang.objective import domains_used
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
@@ -123,6 +124,51 @@ class Comparison:
 
     outcomes: tuple[PolicyOutcome, ...]
     elsewhere: tuple[Landing, ...]
+
+    def __repr__(self) -> str:
+        """Count under each policy who is placed; the outcomes say it all."""
+        placed = ", ".join(f"{one.name} places {one.bound}" for one in self.outcomes)
+        return f"<Comparison: {placed}; {len(self.elsewhere)} pods land elsewhere>"
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        return html_table(repr(self)[1:-1], self.table())
+
+    def table(self) -> dict[str, list[Any]]:
+        """Give the outcomes as columns by name, as pandas, polars and pyarrow take them.
+
+        Returns
+        -------
+        dict
+            A row per policy: ``policy``, ``placed``, ``unschedulable``, ``waiting``, ``elsewhere`` (pods that
+            land on another node than under the first policy), ``evicted``; ``nodes`` and other layers with
+            new pods, and ``gang nodes`` and so on, added up over gangs; for CPU and memory the shares of a
+            node's room in percent; ``idle cards`` and ``fragmented cards``, ``None`` without cards.
+        """
+        made: dict[str, list[Any]] = {
+            "policy": [one.name for one in self.outcomes],
+            "placed": [one.bound for one in self.outcomes],
+            "unschedulable": [one.unschedulable for one in self.outcomes],
+            "waiting": [one.waiting for one in self.outcomes],
+            "elsewhere": [self.moved(one.name) for one in self.outcomes],
+            "evicted": [one.evicted for one in self.outcomes],
+        }
+        for head, layers in (
+            ("", [one.domains for one in self.outcomes]),
+            ("gang ", [one.gang_domains for one in self.outcomes]),
+        ):
+            for layer in dict.fromkeys(layer for one in layers for layer in one):
+                made[f"{head}{layer}s"] = [one.get(layer, 0) for one in layers]
+        for name in (CPU, MEMORY):
+            uses = [one.resources.get(name) for one in self.outcomes]
+            for share in ("mean", "deviation", "highest", "stranded"):
+                made[f"{name} {share} %"] = [
+                    None if use is None else getattr(use, share) / 100 for use in uses
+                ]
+        cards = [one.fragmentation for one in self.outcomes]
+        made["idle cards"] = [None if one is None else one.idle / CARD for one in cards]
+        made["fragmented cards"] = [None if one is None else one.fragmented / CARD for one in cards]
+        return made
 
     def moved(self, name: str) -> int:
         """Count the pods that land elsewhere under a policy than under the first one.

@@ -9,12 +9,12 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.change_reader import changes_between
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.snapshot import ClusterSnapshot, NodeReplaced
+from koordcore.snapshot.following import changes_between
 from koordcore.testing.bench import Bench
 from koordcore.testing.questions import Finding
 from koordcore.testing.violation import Clause

@@ -16,8 +16,8 @@ from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
-from koordcore.protocol.gang import WAITS_AT_PERMIT, binding_annotations
-from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.gang import binding_annotations
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT, gang_name
 from koordcore.reservations.lifecycle import made_available, synced
 from koordcore.reservations.state import reserve_pod
 from koordcore.scheduling.gang_groups import Job, JobTable

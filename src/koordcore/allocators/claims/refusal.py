@@ -77,7 +77,9 @@ def _why(room: Room, wish: Wish) -> str:
         for mask, what in ((held, "held"), (rest, "without what they draw on"), (tainted, "not to be had"))
         if mask
     ]
-    return f" ({suit.bit_count()} suit: {', '.join(parts)})" if parts else " (none suits)"
+    if parts:
+        return f" ({suit.bit_count()} suit: {', '.join(parts)})"
+    return " (no more suit)" if suit else " (none suits)"
 
 
 def _conflict(question: Question, limits: Limits) -> list[int]:

@@ -368,7 +368,7 @@ class Answers:
         lost, most = options_lost(room, taken)
         return full if not most else (_KEPT * (100 - 100 * lost // most) + (100 - _KEPT) * full) // 100
 
-    def hopeless(self, number: int) -> bool:
+    def unresolvable(self, number: int) -> bool:
         """Tell that the claims do not even fit where nobody holds anything."""
         return not self.fits(self._states.empty[self._states.shape_of(number)])
 

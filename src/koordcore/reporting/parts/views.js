@@ -171,6 +171,7 @@ function grouped(queue) {
   }
   return [...groups.values()];
 }
+const turnText = (one, place) => (one.t === undefined ? place + 1 : one.t || "");
 function queueRow(group) {
   const [place, one] = group[0];
   const pod = typeof one.p === "string" ? null : D.pods[one.p];
@@ -181,13 +182,13 @@ function queueRow(group) {
     event.target.setAttribute("aria-expanded", String(!open));
     if (open) { rest.splice(0).forEach((row) => row.remove()); return; }
     for (const [at, other] of group.slice(1, 500)) {
-      rest.push(h("tr", { class: "more" }, cell("#", { class: "num" }, at + 1), cell("Pod", { class: "name" }, toPod(other.p)),
+      rest.push(h("tr", { class: "more" }, cell("Turn", { class: "num" }, turnText(other, at)), cell("Pod", { class: "name" }, toPod(other.p)),
         h("td", { colspan: 3 }, ""), cell("Node", { class: "name" }, toNode(other.n)), h("td", { colspan: 2 }, "")));
     }
     event.target.closest("tr").after(...rest);
   } }, `and ${group.length - 1} more`);
   const near = nearText(one.near);
-  return h("tr", null, cell("#", { class: "num" }, place + 1), cell("Pod", { class: "name" }, toPod(one.p), more),
+  return h("tr", null, cell("Turn", { class: "num" }, turnText(one, place)), cell("Pod", { class: "name" }, toPod(one.p), more),
     cell("Workload", {}, pod ? jobText(pod[3]) : ""), cell("Asks for", {}, pod ? asked(pod[4]) : ""), cell("Outcome", {}, badge(one.o)),
     cell("Node", { class: "name" }, toNode(one.n)), cell("Why", { class: "why" }, text(one.w), near && h("div", { class: "dim" }, near)),
     cell("Starts", { class: "when" }, startText(one)));
@@ -202,7 +203,7 @@ function queueView(state) {
   const chip = (key, told, count) => h("button", { class: "chip", type: "button", "aria-pressed": String(picked === key), onclick: () => go({ outcome: key }) },
     told, h("small", null, count));
   const timed = D.queue.some((one) => one.s !== undefined);
-  const heads = ["#", "Pod", "Workload", "Asks for", "Outcome", "Node", "Why", ...(timed ? ["Starts"] : [])];
+  const heads = ["Turn", "Pod", "Workload", "Asks for", "Outcome", "Node", "Why", ...(timed ? ["Starts"] : [])];
   const body = h("tbody");
   let shown = 0;
   const next = h("button", { class: "next", type: "button", onclick: () => draw() });
@@ -219,7 +220,7 @@ function queueView(state) {
   return [h("div", { class: "row" }, chip("", "all", found.length), kinds.map((kind) => chip(kind, kind, found.filter(([, one]) => one.o === kind).length))),
     D.policy && h("p", { class: "dim" }, `in the order in which they were decided, by the policy ${D.policy}; equal pods of a workload share a row`
       + (timed ? "; who starts later has its turn whenever somebody leaves, and nobody is evicted for it" : "")),
-    h("div", { class: "wide" }, h("table", { class: "stack" }, h("thead", null, h("tr", null, heads.map((name) => h("th", { class: name === "#" ? "num" : null }, name)))), body)), next,
+    h("div", { class: "wide" }, h("table", { class: "stack" }, h("thead", null, h("tr", null, heads.map((name) => h("th", { class: name === "Turn" ? "num" : null }, name)))), body)), next,
     !groups.length && h("p", null, "Nobody in the queue is like that.")];
 }
 

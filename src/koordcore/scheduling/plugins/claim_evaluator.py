@@ -194,14 +194,14 @@ class ClaimEvaluator(Evaluator):
     def unresolvable(self, view: NodeView) -> BoolVector:
         rows = view.rows
         self._read()
-        hopeless = np.zeros(self._ledger.numbers[rows].shape, np.bool_)
+        unresolvable = np.zeros(self._ledger.numbers[rows].shape, np.bool_)
         if self._answers is not None:
             states, which = self._by_state(rows)
-            each = [self._answers.hopeless(number) for number in states.tolist()]
-            hopeless |= np.array(each, np.bool_)[which]
+            each = [self._answers.unresolvable(number) for number in states.tolist()]
+            unresolvable |= np.array(each, np.bool_)[which]
         if self._elsewhere is not None:
-            hopeless |= self._elsewhere[rows]
-        return hopeless
+            unresolvable |= self._elsewhere[rows]
+        return unresolvable
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
         row = view.row
@@ -214,7 +214,7 @@ class ClaimEvaluator(Evaluator):
             case ClaimError():
                 return (Shortfall(answer.text, resolvable=False),)
             case ClaimsRefused() if self._answers is not None:
-                resolvable = not self._answers.hopeless(number)
+                resolvable = not self._answers.unresolvable(number)
                 # Enough devices that do not go together are no amount that is short.
                 return tuple(
                     Shortfall(REASON_CANNOT, one.request, one.wanted, one.free, resolvable)

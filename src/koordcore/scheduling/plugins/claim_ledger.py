@@ -13,7 +13,6 @@ from koordcore._arrays import IntVector
 from koordcore.allocators.claims.cluster import ClusterDevices, cluster_devices
 from koordcore.allocators.claims.pools import PoolKey
 from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
-from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
@@ -22,7 +21,7 @@ from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import once
+from koordcore.snapshot.following import ChangeReader, once
 
 ClaimKey: TypeAlias = tuple[str, str]
 """Namespace and name of a claim."""

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.node_moves import NodeMoves
@@ -38,6 +37,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimProblem
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import ClusterChanges
 
 if TYPE_CHECKING:
     # What allocates claims is read for the first pod that has some.

@@ -17,7 +17,6 @@ import numpy as np
 from koordcore._arrays import AMOUNT_LIMIT, BoolVector, IntVector, Rows
 from koordcore.allocators.device import NodeDevices, device_request_of
 from koordcore.errors import ModelError
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
@@ -46,7 +45,7 @@ from koordcore.scoring.gpu_policies import (
 )
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import per_node
+from koordcore.snapshot.following import ClusterChanges, per_node
 
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"

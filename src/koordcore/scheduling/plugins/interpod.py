@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
@@ -38,7 +37,7 @@ from koordcore.scoring.interpod import (
     interpod_request,
     normalise_interpod,
 )
-from koordcore.snapshot.following import once
+from koordcore.snapshot.following import ClusterChanges, once
 
 
 class InterPodEvaluator(Evaluator):

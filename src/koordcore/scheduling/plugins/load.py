@@ -10,7 +10,6 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._vector import Vector
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
@@ -28,7 +27,14 @@ from koordcore.protocol.times import moment_of
 from koordcore.scheduling.plugins.resources import OFFERS
 from koordcore.scoring.load import EXPIRED, FITS, LoadState
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, changed_states, derived, moves_since, state_at
+from koordcore.snapshot.following import (
+    ClusterChanges,
+    changed_records,
+    changed_states,
+    derived,
+    moves_since,
+    state_at,
+)
 
 _FEW: Final = 4
 """Where more than a quarter of the nodes changed, compiling anew is no slower."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordcore._vector import Vector
-from koordcore.framework.change_reader import ChangeReader
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
 from koordcore.model.cluster import Namespace
@@ -15,7 +14,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_states, derived
+from koordcore.snapshot.following import ChangeReader, changed_states, derived
 
 
 def _start(workspace: Workspace) -> PodGroups:

@@ -12,7 +12,6 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
-from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
@@ -28,7 +27,7 @@ from koordcore.protocol.hints import (
     SchedulingHint,
     parse_scheduling_hint,
 )
-from koordcore.snapshot.following import once
+from koordcore.snapshot.following import ChangeReader, ClusterChanges, once
 
 
 class NearnessEvaluator(Evaluator):

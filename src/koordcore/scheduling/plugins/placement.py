@@ -114,7 +114,7 @@ class TaintEvaluator(MaskEvaluator):
             if taint is not None:
                 found[taint] = found.get(taint, False) | (ids == number)
         text = "node(s) had untolerated taint"
-        return [Lack(where, f"{text} {taint}", hopeless=where) for taint, where in found.items()]
+        return [Lack(where, f"{text} {taint}", unresolvable=where) for taint, where in found.items()]
 
     def scores(self, view: NodeView) -> IntVector:
         return self._soft[view.rows]

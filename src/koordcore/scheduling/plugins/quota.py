@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import once
+from koordcore.snapshot.following import ClusterChanges, once
 
 # What counts quotas is read in clusters that have some.
 if TYPE_CHECKING:

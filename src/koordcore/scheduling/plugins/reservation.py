@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_moves import NodeMoves
@@ -59,7 +58,7 @@ from koordcore.reservations.preallocation import (
 from koordcore.scheduling.plugins.reservation_evaluator import ReservationEvaluator, Wanted
 from koordcore.scheduling.plugins.reserve_pod import HolderEvaluator, WaitingReservation
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import once
+from koordcore.snapshot.following import ClusterChanges, once
 
 
 class ReservationPlugin(Plugin):

@@ -389,10 +389,10 @@ class ReservationEvaluator(Evaluator):
         rows = view.rows
         rooms = self._lent.loans(rows)
         concerned = self._at_any(rooms, np.ones(len(rooms.rows), bool), rows)
-        hopeless = ~concerned if self._required else np.zeros_like(concerned)
+        unresolvable = ~concerned if self._required else np.zeros_like(concerned)
         if self._acts:
-            hopeless |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
-        return hopeless
+            unresolvable |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)
+        return unresolvable
 
     def scores(self, view: NodeView) -> IntVector | None:
         matched = (self._lent.matched & self._ledger.open).any()

@@ -22,7 +22,6 @@ from koordcore._arrays import (
     Rows,
     as_rows,
 )
-from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
@@ -44,6 +43,7 @@ from koordcore.scoring.resources import (
     score_ratio,
     weighted_mean,
 )
+from koordcore.snapshot.following import ChangeReader, ClusterChanges
 
 OFFERS = frozenset(("allocatable", "annotations"))
 """Fields of a node that say what it offers."""
@@ -194,9 +194,9 @@ class FitEvaluator(Evaluator):
         free, whole = view.amounts[FREE], self._workspace.layout.allocatable
         found = []
         for name, resource, amount in self._asked:
-            hopeless = None if name == PODS else whole[resource, view.rows] < amount
+            unresolvable = None if name == PODS else whole[resource, view.rows] < amount
             lacking = free[resource] < amount
-            found.append(Lack(lacking, _reason(name), name, amount, free[resource].copy(), hopeless))
+            found.append(Lack(lacking, _reason(name), name, amount, free[resource].copy(), unresolvable))
         nothing = np.zeros_like(free[PODS_ROW])
         found += [
             Lack(nothing < amount, _reason(name), name, amount, nothing, nothing < amount)

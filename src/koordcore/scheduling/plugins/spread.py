@@ -11,7 +11,6 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_view import NodeView
@@ -34,7 +33,7 @@ from koordcore.scoring.spread import (
     spread_request,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import once
+from koordcore.snapshot.following import ClusterChanges, once
 
 SYSTEM_CONSTRAINTS: Final = tuple(
     TopologySpreadConstraint(

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.change_reader import ChangeReader, ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_moves import NodeMoves
@@ -24,6 +23,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.volumes import CSINode, PersistentVolumeClaim
 from koordcore.scheduling.plugins.volumes import VolumePlugin
+from koordcore.snapshot.following import ChangeReader, ClusterChanges
 
 REASON_IN_USE: Final = (
     "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"

@@ -119,13 +119,13 @@ class DeviceEvaluator(Evaluator):
         return [(reason, mask) for (reason, _), mask in masks.items()]
 
     def unresolvable(self, view: NodeView) -> BoolVector:
-        hopeless = np.zeros(self._ids(view.rows).shape, bool)
+        unresolvable = np.zeros(self._ids(view.rows).shape, bool)
         for refusal, mask in self._each_refusal(view.rows):
             if not refusal.resolvable:
-                hopeless |= mask
-        hopeless &= [not one for one in self._refusals(view)]
-        hopeless |= [bool(one) for one in self._vendors.refusals(view.numbers)]
-        return hopeless
+                unresolvable |= mask
+        unresolvable &= [not one for one in self._refusals(view)]
+        unresolvable |= [bool(one) for one in self._vendors.refusals(view.numbers)]
+        return unresolvable
 
     def _refusals(self, view: NodeView) -> list[list[str]]:
         """Say for each node why its loans do not serve a pod that must draw from one of them."""

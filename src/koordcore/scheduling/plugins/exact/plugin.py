@@ -20,7 +20,6 @@ from koordcore.allocators.device.request import DEVICE_RESOURCES, device_request
 from koordcore.allocators.node_request import NodeArgs, NodeRequest
 from koordcore.allocators.numa_request import CPURequest, NUMARefusal, cpu_request_of
 from koordcore.errors import ManifestError
-from koordcore.framework.change_reader import ClusterChanges
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.node_moves import NodeMoves
@@ -53,6 +52,7 @@ from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
 from koordcore.scheduling.plugins.exact.heeded import Told, anything_told, forget_vendors, heeded, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
+from koordcore.snapshot.following import ClusterChanges
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
 

@@ -357,12 +357,12 @@ class NUMAEvaluator(Evaluator):
         return told
 
     def unresolvable(self, view: NodeView) -> BoolVector:
-        hopeless = self._question.numa_unresolvable(view.rows)
+        unresolvable = self._question.numa_unresolvable(view.rows)
         refusals = self._refusals(view)
         for position, row in enumerate(view.numbers.tolist() if refusals else ()):
             if row in refusals:
-                hopeless[position] = not all(one.resolvable for one in refusals[row])
-        return hopeless
+                unresolvable[position] = not all(one.resolvable for one in refusals[row])
+        return unresolvable
 
     def _answer(self, row: int) -> NodeAllocation | NUMARefusal:
         question = self._question

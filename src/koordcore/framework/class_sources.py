@@ -1,0 +1,42 @@
+"""Opening what counts as gone for a class of pods, such as room that is lent to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from koordcore._arrays import BoolVector, IntVector
+from koordcore.framework.evaluator import Evaluator, Scope
+from koordcore.framework.node_view import NodeView, Source
+from koordcore.framework.plugin import Plugin
+from koordcore.framework.static_result import Part
+
+
+def source_of(parts: Sequence[Part]) -> tuple[Source | None, Plugin | None]:
+    """Open it, if there is anything, to the plugin that knows, which is given, too; all others answer."""
+    for part in parts:
+        if "sources" not in part.evaluator.answers:
+            continue
+        local = [one for one in parts if one is not part and one.evaluator.scope is Scope.NODE]
+        filters = [one.evaluator for one in local if one.setting.filters]
+        rating = [one.evaluator for one in local if one.evaluator.rates_loans]
+        source = part.evaluator.sources(partial(_all_fit, filters), partial(_ratings, rating))
+        if source is not None:
+            return source, part.plugin
+    return None, None
+
+
+def _all_fit(filters: Sequence[Evaluator], view: NodeView) -> BoolVector:
+    fitting = np.ones(len(view.numbers), np.bool_)
+    for one in filters:
+        mask = one.fits(view)
+        if mask is not None:
+            fitting &= mask
+    return fitting
+
+
+def _ratings(rating: Sequence[Evaluator], view: NodeView) -> list[IntVector]:
+    scores = (one.scores(view) for one in rating)
+    return [one for one in scores if one is not None]
