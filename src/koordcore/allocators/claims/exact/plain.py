@@ -45,6 +45,8 @@ def place_plain(types: Sequence[PlainType], conditional: int) -> list[list[int]]
     list of list of int, or None
         Devices by type; ``None`` where that is impossible.
     """
+    if len(types) == 1 and types[0].element is None:
+        return _take_first(types[0], conditional)
     classes = _classes(types, conditional)
     total = sum(one.wanted for one in types)
     tokens = sorted(
@@ -85,6 +87,14 @@ def place_plain(types: Sequence[PlainType], conditional: int) -> list[list[int]]
         for _ in range(network.flow(edge)):
             placed[kind].append(free[place].pop(0))
     return placed
+
+
+def _take_first(one: PlainType, conditional: int) -> list[list[int]] | None:
+    """Serve one type for which nobody competes: those without binding conditions, in their order."""
+    if one.mask.bit_count() < one.wanted:
+        return None
+    devices = [*bits(one.mask & ~conditional), *bits(one.mask & conditional)]
+    return [devices[: one.wanted]]
 
 
 def _classes(types: Sequence[PlainType], conditional: int) -> list[list[int]]:
