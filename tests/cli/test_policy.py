@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from koordcore import ManifestError, PluginSetting, Policy
 from koordcore.cli.main import main
 from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
+from koordcore.manifests.policy_manifest import configuration_manifest
 from koordcore.manifests.scheduler_config import policies_from_manifest
+from koordcore.model import ClaimArgs
 
 
 @pytest.fixture
@@ -67,3 +70,27 @@ def test_a_known_policy_is_written_as_a_configuration(capsys: pytest.CaptureFixt
     assert main(["policy", "spread", "-o", "config"]) == 0
     (policy,) = policies_from_manifest(json.loads(capsys.readouterr().out))
     assert policy.plugin("DeviceShare") is not None
+    claims = policy.plugin("DynamicResources")
+    assert claims is not None
+    assert claims.args == ClaimArgs(packed=False)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [ClaimArgs(), ClaimArgs(mode="first-fit"), ClaimArgs(await_claims=True, packed=False)],  # type: ignore[arg-type]
+)
+def test_arguments_of_claims_are_written_and_read(args: ClaimArgs) -> None:
+    policy = Policy().with_plugin(PluginSetting(name="DynamicResources", weight=2, args=args))
+    (again,) = policies_from_manifest(configuration_manifest(policy))
+    known = again.plugin("DynamicResources")
+    assert known is not None
+    assert (known.args or ClaimArgs()) == args
+
+
+def test_arguments_of_claims_that_do_not_exist_are_refused() -> None:
+    for field, value in (("allocationMode", "best"), ("scoringStrategy", {"type": "RequestedToCapacityRatio"})):
+        written = configuration_manifest(Policy().with_plugin(PluginSetting(name="DynamicResources")))
+        args = {"name": "DynamicResources", "args": {field: value}}
+        written["profiles"][0]["pluginConfig"] = [args]
+        with pytest.raises(ManifestError, match="Unsupported value"):
+            policies_from_manifest(written)

@@ -77,6 +77,9 @@ IDLE_ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = immutabledict(
             "disableGarbageCollection": _CONTROLLER,
             "resyncIntervalSeconds": _CONTROLLER,
         },
+        "DynamicResources": {
+            "filterTimeout": "no filter runs into a time limit",
+        },
         "NodeNUMAResource": {
             "numaScoringStrategy.resources": "nodes and NUMA nodes are scored by scoringStrategy.resources",
         },
@@ -108,7 +111,6 @@ UNREAD_ARGUMENTS: Final[Mapping[str, str]] = immutabledict(
     {
         "DefaultPreemption": _ALL_NODES,
         "VolumeBinding": "binding volumes is not waited for",
-        "DynamicResources": "no filter runs into a time limit",
         "DefaultBinder": "nothing is bound here",
     }
 )

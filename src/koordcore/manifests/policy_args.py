@@ -7,7 +7,7 @@ plugins only what differs from the default is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from immutabledict import immutabledict
 
@@ -33,6 +33,9 @@ from koordcore.model.plugin_args import (
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.model.reservations import PreAllocationArgs, ReservationArgs
 from koordcore.model.resources import format_resources
+
+if TYPE_CHECKING:
+    from koordcore.model.claims import ClaimArgs
 
 Object = dict[str, Any]
 
@@ -211,6 +214,15 @@ def _hints(args: int) -> Object:
     return {"maxHintNodes": args}
 
 
+def _claims(args: ClaimArgs) -> Object:
+    written: Object = {}
+    if not args.packed:
+        written["scoringStrategy"] = {"type": str(ScoringStrategy.LEAST_ALLOCATED)}
+    fields = {"mode": "allocationMode", "await_claims": "awaitClaims"}
+    changed = _changed(args, type(args)(), fields)
+    return written | {key: value if isinstance(value, bool) else str(value) for key, value in changed.items()}
+
+
 def _reservations(args: ReservationArgs) -> Object:
     default = ReservationArgs()
     if args.skip_fits_node:
@@ -254,6 +266,7 @@ ARGS_WRITERS: Final[Mapping[str, Callable[[Any], Object]]] = {
     "ScarceResourceAvoidance": _scarce,
     "PodTopologySpread": _spread,
     "InterPodAffinity": _interpod,
+    "DynamicResources": _claims,
     "LoadAwareScheduling": _load_aware,
     "NodeNUMAResource": _numa,
     "DeviceShare": _devices,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.load import LoadAwareArgs
@@ -31,9 +31,14 @@ from koordcore.protocol.quota_args import parse_quota_args
 from koordcore.protocol.reservation_args import parse_reservation_args
 from koordcore.protocol.selectors import as_affinity, as_spread_constraints
 
+if TYPE_CHECKING:
+    from koordcore.model.claims import ClaimArgs
+
 T = TypeVar("T")
 
 _NOTHING: Final[Mapping[str, Json]] = {}
+_PACKED: Final = str(ScoringStrategy.MOST_ALLOCATED)
+_SPREAD: Final = str(ScoringStrategy.LEAST_ALLOCATED)
 _DEFAULT_RESOURCES: Final = ((CPU, 1), (MEMORY, 1))
 
 
@@ -165,6 +170,27 @@ def interpod_args(raw: Mapping[str, Json]) -> InterPodArgs:
     )
 
 
+def claim_args(raw: Mapping[str, Json]) -> ClaimArgs:
+    """Read what koordcore takes in DynamicResourcesArgs, beside upstream's own fields."""
+    from koordcore.model.claims import AllocationMode, ClaimArgs  # who has no claims reads no more of them
+
+    scoring = optional(raw, "scoringStrategy", as_mapping, _NOTHING)
+    mode = optional(raw, "allocationMode", as_str, AllocationMode.EXACT)
+    if mode not in set(AllocationMode):
+        known = ", ".join(f'"{one}"' for one in AllocationMode)
+        raise ManifestError.at("allocationMode", f'Unsupported value: "{mode}": supported values: {known}')
+    strategy = optional(scoring, "type", as_str, _PACKED)
+    if strategy not in (_PACKED, _SPREAD):
+        known = f'"{_SPREAD}", "{_PACKED}"'
+        told = f'Unsupported value: "{strategy}": supported values: {known}'
+        raise ManifestError.at("scoringStrategy.type", told)
+    return ClaimArgs(
+        mode=AllocationMode(mode),
+        await_claims=optional(raw, "awaitClaims", as_bool, False),
+        packed=strategy == _PACKED,
+    )
+
+
 def load_aware_args(raw: Mapping[str, Json]) -> LoadAwareArgs:
     """Read LoadAwareSchedulingArgs."""
     return _built(parse_load_aware_args, raw=raw)
@@ -186,6 +212,7 @@ PLUGIN_ARGS: Final[Mapping[str, Callable[[Mapping[str, Json]], Any]]] = {
     "ScarceResourceAvoidance": scarce_args,
     "PodTopologySpread": spread_args,
     "InterPodAffinity": interpod_args,
+    "DynamicResources": claim_args,
     "LoadAwareScheduling": load_aware_args,
     "NodeNUMAResource": numa_args_of,
     "DeviceShare": device_policy_of,
