@@ -88,7 +88,10 @@ def test_arguments_of_claims_are_written_and_read(args: ClaimArgs) -> None:
 
 
 def test_arguments_of_claims_that_do_not_exist_are_refused() -> None:
-    for field, value in (("allocationMode", "best"), ("scoringStrategy", {"type": "RequestedToCapacityRatio"})):
+    for field, value in (
+        ("allocationMode", "best"),
+        ("scoringStrategy", {"type": "RequestedToCapacityRatio"}),
+    ):
         written = configuration_manifest(Policy().with_plugin(PluginSetting(name="DynamicResources")))
         args = {"name": "DynamicResources", "args": {field: value}}
         written["profiles"][0]["pluginConfig"] = [args]
