@@ -36,7 +36,8 @@ class CuttingProxy:
         self.port: int = self._listener.getsockname()[1]
         self._open: list[tuple[socket.socket, socket.socket]] = []
         self._lock = threading.Lock()
-        self._stopped, self._shut = threading.Event(), threading.Event()
+        self._stopped, self._flows = threading.Event(), threading.Event()
+        self._flows.set()
         self.cuts = 0
 
     def __enter__(self) -> CuttingProxy:
@@ -56,24 +57,21 @@ class CuttingProxy:
                 _close(pair)
 
     @contextmanager
-    def closed(self) -> Iterator[None]:
-        """Let nothing through for as long as the block lasts."""
-        self._shut.set()
-        with self._lock:
-            for pair in self._open:
-                _close(pair)
+    def held(self) -> Iterator[None]:
+        """Let nothing through for as long as the block lasts; then cut all connections with what they carry."""
+        self._flows.clear()
         try:
             yield
         finally:
-            self._shut.clear()
+            with self._lock:
+                for pair in self._open:
+                    _close(pair)
+            self._flows.set()
 
     def _accept(self) -> None:
         while not self._stopped.is_set():
             try:
                 near, _ = self._listener.accept()
-                if self._shut.is_set():
-                    near.close()
-                    continue
                 far = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
                 continue
@@ -88,6 +86,7 @@ class CuttingProxy:
     ) -> None:
         try:
             while data := one.recv(_CHUNK):
+                self._flows.wait()
                 other.sendall(data)
         except OSError:
             pass

@@ -255,7 +255,7 @@ def cuts(bed: Bed, plan: Plan, outcome: Outcome) -> None:
 
 
 def forgotten(bed: Bed, plan: Plan, outcome: Outcome) -> None:
-    """The scheduler is cut off, and when it comes back etcd has forgotten what has happened meanwhile."""
+    """The scheduler hears nothing for a while; when its watches are cut etcd has forgotten what happened."""
     rounds, told = 3, 0
     with (
         CuttingProxy(bed.port, seed=plan.seed, pauses=None) as proxy,
@@ -264,7 +264,7 @@ def forgotten(bed: Bed, plan: Plan, outcome: Outcome) -> None:
         for number in range(rounds):
             _timed(bed, outcome, (before := _mixture(f"old{number}")), _members(before), f"old{number}-")
             pods = _mixture(f"new{number}")
-            with proxy.closed():
+            with proxy.held():
                 bed.end(name for name in list(bed.kubelets.pods) if name.startswith(f"old{number}-"))
                 bed.create(pods)
                 bed.server.forget()
