@@ -77,7 +77,7 @@ def test_a_known_policy_is_written_as_a_configuration(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     "args",
-    [ClaimArgs(), ClaimArgs(mode="first-fit"), ClaimArgs(await_claims=True, packed=False)],  # type: ignore[arg-type]
+    [ClaimArgs(), ClaimArgs(mode="first-fit"), ClaimArgs(await_claims=True, packed=False)],
 )
 def test_arguments_of_claims_are_written_and_read(args: ClaimArgs) -> None:
     policy = Policy().with_plugin(PluginSetting(name="DynamicResources", weight=2, args=args))
