@@ -58,7 +58,7 @@ class CuttingProxy:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let nothing through for as long as the block lasts; then cut all connections with what they carry."""
+        """Let nothing through for as long as the block lasts, then cut all connections."""
         self._flows.clear()
         try:
             yield
