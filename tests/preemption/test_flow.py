@@ -11,7 +11,7 @@ from immutabledict import immutabledict
 
 from koordcore.checking import verify
 from koordcore.checking.violation import ViolationKind
-from koordcore.manifests import patches
+from koordcore.manifests import patches, result_from_record, result_record
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.decisions import Bound, Nominated, Unschedulable
 from koordcore.model.gangs import PodGroup
@@ -194,6 +194,7 @@ def test_who_was_promised_room_that_he_cannot_use_gives_it_up() -> None:
     assert [(str(one.pod), one.body) for one in patches(first) if "nominatedNodeName" in str(one.body)] == [
         ("default/p", {"status": {"nominatedNodeName": None}})
     ]
+    assert result_from_record(snapshot, result_record(first)).withdrawn == first.withdrawn
     assert schedule(snapshot).snapshot.pod(promised.key) == promised  # nobody was asked to make room
     assert [one.pod.name for one in schedule(first.snapshot).bound] == ["q"]
 

@@ -74,6 +74,9 @@ def print_tables(result: ScheduleResult, rows: Rows) -> None:
         tables.append(_strangers_table(strangers))
     show(*(cut(one, rows.limit) for one in tables))
     say(summary_line(result))
+    if result.withdrawn:
+        some = ", ".join(map(str, result.withdrawn[:3])) + ", …" * (len(result.withdrawn) > 3)
+        say(f"room is kept no longer for {some}: nominated before, and no node takes them now")
 
 
 def _asked(result: ScheduleResult) -> dict[PodKey, Pod]:

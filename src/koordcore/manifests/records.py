@@ -57,18 +57,18 @@ _UNHURT: Final[dict[str, int]] = attrs.asdict(NO_DAMAGE)
 
 def result_record(result: ScheduleResult) -> dict[str, Any]:
     """Write a result as JSON values, in the order of its decisions."""
+    seldom = {
+        "network": network_used(result),
+        "together": [joint_record(one) for one in result.together],
+        "preemptions": [preemption_record(one) for one in result.preemptions],
+        "withdrawn": [str(pod) for pod in result.withdrawn],
+    }
     return {
         "format": FORMAT,
         "policy": result.policy.name,
         "decisions": [decision_record(one) for one in result.decisions],
         "jobs": [job_record(one) for one in result.jobs],
-        **({"network": source} if (source := network_used(result)) else {}),
-        **({"together": [joint_record(one) for one in result.together]} if result.together else {}),
-        **(
-            {"preemptions": [preemption_record(one) for one in result.preemptions]}
-            if result.preemptions
-            else {}
-        ),
+        **{name: value for name, value in seldom.items() if value},
         **_left_out(result),
         "stats": dict(result.stats),
     }
@@ -319,15 +319,15 @@ def result_from_record(
     after = snapshot.with_records(*held) if held else snapshot
     running = [pod for pod in owners if pod.node_name is not None]
     after = after.forget(*(pod.key for pod in running)).assume(*placed.values(), *running)
-    after = with_claims(after, decisions)
+    after, plans = with_claims(after, decisions), optional(raw, "preemptions", list_of(_preemption), ())
     used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
-    plans = optional(raw, "preemptions", list_of(_preemption), ())
     return ScheduleResult(
         decisions=decisions,
         snapshot=with_victims_told(after.with_records(*used) if used else after, plans),
         jobs=optional(raw, "jobs", list_of(_job), ()),
         together=optional(raw, "together", list_of(_joint), ()),
         preemptions=plans,
+        withdrawn=optional(raw, "withdrawn", list_of(_key), ()),
         policy=policy,
         stats=optional(raw, "stats", _counts, {}),
     )
