@@ -148,11 +148,16 @@ class Follower:
             return None
 
     def _watch(self, kind: str, path: str, version: str) -> None:
+        """Watch a kind from a version on, over connections that break, until the server has forgotten it."""
         while kind not in self._stale:
-            for event in self._api.watch(path, version):
-                version = event.object["metadata"]["resourceVersion"]
-                with self._changed:
-                    self.feed.watched(kind, event.what, event.object)
-                    self._changed.notify_all()
-                if kind in self._stale:
-                    break
+            try:
+                for event in self._api.watch(path, version):
+                    version = event.object["metadata"]["resourceVersion"]
+                    with self._changed:
+                        self.feed.watched(kind, event.what, event.object)
+                        self._changed.notify_all()
+                    if kind in self._stale:
+                        break
+            except UnreachableError as error:
+                _log.info("%s: %s; watching on", path, error)
+                time.sleep(_PAUSE)
