@@ -151,14 +151,15 @@ class ExactPlugin(JointPlugin):
         reread = self.rereads(changes)
         if reread:
             forget_vendors(self.workspace)
+        told = self._moved or changes.nodes or NodeResourceTopology in changes.records
+        self._moved = False
+        anew = told and self.workspace.made(Told)
+        if anew and self.tells_numa != anything_told(self.workspace.snapshot):
+            self.workspace.drop(Told)
+            return False
         if SharedTemplates in changes.records or locked(self.workspace):
             return False  # a lock ends with time
         # The states of nodes have followed already.
-        told = self._moved or changes.nodes or NodeResourceTopology in changes.records
-        self._moved = False
-        if told and self.workspace.made(Told) and self.tells_numa != anything_told(self.workspace.snapshot):
-            self.workspace.drop(Told)
-            return False
         if reread:
             self.workspace.drop(Capacities)
             self._questions.clear()
@@ -169,7 +170,10 @@ class ExactPlugin(JointPlugin):
     def moved(self, moves: NodeMoves) -> bool:
         self._questions.clear()
         self._moved = True
-        return "states" not in vars(self)
+        if "states" not in vars(self):
+            return True
+        self.workspace.drop(Told)  # it is asked for again with the plugin
+        return False
 
     def entry(self, name: str) -> Plugin:
         """Give the plugin that filters and scores under one of the names."""
