@@ -412,6 +412,25 @@ def test_who_may_not_be_evicted_is_not_said_to_leave() -> None:
     assert set(api.pods().items()) == {("high", "n0")}
 
 
+def test_what_others_say_of_a_pod_that_stays_is_left_as_it_is() -> None:
+    """Half a gang that a budget keeps: a drain has marked its member, and nobody takes that back."""
+    api = server(pod_group("train", 2), *(pod(f"w{number}", gang="train") for number in range(2)))
+    settle(scheduler(api))
+    api.delete(RESOURCES["Pod"], "default", "w1")
+    api.guarded.add("w0")
+    marked = api.items[RESOURCES["Pod"]][("default", "w0")]
+    drained = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "drain",
+    }
+    marked.setdefault("status", {})["conditions"] = [drained]
+    api.put(RESOURCES["Pod"], marked)
+    settle(scheduler(api), turns=3)
+    assert drained in api.items[RESOURCES["Pod"]][("default", "w0")]["status"]["conditions"]
+
+
 def test_a_reservation_gets_its_node() -> None:
     """It becomes available there, by a patch of its status, although no pod waits."""
     api = server()

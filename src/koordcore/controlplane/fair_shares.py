@@ -148,9 +148,10 @@ class FairTree:
         ]
         if not able:
             return None
-        return min(able, key=lambda one: (self.share(after[one[1]], one[0], node).order, heads[one[1]].rank))[
-            1
-        ]
+        _, queue = min(
+            able, key=lambda one: (self.share(after[one[1]], one[0], node).order, heads[one[1]].rank)
+        )
+        return queue
 
 
 def fair_tree(snapshot: ClusterSnapshot) -> FairTree:

@@ -19,6 +19,7 @@ import attrs
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
 from koordcore.manifests.calls import STRATEGIC_MERGE_PATCH
+from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 
 _LEAVES: Final = "DisruptionTarget"
 _SETS: Final = frozenset({"reservedFor", "finalizers", "resourceClaimStatuses"})
@@ -123,7 +124,7 @@ def is_final(request: Request, status: int) -> bool:
 def _withdrawn(
     eviction: Request, told: Mapping[tuple[str, str] | None, Request], mirror: Mirror
 ) -> Iterator[Request]:
-    """Give the patch that takes back what a pod was told before its eviction, if it was told anything."""
+    """Give the patch that takes back what we told a pod before its eviction; what others say of it stands."""
     assert eviction.pod is not None
     namespace, name = eviction.pod
     status = told[eviction.pod].body["status"] if eviction.pod in told else None
@@ -131,7 +132,8 @@ def _withdrawn(
     if status is None and pod is not None:
         status = pod.get("status")
     for condition in (status or {}).get("conditions") or ():
-        if condition["type"] == _LEAVES and condition["status"] == "True":
+        ours = condition.get("reason") == PREEMPTED_REASON and parse_preempted(condition.get("message", ""))
+        if ours and condition["type"] == _LEAVES and condition["status"] == "True":
             yield Request(
                 method="PATCH",
                 path=eviction.path.removesuffix("eviction") + "status",

@@ -83,10 +83,10 @@ class Journal:
             # What the server will never take is dropped, with all that it asks about the same object.
             failed = [one for one in answers if not one.done]
             refused = [one for one in failed if one.status and is_final(one.request, one.status)]
-            hopeless = {one.request.about for one in refused}
+            dropped = {one.request.about for one in refused}
             back = self._batch.taken_back((one.request for one in refused), self._feed.mirror)
-            self._batch = self._batch.without(hopeless).with_further(back)
-            passing = [one for one in failed if one.passing and one.request.about not in hopeless]
+            self._batch = self._batch.without(dropped).with_further(back)
+            passing = [one for one in failed if one.passing and one.request.about not in dropped]
             if back:
                 said: tuple[Answer, ...] = yield Send(back)
                 passing += [one for one in said if one.passing]
