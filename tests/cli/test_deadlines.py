@@ -42,9 +42,9 @@ def job(seconds: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("objects", "start"),
     [
-        ([running("run", activeDeadlineSeconds=3600)], "2026-11-01T13:00:00+00:00"),
-        ([job(3600), running("run", "train")], "2026-11-01T12:30:00+00:00"),
-        ([job(36000), running("run", "train", activeDeadlineSeconds=600)], "2026-11-01T12:10:00+00:00"),
+        ([running("run", activeDeadlineSeconds=3600)], "2026-11-01T13:00:00Z"),
+        ([job(3600), running("run", "train")], "2026-11-01T12:30:00Z"),
+        ([job(36000), running("run", "train", activeDeadlineSeconds=600)], "2026-11-01T12:10:00Z"),
         (
             [
                 running(
@@ -53,7 +53,7 @@ def job(seconds: int) -> dict[str, Any]:
                     metadata={"annotations": {"koordcore.io/expected-duration": "2h"}},
                 )
             ],
-            "2026-11-01T13:00:00+00:00",
+            "2026-11-01T13:00:00Z",
         ),
         (
             [
@@ -63,7 +63,7 @@ def job(seconds: int) -> dict[str, Any]:
                     metadata={"annotations": {"koordcore.io/expected-duration": "1h"}},
                 )
             ],
-            "2026-11-01T13:00:00+00:00",
+            "2026-11-01T13:00:00Z",
         ),
         ([running("run")], None),
         ([running("run", activeDeadlineSeconds=2**60)], None),
@@ -105,7 +105,7 @@ def test_a_text_that_cannot_be_read_ends_nobodys_answer(
     file.write_text(json.dumps({"kind": "List", "items": items}))
     assert main(["when", "default/big", str(file), "--now", NOON]) == 0
     out, err = capsys.readouterr()
-    assert "starts at 2026-11-01T13:00:00+00:00" in out
+    assert "starts at 2026-11-01T13:00:00Z" in out
     assert "Pod odd: metadata.annotations[koordcore.io/expected-duration]: expected a duration" in err
 
 

@@ -77,7 +77,7 @@ def test_when_knows_a_group_by_its_name_and_by_its_pods(
 ) -> None:
     assert main(["when", name, dump, "--now", f"{DAY}00:00:00Z", "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["start"] == f"{DAY}03:00:00+00:00"
+    assert answer["start"] == f"{DAY}03:00:00Z"
     assert sorted(answer["nodes"].values()) == ["a1", "a1", "a2", "a2"]
     assert answer["proven"]
 
@@ -109,7 +109,7 @@ def test_when_knows_a_group_of_groups_and_says_why_one_never_starts(
         assert code == (answer["start"] is None)
         return answer
 
-    assert asked(2)["start"] == f"{DAY}02:00:00+00:00"
+    assert asked(2)["start"] == f"{DAY}02:00:00Z"
     assert len(asked(2)["pods"]) == 4
     assert "minGroupCount (2) of job is not satisfied" in asked(5)["message"]
 

@@ -178,7 +178,7 @@ def test_a_page_and_the_queue_know_who_has_quota(capsys: pytest.CaptureFixture[s
     words = ["when", "--all", str(dump), "--as-gangs", "-q", "--now", "2026-01-02T00:00:00Z", "-o", "json"]
     assert main(words) == 1
     starts = {one["name"]: one for one in json.loads(capsys.readouterr().out)["queue"]}
-    assert starts["workload/ml/after"]["expectedStart"] == "2026-01-02T00:00:00+00:00"
+    assert starts["workload/ml/after"]["expectedStart"] == "2026-01-02T00:00:00Z"
     assert len(starts["workload/ml/after"]["nodes"]) == 3
     assert starts["workload/ml/train"]["expectedStart"] is None
     assert starts["workload/ml/train"]["message"].startswith("now ClusterQueue team: 24 nvidia.com/gpu")

@@ -41,7 +41,7 @@ def test_where_nobody_runs_the_newest_pod_tells_the_time(
     assert main(["when", "--all", dump(tmp_path, waiting("a", 8), waiting("b", 8)), "-o", "json"]) == 1
     queue = json.loads(capsys.readouterr().out)["queue"]
     starts = {one["name"]: one["expectedStart"] for one in queue}
-    assert starts == {"default/a": "2026-11-01T10:00:00+00:00", "default/b": None}
+    assert starts == {"default/a": "2026-11-01T10:00:00Z", "default/b": None}
 
 
 def test_a_reservation_in_the_queue_has_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

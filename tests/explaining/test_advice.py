@@ -188,3 +188,12 @@ def test_victims_are_named_with_their_price() -> None:
     assert RemedyKind.EVICT not in helps(
         advice(ClusterSnapshot(nodes=[node("n1")], pending=[pod("high", priority=0)]).assume(held), "high")
     )
+
+
+def test_whoever_takes_the_room_in_the_same_queue_is_waited_for_until_its_end() -> None:
+    """It starts now and says how long it will run: ``when`` says the same."""
+    now = datetime(2026, 11, 1, 8, tzinfo=UTC)
+    first = pod("b0", priority=5, annotations={"koordcore.io/expected-duration": "2h"})
+    snapshot = ClusterSnapshot(nodes=[node("n5")], pending=[first, pod("b1")])
+    found = advise(snapshot, schedule(snapshot), "default/b1", now=now)
+    assert helps(found)[RemedyKind.WAIT] == "until 2026-11-01T10:00:00Z, when default/b0 ends"

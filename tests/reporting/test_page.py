@@ -139,7 +139,7 @@ def test_the_verb_says_when_a_job_starts_that_waits_for_another(tmp_path: Any) -
     dump.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}), encoding="utf-8")
     assert main(["report", str(dump), "-o", str(tmp_path / "r.html"), "-q"]) == 0
     (row,) = values_of((tmp_path / "r.html").read_text(encoding="utf-8"))["queue"]
-    assert (row["o"], row["s"]) == ("no place", "2026-01-01T11:00:00+00:00")
+    assert (row["o"], row["s"]) == ("no place", "2026-01-01T11:00:00Z")
 
 
 def pod_manifest(name: str, spec: Any, annotations: Any, status: Any) -> Any:

@@ -48,7 +48,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_policy(parser)
     add_now(parser, "the newest metric's")
     add_selection(parser)
-    add_output(parser)
+    add_output(parser, watch=True)
     parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordcore.cli.progress import working
+from koordcore.cli.selection import nobody_selected
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source
@@ -112,6 +113,8 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
     if arguments.layers is not None:
         _nobody_has(arguments.layers, loaded.snapshot)
     if not arguments.quiet:
+        if told := nobody_selected(arguments, loaded.snapshot):
+            print(told, file=sys.stderr)
         for warning in loaded.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         if not arguments.admit and loaded.counts.get("ClusterColocationProfile"):

@@ -88,7 +88,7 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--effort``, ``--output`` and ``--proofs``."""
     parser.add_argument("--effort", type=float, default=10.0, metavar="UNITS", help="solver budget (10)")
-    add_output(parser, "patches")
+    add_output(parser, "patches", watch=True)
     add_selection(parser)
     parser.add_argument(
         "--proofs",

@@ -117,7 +117,8 @@ def watched(arguments: argparse.Namespace, once: Callable[[argparse.Namespace], 
     ModelError
         When the input can be read only once.
     """
-    if "-" in getattr(arguments, "paths", ()):
+    read = (*arguments.paths, *(getattr(arguments, one, "") for one in ("plan", "first", "second")))
+    if "-" in read:
         raise ModelError("--watch: standard input can be read only once; give files or --live")
     while True:
         if sys.stdout.isatty():

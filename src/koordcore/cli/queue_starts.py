@@ -11,6 +11,7 @@ import attrs
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.tables import say, show
 from koordcore.model.pods import Pod
+from koordcore.protocol.times import format_time
 from koordcore.scheduling.serving import QueuedStart
 
 _SHOWN: Final = 3
@@ -60,7 +61,7 @@ def place_record(place: Place | None, start: datetime | None, message: str) -> d
         "position": place.index + 1,
         "of": len(place.units),
         "before": list(place.before),
-        "expectedStart": start and start.isoformat(),
+        "expectedStart": start and format_time(start),
     }
     return record if start is not None else {**record, "message": message}
 
@@ -69,7 +70,7 @@ def never(unit: QueuedStart) -> str:
     """Say why a unit has no start."""
     if unit.not_before is None:
         return unit.message
-    return f"ends after {unit.not_before.isoformat()} were not looked at; until then: {unit.message}"
+    return f"ends after {format_time(unit.not_before)} were not looked at; until then: {unit.message}"
 
 
 def place_lines(
@@ -111,10 +112,10 @@ def queue_record(units: Sequence[tuple[int, QueuedStart]]) -> list[dict[str, Any
             "name": unit.name,
             "turn": turn,
             "pods": [str(key) for key in unit.pods],
-            "expectedStart": unit.start and unit.start.isoformat(),
+            "expectedStart": unit.start and format_time(unit.start),
             "nodes": {str(key): unit.nodes[key] for key in sorted(unit.nodes)},
             **({"message": unit.message} if unit.start is None else {}),
-            **({"notBefore": unit.not_before.isoformat()} if unit.not_before is not None else {}),
+            **({"notBefore": format_time(unit.not_before)} if unit.not_before is not None else {}),
         }
         for turn, unit in units
     ]
@@ -146,11 +147,11 @@ def show_queue(units: Sequence[tuple[int, QueuedStart]], now: datetime) -> None:
 def _when(start: datetime | None, now: datetime) -> str:
     if start is None:
         return ""
-    return "now" if start == now else f"{start.isoformat()}, in {start - now}"
+    return "now" if start == now else f"{format_time(start)}, in {start - now}"
 
 
 def _not_before(unit: QueuedStart) -> str:
-    return "" if unit.not_before is None else f"not before {unit.not_before.isoformat()}"
+    return "" if unit.not_before is None else f"not before {format_time(unit.not_before)}"
 
 
 def _never(message: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import attrs
@@ -79,9 +79,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise ModelError(_no_tree(ledger, arguments.tree))
     if arguments.quota is None:
         spaces = {one.name: one.namespace for one in snapshot.of(ElasticQuota)}
+        table = quota_table(ledger, arguments.tree)
+        _check_resource(arguments, {row.resource for row in table})
         rows = [
             row
-            for row in quota_table(ledger, arguments.tree)
+            for row in table
             if selection.named(spaces.get(row.quota, ""))
             and (not arguments.resource or row.resource == arguments.resource)
         ]
@@ -92,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.quota not in ledger.quotas:
         raise ModelError(f"no quota {arguments.quota} in the dump{near(arguments.quota, ledger.quotas)}")
+    _check_resource(arguments, ledger.max_of(arguments.quota))
     names = [arguments.resource] if arguments.resource else sorted(ledger.max_of(arguments.quota))
     waterfalls = [explain_runtime(ledger, arguments.quota, name) for name in names]
     if for_programs(arguments):
@@ -101,6 +104,13 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         say("\n\n".join(map(format_waterfall, waterfalls)))
     return 0
+
+
+def _check_resource(arguments: argparse.Namespace, known: Collection[str]) -> None:
+    asked = arguments.resource
+    if asked and asked not in known:
+        there = ", ".join(sorted(known))
+        raise ModelError(f"--resource: no quota limits {asked}{near(asked, known) or f'; there are {there}'}")
 
 
 def _table(rows: Sequence[QuotaRow]) -> Table:

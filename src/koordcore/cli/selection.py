@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordcore._record import record
+from koordcore.cli.words import near
 from koordcore.errors import ModelError
+from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.quotas import ElasticQuota
 from koordcore.model.selectors import EVERYTHING, LabelSelector, Requirement, SelectorOperator
+from koordcore.snapshot import ClusterSnapshot
 
 _COMMA: Final = re.compile(r",(?![^(]*\))")
 _SET: Final = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>not)?in\s*\((?P<values>[^()]*)\)\Z")
@@ -80,6 +84,21 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     text: str = arguments.selector or ""
     wanted = tuple(_requirement(part.strip()) for part in _COMMA.split(text) if part.strip())
     return Selection(arguments.namespace or "", LabelSelector(requirements=wanted))
+
+
+def nobody_selected(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> str:
+    """Say that ``-n`` or ``-l`` choose nobody at all, which is more often a slip than an answer."""
+    if getattr(arguments, "namespace", None) is None and getattr(arguments, "selector", None) is None:
+        return ""
+    selection = selection_of(arguments)
+    pods = [*snapshot.pending, *snapshot.bound_pods()]
+    named = {one.namespace for one in (*pods, *snapshot.of(PodGroup), *snapshot.of(ElasticQuota))}
+    if selection.namespace and selection.namespace not in named:
+        return f"-n: nothing is in namespace {selection.namespace}{near(selection.namespace, named)}"
+    labelled = [one.labels for one in pods] + [state.node.labels for state in snapshot.nodes]
+    if not any(map(selection.labels.matches, labelled)):
+        return "-l: no pod and no node has such labels"
+    return ""
 
 
 def _requirement(text: str) -> Requirement:

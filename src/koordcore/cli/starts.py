@@ -35,7 +35,7 @@ def known_starts(
         start within the ends that are looked at; ``None`` for a pod whose start is not in sight.
     """
     moment = now or newest_start(before)
-    ends, durations = expectations(before)
+    ends, durations = expectations(before, moment)
     if moment is None or not (ends or durations):
         return {}
     units = queue_starts(before, ends, durations, now=moment, policy=result.policy, rounds=_ROUNDS)

@@ -22,6 +22,7 @@ from koordcore.cli.inputs import (
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.cli.words import many
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
@@ -29,6 +30,7 @@ from koordcore.manifests.proof_records import certificate_from_record, certifica
 from koordcore.manifests.records import result_from_record
 from koordcore.model.certificates import Certificate
 from koordcore.model.reservations import Reservation
+from koordcore.snapshot import ClusterSnapshot
 
 _REJECTED: Final = "REJECTED"
 
@@ -59,7 +61,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="why nothing better exists, as `schedule`, `rebalance` and `defrag` write it with --proofs; "
         "repeated here",
     )
-    add_output(parser)
+    add_output(parser, watch=True)
+    add_selection(parser)
     parser.set_defaults(run=run)
 
 
@@ -96,6 +99,16 @@ def _record(checked: str, violations: Sequence[Violation], proofs: Table | None)
     }
 
 
+def _shown(
+    arguments: argparse.Namespace, snapshot: ClusterSnapshot, violations: Sequence[Violation]
+) -> list[Violation]:
+    """Give those about whoever ``-n`` and ``-l`` choose; what is about no pod and no node is never hidden."""
+    selection = selection_of(arguments)
+    hidden = {str(pod.key) for pod in (*snapshot.pending, *snapshot.bound_pods()) if not selection.pod(pod)}
+    hidden |= {state.name for state in snapshot.nodes if not selection.node(state)}
+    return [one for one in violations if one.subject not in hidden]
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
@@ -128,8 +141,10 @@ def run(arguments: argparse.Namespace) -> int:
             show(proofs)
         return int(proofs is not None and any(row[2] == _REJECTED for row in proofs.rows))
     columns = (Column("RULE", tone=Tone.BAD), Column("WHERE", tone=Tone.NAME), Column("WHAT", text=True))
-    rows = [(str(one.kind), one.subject, one.message) for one in violations]
-    show(Table(title=f"Not legal: {many(len(rows), 'violation')}", columns=columns, rows=rows))
+    shown = _shown(arguments, snapshot, violations)
+    rows = [(str(one.kind), one.subject, one.message) for one in shown]
+    left = f", {len(rows)} of them shown" if len(rows) < len(violations) else ""
+    show(Table(title=f"Not legal: {many(len(violations), 'violation')}{left}", columns=columns, rows=rows))
     if strangers:
         are = "is" if strangers == 1 else "are"
         say(f"{many(strangers, 'pod')} of the plan {are} not in the dump: was it made from this one?")

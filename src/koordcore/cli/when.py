@@ -31,6 +31,7 @@ from koordcore.model.durations import format_duration
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END
+from koordcore.protocol.times import format_time
 from koordcore.scheduling.backfilling import (
     BackfillPlan,
     EarliestStart,
@@ -98,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     now = read_now(arguments) or _moment(snapshot)
     policy = read_policy(arguments)
-    ends, durations = expectations(snapshot)
+    ends, durations = expectations(snapshot, now)
     if arguments.all:
         queued = waiting_members(snapshot) if arguments.as_gangs else ()
         others = snapshot.apply(*map(PodEnded, queued)) if queued else snapshot
@@ -204,23 +205,23 @@ def _record(plan: EarliestStart | NoStart, between: BackfillPlan | None) -> dict
         return {"pods": pods, "start": None, "message": plan.message}
     record: dict[str, object] = {
         "pods": pods,
-        "start": plan.start.isoformat(),
+        "start": format_time(plan.start),
         "nodes": {str(key): plan.nodes[key] for key in sorted(plan.nodes)},
         "waitsFor": [str(key) for key in plan.waits_for],
-        "tooEarly": plan.too_early and plan.too_early.isoformat(),
+        "tooEarly": plan.too_early and format_time(plan.too_early),
         "proven": plan.proven,
     }
     if between is not None:
         record["before"] = [
             {
                 "pods": {str(key): job.pods[key] for key in sorted(job.pods)},
-                "end": job.end and job.end.isoformat(),
+                "end": job.end and format_time(job.end),
             }
             for job in between.jobs
         ]
         record["heldBack"] = [str(key) for key in between.held_back]
         record["withoutRoom"] = [str(key) for key in between.without_room]
-        record["startRecomputed"] = between.recomputed.isoformat()
+        record["startRecomputed"] = format_time(between.recomputed)
     return record
 
 
@@ -268,8 +269,8 @@ def _print(
     if plan.start == now:
         say(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))
     else:
-        say(f"{name}: starts at {plan.start.isoformat()}, in {plan.start - now}")
-        say(f"  at {plan.too_early and plan.too_early.isoformat()} it does not fit yet")
+        say(f"{name}: starts at {format_time(plan.start)}, in {plan.start - now}")
+        say(f"  at {plan.too_early and format_time(plan.too_early)} it does not fit yet")
         say(f"  waits for {', '.join(map(str, plan.waits_for))}")
     for line in queue:
         say(line)
@@ -277,7 +278,7 @@ def _print(
     if between is None:
         return
     jobs = [
-        (str(key), job.pods[key], job.end.isoformat() if job.end else "not known")
+        (str(key), job.pods[key], format_time(job.end) if job.end else "not known")
         for job in between.jobs
         for key in sorted(job.pods)
     ]
@@ -288,4 +289,4 @@ def _print(
     ):
         if keys:
             say(f"{title}: {', '.join(map(str, keys))}")
-    say(f"start recomputed with them running: {between.recomputed.isoformat()}")
+    say(f"start recomputed with them running: {format_time(between.recomputed)}")

@@ -6,9 +6,11 @@ import argparse
 import os
 import re
 import shutil
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, NoReturn
 
@@ -65,6 +67,11 @@ def _folded(lines: list[str]) -> list[str]:
     return wrap(" ".join(lines), _FOLDED)
 
 
+def _is_path(word: str) -> bool:
+    """Tell whether a word is a path rather than a number, also one where nothing is."""
+    return word == "-" or Path(word).exists() or word.endswith((".json", ".yaml", ".yml", ".gz", "/"))
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose mistakes are one line with a hint."""
 
@@ -80,9 +87,18 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._intermixing = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            return self.parse_known_intermixed_args(self._told_apart(args), namespace)
         finally:
             self._intermixing = False
+
+    def _told_apart(self, args: Sequence[str] | None) -> list[str]:
+        """Give a flag whose number may be left out the default, where a path follows."""
+        words = list(sys.argv[1:] if args is None else args)
+        for place, word in enumerate(words[:-1]):
+            action = self._option_string_actions.get(word)
+            if action is not None and action.nargs == argparse.OPTIONAL and _is_path(words[place + 1]):
+                words[place] = f"{word}={action.const}"
+        return words
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, what may have been meant, and where help is."""

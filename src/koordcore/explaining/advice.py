@@ -9,6 +9,7 @@ import attrs
 
 from koordcore.errors import ModelError
 from koordcore.explaining.attempts import Attempts, fewest
+from koordcore.explaining.claim_remedies import never_by_claims
 from koordcore.explaining.groups import job_of
 from koordcore.explaining.incomplete_gangs import completing
 from koordcore.explaining.network import used_domains
@@ -140,7 +141,10 @@ def advise(
     helps = (*quota_remedies(attempts), *remedies(attempts))
     ranked = sorted(helps, key=lambda one: list(RemedyKind).index(one.kind))
     return attrs.evolve(
-        advice, ahead=ahead, never=(*never(attempts), *never_by_quota(attempts)), remedies=tuple(ranked)
+        advice,
+        ahead=ahead,
+        never=(*never(attempts), *never_by_claims(attempts), *never_by_quota(attempts)),
+        remedies=tuple(ranked),
     )
 
 

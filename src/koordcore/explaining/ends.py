@@ -12,10 +12,17 @@ from koordcore.protocol.expectations import expected_duration, expected_end
 from koordcore.snapshot import ClusterSnapshot
 
 
-def expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:
+def expectations(
+    snapshot: ClusterSnapshot, now: datetime | None
+) -> tuple[dict[PodKey, datetime], dict[PodKey, timedelta]]:
     """Give when running pods will be gone, and how long those that wait will run.
 
     A pod whose annotation cannot be read says nothing; the loader warns of it.
+
+    Parameters
+    ----------
+    now
+        When pods start that have a node and have not started; ``None``: nobody knows when they end.
     """
     jobs = {
         (one.namespace, one.name): one
@@ -32,7 +39,7 @@ def expectations(snapshot: ClusterSnapshot) -> tuple[dict[PodKey, datetime], dic
                 duration = expected_duration(pod, job)
                 if duration is not None:
                     durations[pod.key] = duration
-            elif (end := expected_end(pod, job)) is not None:
+            elif (end := expected_end(pod, job, now)) is not None:
                 ends[pod.key] = end
     return ends, durations
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from koordcore.explaining.attempts import Attempts
+from koordcore.explaining.claim_remedies import fewer_devices, slices_like, slices_of
 from koordcore.explaining.node_states import cards_of
 from koordcore.explaining.relaxing import relaxing
 from koordcore.explaining.remedy import Remedy, RemedyKind, shown_amount, some
 from koordcore.explaining.waiting import waiting
+from koordcore.framework.extended_resources import served_by_classes
 from koordcore.model.affinity import Taint, TaintEffect, Toleration, TolerationOperator
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, DeviceObject
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.preemption import PreemptionRules
+from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import PODS
 from koordcore.snapshot import ClusterSnapshot
 
@@ -39,6 +42,7 @@ def remedies(asked: Attempts) -> Iterator[Remedy]:
     yield from _select(asked)
     yield from relaxing(asked)
     yield from _uncordon(asked)
+    yield from fewer_devices(asked)
     yield from _shrink(asked)
     yield from _fewer(asked)
     yield from _evict(asked)
@@ -51,12 +55,13 @@ def never(asked: Attempts) -> tuple[str, ...]:
     nodes = asked.snapshot.nodes
     if not nodes:
         return ("the cluster has no node",)
+    served = served_by_classes(asked.snapshot)  # a claim speaks for these
     if not any(state.node.allocatable.get(PODS, 0) for state in nodes):
         found.append("no node takes any pod: `pods` is not in its allocatable")
     for name in sorted({name for pod in asked.members for name, amount in pod.requests.items() if amount}):
         wanted = max(pod.requests.get(name, 0) for pod in asked.members)
         most = max((state.node.allocatable.get(name, 0) for state in nodes), default=0)
-        if name == PODS or most >= wanted:
+        if name == PODS or most >= wanted or name in served:
             continue
         having = [state.name for state in nodes if state.node.allocatable.get(name, 0) == most]
         text = f"no node has ever {shown_amount(name, wanted)}"
@@ -216,13 +221,15 @@ def _most(asked: Attempts, names: tuple[str, ...]) -> int:
 
 
 def _scaled(asked: Attempts, names: tuple[str, ...], amount: int, top: int) -> list[Pod]:
+    def less(requests: Mapping[str, int]) -> dict[str, int]:
+        return {name: (value * amount // top if name in names else value) for name, value in requests.items()}
+
+    # Containers say it, too: a claim for what only device classes serve is made of what they ask for.
     return [
         attrs.evolve(
             pod,
-            requests={
-                name: (value * amount // top if name in names else value)
-                for name, value in pod.requests.items()
-            },
+            requests=less(pod.requests),
+            containers=tuple(attrs.evolve(one, requests=less(one.requests)) for one in pod.containers),
         )
         for pod in asked.members
     ]
@@ -279,7 +286,9 @@ def _grow(asked: Attempts) -> Iterator[Remedy]:
     shapes: dict[object, NodeState] = {}
     for state in asked.snapshot.nodes:
         domain = {key: value for key, value in state.node.labels.items() if key != _HOSTNAME}
-        shapes.setdefault((state.node.allocatable, tuple(sorted(domain.items())), state.node.taints), state)
+        devices = tuple((one.driver, len(one.devices)) for one in slices_of(asked.snapshot, state.name))
+        key = (state.node.allocatable, tuple(sorted(domain.items())), state.node.taints, devices)
+        shapes.setdefault(key, state)
     for state in list(shapes.values())[:_SHAPES]:
         limit = len(asked.members) if best is None else best[0] - 1
         number = _fewest(asked, state, limit)
@@ -293,6 +302,8 @@ def _grow(asked: Attempts) -> Iterator[Remedy]:
         shape = [shown_amount(name, node.allocatable.get(name, 0)) for name in ("cpu", "memory")]
         parts = _parts(asked, node)
         shape += parts or [f"{cards} card{'s' * (cards != 1)}"] * bool(cards)
+        devices = sum(len(one.devices) for one in slices_of(asked.snapshot, node.name))
+        shape += [f"{devices} device{'s' * (devices != 1)} of drivers"] * bool(devices)
         text = f"{number} more like {node.name} ({', '.join(shape)})"
         yield Remedy(kind=RemedyKind.GROW, text=text)
 
@@ -318,7 +329,8 @@ def _fewest(asked: Attempts, state: NodeState, limit: int) -> int:
 
 
 def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int) -> ClusterSnapshot:
-    nodes, records = [], []
+    nodes: list[Node] = []
+    records: list[ClusterRecord] = []
     devices = snapshot.find(DeviceObject, state.name)
     for each in range(number):
         name = f"{state.name}-more-{each}"
@@ -327,4 +339,5 @@ def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int) -> ClusterS
         nodes.append(attrs.evolve(state.node, name=name, labels=labels, taints=taints, unschedulable=False))
         if devices is not None:
             records.append(attrs.evolve(devices, name=name))
+        records += slices_like(snapshot, state.name, name)
     return snapshot.with_nodes(*nodes).with_records(*records)

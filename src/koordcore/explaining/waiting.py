@@ -9,7 +9,7 @@ from koordcore.explaining.attempts import Attempts, fewest
 from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.remedy import Remedy, RemedyKind, some
 from koordcore.model.pods import Pod, PodKey
-from koordcore.protocol.times import format_timestamp, moment_of
+from koordcore.protocol.times import format_time
 from koordcore.scheduling.backfilling import EarliestStart, earliest_start
 from koordcore.snapshot import ClusterSnapshot
 
@@ -29,14 +29,14 @@ _SERVING: Final = ("Deployment", "ReplicaSet", "ReplicationController", "Statefu
 
 def waiting(asked: Attempts) -> Iterator[Remedy]:
     """Yield until when, or at least for whom, the pods have to wait."""
-    ends, _ = expectations(asked.snapshot)
     now = asked.now or newest_start(asked.snapshot)
+    ends, _ = expectations(asked.snapshot, now)
     if ends and now is not None:
         plan = earliest_start(
             asked.snapshot, asked.members, ends, now=now, policy=asked.policy, limits=asked.limits
         )
         if isinstance(plan, EarliestStart) and plan.start > now:
-            until = format_timestamp(moment_of(plan.start))
+            until = format_time(plan.start)
             whom = ", ".join(map(str, plan.waits_for)) or "somebody"
             text = f"until {until}, when {whom} {'end' if len(plan.waits_for) > 1 else 'ends'}"
             yield Remedy(kind=RemedyKind.WAIT, text=text, pods=plan.waits_for, until=until)

@@ -37,20 +37,22 @@ def expected_duration(pod: Pod, job: Workload | None = None) -> timedelta | None
     return min((one for one in known if one is not None), default=None)
 
 
-def expected_end(pod: Pod, job: Workload | None = None) -> datetime | None:
+def expected_end(pod: Pod, job: Workload | None = None, now: datetime | None = None) -> datetime | None:
     """Give when a running pod will be gone: as it says, and at the latest at its deadline or that of its Job.
 
     Parameters
     ----------
     job
         The Job that it belongs to, where it does.
+    now
+        When it starts, where it has not started; ``None``: nobody knows.
 
     Raises
     ------
     ManifestError
         When an annotation cannot be read.
     """
-    started = pod.started or pod.scheduled
+    started = pod.started or pod.scheduled or now
     text = pod.annotations.get(EXPECTED_END)
     told = _after(started, _own_duration(pod)) if text is None else told_end(text)
     own = _after(started, _seconds(pod.active_deadline))

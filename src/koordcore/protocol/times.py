@@ -34,6 +34,17 @@ def moment_of(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
+def format_time(time: datetime) -> str:
+    """Write an aware datetime as Kubernetes does (:func:`format_timestamp`).
+
+    Raises
+    ------
+    ManifestError
+        When the datetime does not say its time zone.
+    """
+    return format_timestamp(moment_of(time))
+
+
 def parse_timestamp(text: str) -> int:
     """Read an RFC 3339 time as nanoseconds since 1970; digits beyond nanoseconds are cut.
 

@@ -17,6 +17,7 @@ from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Un
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.device_object import GPU_MODEL
+from koordcore.protocol.times import format_time
 from koordcore.reporting.cards import Card, cards_of
 from koordcore.reporting.quotas import quota_data
 from koordcore.reporting.steps import Change, Story
@@ -196,7 +197,7 @@ class PageData:
         said: dict[str, Any] = {"p": self._who(one.pod)}
         if one.pod in starts:
             start = starts[one.pod]
-            said["s"] = "" if start is None else start.isoformat()
+            said["s"] = "" if start is None else format_time(start)
         match one:
             case Bound():
                 notes = [result.device for held in one.claims for result in held.allocation.results]

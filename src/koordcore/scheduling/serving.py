@@ -17,7 +17,7 @@ from immutabledict import immutabledict
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.mappings import EMPTY
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import Pod, PodKey, keyed
 from koordcore.model.policy import Policy
 from koordcore.scheduling.cycle import queue_order, waiting_pods
 from koordcore.scheduling.entry import schedule
@@ -77,8 +77,8 @@ def queue_units(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[Q
 
 def queue_starts(
     snapshot: ClusterSnapshot,
-    ends: Mapping[PodKey, datetime],
-    durations: Mapping[PodKey, timedelta],
+    ends: Mapping[PodKey, datetime] | Mapping[str, datetime],
+    durations: Mapping[PodKey, timedelta] | Mapping[str, timedelta],
     *,
     now: datetime,
     policy: Policy = Policy(),
@@ -96,9 +96,9 @@ def queue_starts(
     snapshot
         The cluster now.
     ends
-        When running pods will be gone; one that is not named stays for ever.
+        When running pods will be gone, by key or ``namespace/name``; one that is not named stays for ever.
     durations
-        How long pods that wait will run; one that is not named stays for ever.
+        How long pods that wait will run, by the same; one that is not named stays for ever.
     now, policy, limits
         As for :func:`koordcore.schedule`.
     until
@@ -114,7 +114,7 @@ def queue_starts(
     units = queue_units(snapshot, policy)
     asked = {unit.name: unit for unit in units}
     unit_of = {key: unit.name for unit in units for key in unit.pods}
-    known, moment, current = dict(ends), now, snapshot
+    known, lasting, moment, current = keyed(ends), keyed(durations), now, snapshot
     for _ in range(rounds):
         result = schedule(current, policy=policy, now=now, limits=limits)
         current = result.snapshot
@@ -128,9 +128,9 @@ def queue_starts(
             elif unit.start is None and one.pod == unit.pods[0]:
                 asked[unit.name] = attrs.evolve(unit, message=_why(one))
         known |= {
-            one.pod: moment + durations[one.pod]
+            one.pod: moment + lasting[one.pod]
             for one in result.bound
-            if one.pod in durations and one.pod not in known
+            if one.pod in lasting and one.pod not in known
         }
         waiting = [unit for unit in asked.values() if unit.start is None]
         later = [end for key, end in known.items() if end > moment and key in current.location]

@@ -159,7 +159,7 @@ function nearText(near) {
 }
 function startText(one) {
   if (one.s === undefined) return "";
-  return one.s === "" ? "not in sight" : one.s.replace("T", " ").replace("+00:00", " UTC");
+  return one.s === "" ? "not in sight" : one.s.replace("T", " ").replace("Z", " UTC");
 }
 function grouped(queue) {
   const groups = new Map();
