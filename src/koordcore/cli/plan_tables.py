@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -27,6 +28,10 @@ _NAMED: Final = 3
 """Domains of a layer that are named in a gang's row."""
 _NODES: Final = 4
 """Nodes that are named in a workload's row."""
+_FELL_WITH: Final = re.compile(
+    r'0/\d+ nodes are available: GangGroup ".+?" gets rejected due to member Pod ".+?" is unschedulable '
+    r'with reason "(?P<why>.+)"\.'
+)
 _SHAPES: Final = 3
 """Different sets of devices that are named in a workload's row."""
 
@@ -200,11 +205,10 @@ def _gets(decision: Bound) -> str:
 
 def _waiting_table(waiting: Sequence[PodDecision], names: Mapping[PodKey, str]) -> Table:
     """Pods of a workload that wait for the same reason are one row."""
-    groups: dict[tuple[str, str, str], int] = {}
-    for one in waiting:
-        name, near, why = _waiting_row(one)
-        key = (names.get(one.pod, name), near, why)
-        groups[key] = groups.get(key, 0) + 1
+    told = [
+        (names.get(one.pod, name), near, why) for one in waiting for name, near, why in (_waiting_row(one),)
+    ]
+    groups = Counter(_once_each_gang(told))
     columns = (
         Column("WORKLOAD", tone=Tone.NAME),
         Column("PODS", number=True),
@@ -218,6 +222,17 @@ def _waiting_table(waiting: Sequence[PodDecision], names: Mapping[PodKey, str]) 
         for (name, near, why), count in groups.items()
     ]
     return Table(title="Not placed", columns=columns, rows=rows)
+
+
+def _once_each_gang(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Let members that fell with their gang say what the member says that failed: its reason is in theirs."""
+    own = {(name, why): near for name, near, why in reversed(rows)}
+    found = []
+    for name, near, why in rows:
+        quoted = _FELL_WITH.match(why)
+        told = quoted["why"] if quoted else why
+        found.append((name, own[name, told], told) if quoted and (name, told) in own else (name, near, why))
+    return found
 
 
 def _strangers_table(strangers: Mapping[str, int]) -> Table:

@@ -92,7 +92,8 @@ def nobody_selected(arguments: argparse.Namespace, snapshot: ClusterSnapshot) ->
         return ""
     selection = selection_of(arguments)
     pods = [*snapshot.pending, *snapshot.bound_pods()]
-    named = {one.namespace for one in (*pods, *snapshot.of(PodGroup), *snapshot.of(ElasticQuota))}
+    named = {one.namespace for one in pods} | {one.namespace for one in snapshot.of(PodGroup)}
+    named |= {one.namespace for one in snapshot.of(ElasticQuota)}
     if selection.namespace and selection.namespace not in named:
         return f"-n: nothing is in namespace {selection.namespace}{near(selection.namespace, named)}"
     labelled = [one.labels for one in pods] + [state.node.labels for state in snapshot.nodes]

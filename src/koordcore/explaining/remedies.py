@@ -286,8 +286,8 @@ def _grow(asked: Attempts) -> Iterator[Remedy]:
     shapes: dict[object, NodeState] = {}
     for state in asked.snapshot.nodes:
         domain = {key: value for key, value in state.node.labels.items() if key != _HOSTNAME}
-        devices = tuple((one.driver, len(one.devices)) for one in slices_of(asked.snapshot, state.name))
-        key = (state.node.allocatable, tuple(sorted(domain.items())), state.node.taints, devices)
+        driven = tuple((one.driver, len(one.devices)) for one in slices_of(asked.snapshot, state.name))
+        key = (state.node.allocatable, tuple(sorted(domain.items())), state.node.taints, driven)
         shapes.setdefault(key, state)
     for state in list(shapes.values())[:_SHAPES]:
         limit = len(asked.members) if best is None else best[0] - 1
