@@ -10,6 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
+from koordcore.model.devices import ALL_GPU_RESOURCES
 from koordcore.model.feature_gates import WEBHOOK_GATES
 from koordcore.model.gangs import GatherStrategy, PodGroup
 from koordcore.model.mappings import EMPTY
@@ -19,6 +20,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaProfile
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
+from koordcore.model.resources import Resources
 from koordcore.protocol.fields import Json, field, load_json, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC
 from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
@@ -36,6 +38,7 @@ Remark: TypeAlias = tuple[Key, Problem]
 
 _SIGS: Final = "scheduling.sigs.k8s.io"
 _SPEC_PATH: Final = f"metadata.annotations[{ANNOTATION_TOPOLOGY_SPEC}]"
+_CARDS: Final = frozenset(ALL_GPU_RESOURCES)
 _RULE_FIELDS: Final = ("layer", "strategy", "podcountmultiple")
 
 
@@ -229,6 +232,7 @@ def quota_remarks(
             told = f"a quota of this name is in namespace {first.namespace} too; names tell quotas apart"
             yield _key(quota), Problem("metadata.name", told)
     topology = filled_topology(named)
+    asking: dict[str, list[Resources]] = {}
     for quota, message in check_tree(topology, policy=policy):
         yield _key(quota), Problem("", f"the webhook refuses it: {message}")
     for pod in pods:
@@ -238,9 +242,25 @@ def quota_remarks(
         if asked.quota and name not in topology.quotas and name not in BUILTIN_QUOTAS:
             told = f"no ElasticQuota {show(name)}; the default quota counts it"
             yield key, Problem(f"metadata.labels[{QUOTA_NAME}]", told)
+        if name in topology.quotas and not asked.finished:
+            asking.setdefault(name, []).append(asked.request)
         refused = refuse_pod(topology, asked, policy=policy)
         if refused is not None:
             yield key, Problem("", f"the webhook refuses it: {refused.message}")
+    for name, requests in asking.items():
+        yield from _uncounted_cards(topology.quotas[name], requests)
+
+
+def _uncounted_cards(quota: QuotaObject, requests: Iterable[Resources]) -> Iterator[Remark]:
+    """Say that a quota limits cards by a name under which its pods do not ask for them: it limits nothing."""
+    limited = sorted(_CARDS.intersection(quota.max))
+    asked = [_CARDS.intersection(name for name, amount in one.items() if amount) for one in requests]
+    passing = [names for names in asked if names and names.isdisjoint(limited)]
+    if limited and passing:
+        names = ", ".join(sorted(frozenset().union(*passing)))
+        pods = "1 of its pods asks" if len(passing) == 1 else f"{len(passing)} of its pods ask"
+        told = f"counts {', '.join(limited)} alone; {pods} for {names}, which it does not limit"
+        yield _key(quota), Problem("spec.max", told)
 
 
 def filled_topology(named: Mapping[str, QuotaObject]) -> QuotaTopology:

@@ -29,6 +29,7 @@ from koordcore.model.devices import (
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.device import DEVICE_ALLOCATED
 from koordcore.protocol.device_amounts import device_resources
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY, inventory_of
@@ -122,17 +123,24 @@ def _policy_taken(name: str) -> Remark:
 
 
 def untold_holders(states: Iterable[NodeState], records: Iterable[ClusterRecord]) -> Iterator[Remark]:
-    """Find running pods that asked for devices of a known node and do not say which ones they hold."""
+    """Find pods and reservations that have devices of a known node and do not say which ones they hold."""
     known = {one.name for one in records if isinstance(one, DeviceObject)}
     for state in states:
         for pod in state.pods if state.name in known else ():
-            if pod.annotations.get(DEVICE_ALLOCATED):
-                continue
-            asked = sorted(name for name in _ASKS.intersection(pod.requests) if pod.requests[name])
-            if asked:
-                key: Key = ("", "Pod", pod.namespace, pod.name)
-                told = (
-                    f"absent, though the pod runs on {state.name} with {', '.join(asked)}: "
-                    "the devices that it holds are not known and count as free"
-                )
-                yield key, Problem(f"metadata.annotations[{DEVICE_ALLOCATED}]", told)
+            key: Key = ("", "Pod", pod.namespace, pod.name)
+            yield from _untold(key, pod, "pod runs", state.name)
+    for one in records:
+        if isinstance(one, Reservation) and one.active and one.status.node_name in known:
+            key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
+            held = attrs.evolve(one.template, annotations=one.annotations)
+            yield from _untold(key, held, "reservation is", str(one.status.node_name))
+
+
+def _untold(key: Key, pod: Pod, stands: str, node: str) -> Iterator[Remark]:
+    asked = sorted(name for name in _ASKS.intersection(pod.requests) if pod.requests[name])
+    if asked and not pod.annotations.get(DEVICE_ALLOCATED):
+        told = (
+            f"absent, though the {stands} on {node} with {', '.join(asked)}: "
+            "the devices that it holds are not known and count as free"
+        )
+        yield key, Problem(f"metadata.annotations[{DEVICE_ALLOCATED}]", told)
