@@ -53,7 +53,7 @@ def test_what_may_be_on_its_way_at_once() -> None:
     assert (group.name, group.most) == ("node n", 2)
     args = MigrationControllerArgs(max_migrating_per_node=0, max_migrating_globally=3)
     (group,) = migrating_groups(pods(4, 4), args=args)
-    assert (group.name, group.most) == ("evictions", 3)
+    assert (group.name, group.most) == ("maxNoOfPodsToEvictTotal", 3)
 
 
 def test_limits_of_a_cycle() -> None:

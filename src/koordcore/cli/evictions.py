@@ -74,8 +74,9 @@ def victims_table(result: ScheduleResult) -> Table:
     names = {str(key): name for key, name in stand_in_names(result.snapshot).items()}
     for plan in result.preemptions:
         moved = {move.victim.pod: move.node for move in plan.moves}
+        stopped = plan.stopped
         for victim in plan.victims:
-            lost = "breaks" if victim.job in plan.broken else ""
+            lost = "breaks" if victim.job in stopped else ""
             goes = f"moves to {moved[victim.pod]}" if victim.pod in moved else lost
             job = victim.job if victim.job != str(victim.pod) else ""
             rows.append(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordcore.cli.progress import working
+from koordcore.cli.words import many
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source
@@ -29,7 +30,7 @@ from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMO
 from koordcore.protocol.feature_gates import parse_feature_gates
 from koordcore.protocol.fields import at
 from koordcore.protocol.times import moment_of
-from koordcore.reservations.lifecycle import controlled
+from koordcore.reservations.lifecycle import as_of as at_moment
 from koordcore.result import ScheduleResult
 from koordcore.result.left_out import CANNOT_BE_READ
 from koordcore.snapshot import ClusterSnapshot
@@ -256,15 +257,11 @@ def read_now(arguments: argparse.Namespace) -> datetime | None:
 
 
 def as_of(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Give the cluster as it stands at ``--now``: reservations whose time is up hold nothing, and are named.
-
-    One that says neither when it was made nor when it ends has no age.
-    """
+    """Give the cluster as it stands at ``--now``; reservations whose time is up are named."""
     now = read_now(arguments)
     if now is None:
         return snapshot
-    undated = [one for one in snapshot.of(Reservation) if one.created is None and one.expires is None]
-    after = controlled(snapshot, now).with_records(*undated)
+    after = at_moment(snapshot, now)
     before = {one.name for one in snapshot.of(Reservation) if one.over}
     ended = [one.name for one in after.of(Reservation) if one.over and one.name not in before]
     if ended and not arguments.quiet:
@@ -292,13 +289,24 @@ def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSna
     if not arguments.lend:
         return snapshot
     # Only who lends pays for what that brings.
+    from koordcore.colocation.amplifying import amplified
     from koordcore.colocation.cluster import config_of_snapshot, latest_report, lend
 
     given = read_now(arguments)
     now = latest_report(snapshot) if given is None else moment_of(given)
+    config = config_of_snapshot(snapshot)
+    done = amplified(snapshot, config)
+    if not arguments.quiet:
+        for name, problem in done.problems.items():
+            print(f"warning: --lend: Node {name} is not amplified: {problem}", file=sys.stderr)
+        if done.changed:
+            nodes = many(len(done.changed), "node")
+            print(f"lent: CPU or memory of {nodes} multiplied as ratios say", file=sys.stderr)
     if now is None:
+        if done.changed:
+            return done.snapshot
         raise ModelError("--lend: no NodeMetric with a time in the dump: give --now")
-    after = lend(snapshot, config_of_snapshot(snapshot), now=now)
+    after = lend(done.snapshot, config, now=now)
     if not arguments.quiet:
         lending = sum(any(state.node.allocatable.get(name, 0) for name in _LENT) for state in after.nodes)
         print(f"lent: {lending} of {len(after.nodes)} nodes offer batch or mid resources", file=sys.stderr)

@@ -11,7 +11,7 @@ from datetime import datetime
 import attrs
 
 from koordcore.cli.finding import find_subject, is_of_jobs, name_and_paths
-from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
@@ -96,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             say("nobody waits")
         return 0
+    snapshot = as_of(arguments, snapshot)
     now = read_now(arguments) or _moment(snapshot)
     policy = read_policy(arguments)
     ends, durations = expectations(snapshot)
@@ -207,6 +208,7 @@ def _record(plan: EarliestStart | NoStart, between: BackfillPlan | None) -> dict
         "start": plan.start.isoformat(),
         "nodes": {str(key): plan.nodes[key] for key in sorted(plan.nodes)},
         "waitsFor": [str(key) for key in plan.waits_for],
+        **({"reservationsEnd": list(plan.expired)} if plan.expired else {}),
         "tooEarly": plan.too_early and plan.too_early.isoformat(),
         "proven": plan.proven,
     }
@@ -270,7 +272,8 @@ def _print(
     else:
         say(f"{name}: starts at {plan.start.isoformat()}, in {plan.start - now}")
         say(f"  at {plan.too_early and plan.too_early.isoformat()} it does not fit yet")
-        say(f"  waits for {', '.join(map(str, plan.waits_for))}")
+        waited = [*map(str, plan.waits_for), *(f"the end of reservation {one}" for one in plan.expired)]
+        say(f"  waits for {', '.join(waited)}")
     for line in queue:
         say(line)
     show(places)
@@ -281,7 +284,8 @@ def _print(
         for job in between.jobs
         for key in sorted(job.pods)
     ]
-    show(Table(title="May start now without delaying it", columns=(*columns, Column("ENDS")), rows=jobs))
+    if jobs:
+        show(Table(title="May start now without delaying it", columns=(*columns, Column("ENDS")), rows=jobs))
     for title, keys in (
         ("would delay it", between.held_back),
         ("no room now", between.without_room),

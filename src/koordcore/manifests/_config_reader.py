@@ -18,6 +18,7 @@ from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str,
 
 GROUP: Final = "kubescheduler.config.k8s.io"
 KIND: Final = "KubeSchedulerConfiguration"
+VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta3")
 _ALL: Final = "*"
 
 
@@ -192,7 +193,8 @@ def plugin_args(reader: ConfigReader, raw: Mapping[str, Json], path: str, versio
 def _args(reader: ConfigReader, name: str, raw: Mapping[str, Json], place: str, version: str) -> Any:
     given = reader.value(raw, "args", f"{place}.", as_mapping, {})
     stated = given.get("apiVersion", version), given.get("kind", f"{name}Args")
-    if stated != (version, f"{name}Args"):
+    # Upstream compares group and kind; arguments of another version that it knows are converted.
+    if stated[0] not in VERSIONS or stated[1] != f"{name}Args":
         reader.problem(
             f"{place}.args",
             f"expected {name}Args of {version}, got {show(stated[1])} of {show(stated[0])}",

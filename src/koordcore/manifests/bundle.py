@@ -39,6 +39,7 @@ from koordcore.manifests.objects import (
 from koordcore.manifests.pod_admission import pod_problems
 from koordcore.manifests.podless import without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
+from koordcore.manifests.unamplified import unamplified
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.checks import names_its_fields
@@ -239,6 +240,7 @@ class Bundle:
         self.warnings += self._placed(reservation_remarks(self.records, self.nodes))
         self.warnings += self._placed(quota_remarks(self._quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))
+        self.warnings += self._placed(unamplified(self.nodes, self.records))
 
     def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:
         for key, problem in remarks:

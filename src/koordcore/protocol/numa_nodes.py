@@ -43,7 +43,12 @@ from koordcore.protocol.fields import (
     load_json,
     optional,
 )
-from koordcore.protocol.normalization import CPUBasicInfo, cpu_basic_info_of, parse_amplification
+from koordcore.protocol.normalization import (
+    ANNOTATION_CPU_BASIC_INFO,
+    CPUBasicInfo,
+    cpu_basic_info_of,
+    parse_amplification,
+)
 from koordcore.protocol.reserved_on_node import reserved_cpus
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology, parse_cpulist
 
@@ -187,7 +192,8 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
         ratios = parse_amplification(annotations)
     except ManifestError:
         ratios = _NO_RATIOS
-    vendor, mask = _cache(annotations)
+    info = _lenient(annotations, ANNOTATION_CPU_BASIC_INFO, _basic_info, None)
+    vendor, mask = _cache(info or CPUBasicInfo())
     return NodeResourceTopology(
         name=name,
         topology=topology,
@@ -200,6 +206,9 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
         be_shared_pools=_lenient(annotations, ANNOTATION_BE_CPU_SHARED_POOLS, _pools, _NO_POOLS),
         cpu_vendor=vendor,
         cache_mask=mask,
+        cpu_model=None if info is None else info.model,
+        hyper_threads=info is not None and info.hyper_thread,
+        turbo=info is not None and info.turbo,
     )
 
 
@@ -209,12 +218,12 @@ _MAKERS: Final = dict.fromkeys(("intel", "genuineintel"), "GenuineIntel") | dict
 """What people call the makers of CPUs, to what ``/proc/cpuinfo`` calls them."""
 
 
-def _cache(annotations: Mapping[str, str]) -> tuple[str, int]:
+def _basic_info(text: str) -> CPUBasicInfo | None:
+    return cpu_basic_info_of({ANNOTATION_CPU_BASIC_INFO: text})
+
+
+def _cache(info: CPUBasicInfo) -> tuple[str, int]:
     """Give the maker of the CPUs and all ways of their last-level cache, as far as the node says them."""
-    try:
-        info = cpu_basic_info_of(annotations) or CPUBasicInfo()
-    except ManifestError:
-        return "", 0
     digits = info.cache_mask.strip().lower()
     known = 0 < len(digits) <= _MASK_DIGITS and all(one in "0123456789abcdef" for one in digits)
     vendor = _MAKERS.get(info.vendor.strip().lower(), info.vendor)

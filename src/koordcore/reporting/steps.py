@@ -137,8 +137,8 @@ def _damage(plan: PreemptionPlan) -> Iterator[tuple[str, str]]:
     yield "evicted", _told(cost)
     if cost.moves:
         yield "moved", _count(cost.moves, "pod")
-    if plan.broken:
-        yield "gangs that stop", ", ".join(plan.broken)
+    if plan.stopped:
+        yield "gangs that stop", ", ".join(plan.stopped)
     if plan.borrowers:
         yield "quotas that give back", ", ".join(plan.borrowers)
     if plan.domain:

@@ -19,7 +19,9 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
+from koordcore.reservations.lifecycle import after_ends, time_up
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
@@ -42,6 +44,8 @@ class EarliestStart:
         Where each pod would go then; members of a gang beyond its minimum may be missing.
     waits_for
         Running pods that have to be gone, by end and key.
+    expired
+        Reservations on these nodes whose time is up by then, by name.
     too_early
         The last moment before ``start`` at which anything changes, and at which the job was shown not to
         fit; ``None`` where it fits at once.
@@ -56,6 +60,7 @@ class EarliestStart:
     start: datetime
     nodes: immutabledict[PodKey, str] = attrs.field(converter=immutabledict)
     waits_for: tuple[PodKey, ...] = ()
+    expired: tuple[str, ...] = ()
     too_early: datetime | None = None
     probes: int = 0
     proven: bool = True
@@ -63,7 +68,7 @@ class EarliestStart:
 
 @attrs.frozen(kw_only=True)
 class NoStart:
-    """The job does not fit even when every pod whose end is known has left.
+    """The job does not fit even when every pod and reservation whose end is known has gone.
 
     Parameters
     ----------
@@ -115,9 +120,9 @@ class BackfillPlan:
 
 
 def _later(snapshot: ClusterSnapshot, ends: Mapping[PodKey, datetime], moment: datetime) -> ClusterSnapshot:
-    """Give the cluster at a moment: whoever has ended by then is gone."""
+    """Give the cluster at a moment: whoever has ended by then is gone, reservations like pods."""
     gone = [key for key in sorted(ends) if ends[key] <= moment and key in snapshot.location]
-    return snapshot.forget(*gone) if gone else snapshot
+    return after_ends(snapshot.forget(*gone) if gone else snapshot, moment)
 
 
 def _placed(result: ScheduleResult) -> bool:
@@ -170,7 +175,10 @@ class _Search:
         self._policy = policy
         self._limits = limits
         self.now = now
-        self.moments = sorted({end for end in ends.values() if end > now})
+        held = {end for one in snapshot.of(Reservation) if (end := time_up(one)) is not None}
+        self.moments = sorted({end for end in (*ends.values(), *held) if end > now})
+        # Owners lose what others win.
+        self.gains = all(end <= now for end in held)
         self.known: dict[datetime, ScheduleResult] = {}
 
     def at(self, moment: datetime) -> ScheduleResult:
@@ -190,7 +198,7 @@ class _Search:
         """Give the first moment at which the job fits; ``None`` where there is none."""
         if self.fits(self.now):
             return self.now
-        if not monotone:
+        if not (monotone and self.gains):
             return next((moment for moment in self.moments if self.fits(moment)), None)
         if not self.moments or not self.fits(self.moments[-1]):
             return None
@@ -249,6 +257,13 @@ def earliest_start(
         start=start,
         nodes={one.pod: one.node for one in search.at(start).bound},
         waits_for=tuple(key for _, key in waits if snapshot.location[key] in used),
+        expired=tuple(
+            sorted(
+                one.name
+                for one in snapshot.of(Reservation)
+                if one.status.node_name in used and (end := time_up(one)) is not None and now < end <= start
+            )
+        ),
         too_early=too_early,
         probes=len(search.known),
     )
