@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -40,10 +41,9 @@ SLICES = {
 }
 
 
-def gpu_node(name: str, cards: int, **parts: object) -> list[Object]:
+def gpu_node(name: str, cards: int, **parts: Any) -> list[Object]:
     """A node whose Device alone tells its cards, four to a NUMA node and two to a switch."""
     of_device = parts.pop("of_device", {})
-    assert isinstance(of_device, dict)
     own = [card(minor, numa=minor // 4, pcie=str(minor // 2)) for minor in range(cards)]
     return [node(name, **parts), device(name, *own, **of_device)]
 

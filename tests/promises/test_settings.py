@@ -41,7 +41,7 @@ def test_what_a_configuration_says_in_vain_is_a_finding_and_said_by_schedule(
 @pytest.mark.parametrize("value", [5, True, 1.5, None, ["a"], {"a": 1}])
 @pytest.mark.parametrize("who", ["runs", "waits", "node", "reservation"])
 def test_an_annotation_without_quotes_closes_nothing(door: Door, value: Any, who: str) -> None:
-    odd = {"meta": {"annotations": {"example.com/note": value}}}
+    odd: dict[str, Any] = {"meta": {"annotations": {"example.com/note": value}}}
     machine = node("n", **(odd if who == "node" else {}))
     others = {
         "runs": pod("odd", {"cpu": 1}, on="n", **odd),

@@ -161,9 +161,9 @@ def _with_ratios(
 def _as_reported(node: Node) -> Node:
     """Give the node as its kubelet reports it anew once nothing is amplified any more."""
     try:
-        raw = parse_raw_allocatable(node.annotations) or {}
+        raw = parse_raw_allocatable(node.annotations)
     except ManifestError:
-        raw = {}
+        raw = None
     return attrs.evolve(node, allocatable={**node.allocatable, **rounded(raw)}) if raw else node
 
 

@@ -132,8 +132,9 @@ def untold_holders(states: Iterable[NodeState], records: Iterable[ClusterRecord]
     for one in records:
         if isinstance(one, Reservation) and one.active and one.status.node_name in known:
             key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
-            held = attrs.evolve(one.template, annotations=one.annotations)
-            yield from _untold(key, held, "reservation is", str(one.status.node_name))
+            if one.template is not None:
+                held = attrs.evolve(one.template, annotations=one.annotations)
+                yield from _untold(key, held, "reservation is", str(one.status.node_name))
 
 
 def _untold(key: Key, pod: Pod, stands: str, node: str) -> Iterator[Remark]:
