@@ -41,6 +41,9 @@ def test_nobody_further_leaves_while_the_victims_are_still_there(door: Door, rea
     dump = door.file(machines, gang("train", 2), waits, victims, others)
     plans = door.ask("schedule", dump, "--preempt", "-o", "json").json.get("preemptions", [])
     assert [one for plan in plans for one in plan["victims"]] == []
+    if reason in ("PreemptionByScheduler", "EvictionByEvictionAPI"):
+        told = door.ask("schedule", dump, "--preempt", "--expand").out
+        assert "a: waits until default/la left" in told
 
 
 def test_room_that_comes_free_anyhow_is_preferred_to_evictions(door: Door) -> None:

@@ -14,7 +14,7 @@ from koordcore._blame import names_its_arguments
 from koordcore._notebook import html_table
 from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
-from koordcore.model.decisions import Bound, JobPlan, JointPlan, NotOurs, PodDecision
+from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -103,7 +103,7 @@ class ScheduleResult:
         # Kinds of objects that a plain call never meets; who does not ask does not load them.
         from koordcore.result.left_out import left_out
 
-        found = (self.snapshot.pod(one.pod) for one in self.decisions if not isinstance(one, NotOurs))
+        found = (self.snapshot.pod(one.pod) for one in self.decisions)
         pods = [pod for pod in found if pod is not None]
         return left_out(self.snapshot, self.policy, pods, preempting="nominated" in self.stats)
 
