@@ -183,6 +183,13 @@ def test_a_refusal_under_a_multiple_counts_what_is_there(
     assert ", , " not in told
 
 
+def test_a_layer_that_is_not_there_is_the_reason(door: Door) -> None:
+    cluster = [TREE, seat("n", "b1", 8), gang("g", 1, annotations=rule("Rakk")), members("g", 1, {"cpu": 1})]
+    why = door.schedule(cluster).why("g-0")
+    assert "the network topology has no layer Rakk" in why
+    assert ", , " not in why
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [

@@ -23,6 +23,22 @@ def config(door: Door, profile: Object, **more: Any) -> str:
             "usageThreshold",
         ),
         ({"pluginConfig": [{"name": "MyOwn", "args": {"a": 1}}]}, "pluginConfig[0].args"),
+        (
+            {
+                "pluginConfig": [
+                    {
+                        "name": "NodeResourcesFit",
+                        "args": {
+                            "scoringStrategy": {
+                                "type": "MostAllocated",
+                                "resources": [{"name": "kubernetes.io/gpu-core", "weight": 1}],
+                            }
+                        },
+                    }
+                ]
+            },
+            "scoringStrategy.resources[0].name",
+        ),
         ({"plugins": {"bind": {"enabled": [{"name": "DefaultBinder"}]}}}, "bind"),
         ({"plugins": {"multiPoint": {"enabled": [{"name": "Strange"}]}}}, "Strange"),
         ({"percentageOfNodesToScores": 3}, "percentageOfNodesToScores"),

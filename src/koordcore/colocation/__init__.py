@@ -1,10 +1,10 @@
 """How much of the cluster can be lent to batch and mid pods, predicted from usage and explained.
 
-A snapshot lends with :func:`lend`, offers CPUs multiplied by their ratios with :func:`amplified`, shows it
-with :func:`lending_table` and explains it with :func:`explain_node`; :func:`batch_of_node` and
-:func:`mid_of_node` answer for one node. Predictions live in
+A snapshot lends with :func:`lend`, shows it with :func:`lending_table` and explains it with
+:func:`explain_node`; :func:`batch_of_node` and :func:`mid_of_node` answer for one node. Predictions live in
 :mod:`~koordcore.colocation.prediction` and :mod:`~koordcore.colocation.peak`, ratios in
-:mod:`~koordcore.colocation.normalization`, what a controller writes in :mod:`~koordcore.colocation.sync`,
+:mod:`~koordcore.colocation.normalization` and for a whole snapshot in
+:mod:`~koordcore.colocation.amplifying`, what a controller writes in :mod:`~koordcore.colocation.sync`,
 and the quality of service of pods in :mod:`~koordcore.colocation.resctrl`,
 :mod:`~koordcore.colocation.cpuqos` and :mod:`~koordcore.colocation.profile`.
 """
@@ -14,10 +14,6 @@ from typing import TYPE_CHECKING
 from koordcore._face import read_late
 
 if TYPE_CHECKING:
-    from koordcore.colocation.amplifying import (
-        AmplifiedCluster as AmplifiedCluster,
-        amplified as amplified,
-    )
     from koordcore.colocation.batch import batch_of_node as batch_of_node
     from koordcore.colocation.cluster import (
         config_of_snapshot as config_of_snapshot,
@@ -41,7 +37,6 @@ else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
-            "koordcore.colocation.amplifying": ("AmplifiedCluster", "amplified"),
             "koordcore.colocation.batch": ("batch_of_node",),
             "koordcore.colocation.cluster": ("config_of_snapshot", "latest_report", "lend", "lending_table"),
             "koordcore.colocation.peak": ("prod_reclaimable",),
