@@ -35,6 +35,7 @@ from koordcore.protocol.device_amounts import device_resources
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY, inventory_of
 
 _ASKS: Final = frozenset({*ALL_GPU_RESOURCES, RDMA, FPGA})
+_SHARED: Final = frozenset(name for name in _ASKS if name.startswith("koordinator.sh/"))
 
 
 @record
@@ -132,7 +133,9 @@ def untold_holders(states: Iterable[NodeState], records: Iterable[ClusterRecord]
     for one in records:
         if isinstance(one, Reservation) and one.active and one.status.node_name in known:
             key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
-            if one.template is not None:
+            # Whole devices by a device plugin's name are held by their number.
+            counted = one.template is None or not _SHARED.intersection(one.template.requests)
+            if one.template is not None and not counted:
                 held = attrs.evolve(one.template, annotations=one.annotations)
                 yield from _untold(key, held, "reservation is", str(one.status.node_name))
 
