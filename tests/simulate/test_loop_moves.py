@@ -13,8 +13,9 @@ from koordcore import ClusterSnapshot, PreemptionRules, schedule, verify
 from koordcore.model import QuotaPolicy
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
+from koordcore.protocol.preemption import PREEMPTED_REASON
 from koordcore.simulate import KNOWN_RULES, LoopPod, LoopWorld
-from koordcore.simulate.loop_moves import NOMINATED, WAITS, LoopMoves, State, starts
+from koordcore.simulate.loop_moves import LEAVING, NOMINATED, WAITS, LoopMoves, State, starts
 from koordcore.simulate.loop_search import nested_worlds, small_worlds
 from tests.simulate.test_loops import POLICY as GUARDED, real
 
@@ -25,8 +26,12 @@ POLICY = GUARDED.with_plugin(PluginSetting(name="ElasticQuota", scores=False, ar
 
 
 def snapshot_of(world: LoopWorld, state: State) -> ClusterSnapshot:
-    placed = {pod: at for pod, at in enumerate(state) if 0 <= at < NOMINATED}
+    placed = {pod: at % LEAVING for pod, at in enumerate(state) if 0 <= at < NOMINATED}
     snapshot = real(world, placed)
+    for pod in snapshot.bound_pods():
+        if state[int(pod.name[1:])] >= LEAVING:
+            told = attrs.evolve(pod, preempted_by="default/somebody", disruption=PREEMPTED_REASON)
+            snapshot = snapshot.forget(pod.key).assume(told)
     promised = {f"p{pod}": f"n{at - NOMINATED}" for pod, at in enumerate(state) if at >= NOMINATED}
     waiting = [attrs.evolve(pod, nominated_node=promised.get(pod.name)) for pod in snapshot.pending]
     return snapshot.with_pending(*waiting)
@@ -52,8 +57,10 @@ def decided(snapshot: ClusterSnapshot, pod: int) -> tuple[str, int, tuple[int, .
         return "places", int(one.node[1:]), ()
     if not isinstance(one, Nominated):
         return None
-    (plan,) = result.preemptions
     victims = tuple(sorted(int(victim.pod.name[1:]) for victim in one.victims))
+    if not victims:
+        return "awaits", int(one.node[1:]), ()
+    (plan,) = result.preemptions
     return "reclaims" if plan.borrowers else "preempts", int(one.node[1:]), victims
 
 
@@ -111,3 +118,32 @@ def test_who_is_promised_room_by_his_own_quota_keeps_it_although_the_one_above_h
     world = LoopWorld((2,), ((0, 2), (1, 1), (1, 3)), pods, (2, 2, -1))
     assert decided(snapshot_of(world, (0, NOMINATED, WAITS)), 2) == ("preempts", 0, (0,))
     assert decided(snapshot_of(world, (0, NOMINATED, WAITS)), 1) == ("places", 0, ())
+
+
+def test_the_library_does_so_beside_those_who_have_to_go_and_still_hold_their_room() -> None:
+    graceful = attrs.evolve(OURS, graceful=True)
+    luck = random.Random(5)
+    seen = Counter[str]()
+    for world in [world for world in small_worlds(3) if len(world.pods) == 3][::307]:
+        moves = LoopMoves(world, graceful)
+        states = [
+            state
+            for state in reached(moves)
+            if WAITS in state and any(LEAVING <= at < NOMINATED for at in state)
+        ]
+        for state in luck.sample(states, min(2, len(states))):
+            for pod in (pod for pod, at in enumerate(state) if at == WAITS):
+                allowed = [(step.rule, step.node, step.evicted) for step in moves.comes(state, pod)]
+                found = decided(snapshot_of(world, state), pod)
+                # Nobody has to count on who goes and is no less important, nor to ask for a promise of it.
+                hoped = {
+                    at - LEAVING
+                    for one, at in enumerate(state)
+                    if LEAVING <= at < NOMINATED and world.pods[one].priority >= world.pods[pod].priority
+                }
+                waits = all(
+                    rule == "awaits" or (rule != "places" and node in hoped) for rule, node, _ in allowed
+                )
+                assert found in allowed if found else waits, (world, state, pod, found, allowed)
+                seen[found[0] if found else "waits"] += 1
+    assert min(seen[rule] for rule in ("places", "preempts", "awaits", "waits")) > 0, seen

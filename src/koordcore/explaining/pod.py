@@ -209,6 +209,9 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
     refused = scheduling_class.refuse()
     if refused is not None:
         return Explanation(pod=pod.key, refusal=refused[1].reason)
+    promised = plugins.nominated.refusal(pod)
+    if promised is not None:
+        return Explanation(pod=pod.key, refusal=promised.reason)
     feasible = feasible_nodes(plugins, scheduling_class, pod)
     totals, names = scheduling_class.totals(feasible).copy(), workspace.layout.names
     scores = {name: column.copy() for name, column in scheduling_class.score_table(feasible).items()}

@@ -13,18 +13,23 @@ from koordcore.preemption.parties import Candidates, Jobs, Names
 from koordcore.preemption.running import Leaving, RunningPods, covers
 
 
-def given_up(running: RunningPods, preemptor: Pod, gone: Collection[Leaving] = ()) -> tuple[Pod, ...]:
+def given_up(
+    running: RunningPods, preemptor: Pod, gone: Collection[Leaving] = (), jobs: Collection[str] = ()
+) -> tuple[Pod, ...]:
     """List the pods whose room a preemptor may count on without evicting them: they are leaving already.
 
     Parameters
     ----------
     gone
         Pods that have left as far as this question goes.
+    jobs
+        Names of the job that asks: whoever goes for it counts, of whatever priority.
     """
-    mask = running.leaving & running.evictable & (running.priority < preemptor.priority)
+    mask = running.leaving & running.evictable
     if not mask.any():
         return ()
-    return tuple(running.pods[one] for one in np.flatnonzero(mask & ~running.marked(gone)).tolist())
+    found = (running.pods[one] for one in np.flatnonzero(mask & ~running.marked(gone)).tolist())
+    return tuple(pod for pod in found if pod.priority < preemptor.priority or pod.preempted_by in jobs)
 
 
 def collect_candidates(

@@ -163,5 +163,11 @@ def _told(step: LoopStep) -> str:
             return f"p{step.pod} has to go: its quota uses more than its max"
         case "gives up":
             return f"p{step.pod} does not find the room that was made for it any more"
+        case "ends":
+            return f"p{step.pod} has left n{step.node}"
+        case "awaits":
+            return f"p{step.pod} waits for what leaves n{step.node}"
+        case "makes way":
+            return f"p{step.pod} is to run on n{step.node}: {victims} has to make way, and fits elsewhere"
         case _:
             return f"p{step.pod} {step.rule} on n{step.node}: {victims} has to go"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.model.resources import make_resources
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges, once
 
@@ -138,6 +141,39 @@ class QuotaPlugin(Plugin):
             self._ranks = QuotaRanks(self.workspace, self._read)
         ledger, ranks = self.ledger, self._ranks
         return ranks.promised(ledger, waiting) and not ranks.promised(ledger, pod)
+
+    def refuse_beside(self, pod: Pod, promised: Sequence[Pod]) -> Refusal | None:
+        """Refuse a pod what its quota has promised to others: who was evicted for them would be so again."""
+        if not self._active:
+            return None
+        asked, ledger = self._read(pod), self.ledger
+        quota = ledger.resolve(asked)
+        parents = self._policy.enable_check_parent_quota
+        claims: dict[tuple[str, bool], Counter[str]] = {}
+        for one in map(self._tracked, promised) if quota is not None else ():
+            theirs = ledger.resolve(one)
+            if theirs is not None and (parents or theirs == quota):
+                claims.setdefault((theirs, one.preemptible), Counter()).update(one.request)
+        if not claims:
+            return None
+        from koordcore.preemption.running import running_on
+        from koordcore.quota.admission import QuotaRefusal, admit
+
+        # By the time they are there, who has to go has gone.
+        running, workspace = running_on(self.workspace.snapshot), self.workspace
+        for number in np.flatnonzero(running.leaving).tolist():
+            going = running.pods[number]
+            if going.key in workspace.pods_on(workspace.layout.row_of[str(going.node_name)]):
+                ledger = ledger.forget(self._tracked(going))
+        for (theirs, preemptible), amounts in sorted(claims.items()):
+            key = PodKey(asked.key.namespace, "-")
+            ledger = ledger.assume(
+                QuotaPod(key=key, quota=theirs, request=make_resources(amounts), preemptible=preemptible)
+            )
+        verdict = admit(ledger, asked)
+        if isinstance(verdict, QuotaRefusal):
+            return Refusal(verdict.message, resolvable=verdict.resolvable)
+        return None
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         def again() -> QuotaLedger:
