@@ -15,7 +15,7 @@ def standing(moves: LoopMoves, state: State) -> Standing:
     world, settled = moves.world, moves.settled(state)
     pods = world.pods
     stands = [
-        0 <= at < LEAVING or (at >= NOMINATED and moves.fits(settled, pod, at - NOMINATED))
+        0 <= at < LEAVING or (at >= NOMINATED and moves.promises(settled, pod, at - NOMINATED))
         for pod, at in enumerate(settled)
     ]
     beyond = sum(max(0, moves.used(settled, quota) - most) for quota, (_, most) in enumerate(world.quotas))

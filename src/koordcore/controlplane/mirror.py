@@ -135,12 +135,15 @@ class Mirror:
 
     def at(self, path: str) -> Object | None:
         """Give the object with a path; ``None`` for one that is not there, or whose kind is not followed."""
-        head, _, name = path.rpartition("/")
-        before, between, after = head.partition("/namespaces/")
-        namespace, _, plural = after.partition("/")
-        where = f"{before}/{plural}" if between else head
-        found = (kind for kind, listed in self._resources.items() if listed == where)
-        return self.find(next(found, ""), name, namespace)
+        where, namespace, name = _parts(path)
+        return self.find(self._kind_in(where), name, namespace)
+
+    def kind_at(self, path: str) -> str:
+        """Give the kind of the object with a path; ``""`` for one that is not followed."""
+        return self._kind_in(_parts(path)[0])
+
+    def _kind_in(self, where: str) -> str:
+        return next((kind for kind, listed in self._resources.items() if listed == where), "")
 
     def version_of(self, kind: str) -> str:
         """Give the API version in which a kind is listed."""
@@ -170,6 +173,14 @@ def complete(kind: str, item: Object, resources: Mapping[str, str] = RESOURCES) 
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
     version, said = version_of(kind, resources), kind.partition(".")[0]
     return {**item, "apiVersion": version, "kind": said, "metadata": metadata}
+
+
+def _parts(path: str) -> tuple[str, str, str]:
+    """Give where the objects of a kind are listed, and namespace and name of the one with a path."""
+    head, _, name = path.rpartition("/")
+    before, between, after = head.partition("/namespaces/")
+    namespace, _, plural = after.partition("/")
+    return (f"{before}/{plural}", namespace, name) if between else (head, "", name)
 
 
 def _group(path: str) -> str:

@@ -221,7 +221,11 @@ class EventReader:
         key = unique_key(identity_of(item))
         uid, version = _stamp(item)
         known = self._known.get(key)
-        if known is not None and known.uid == uid and (not version or known.version <= version):
+        if known is None:
+            return
+        same = known.uid == uid and (not version or known.version <= version)
+        # The end of a later one of the name says that this one has gone as well: its own was missed.
+        if same or 0 < known.version < version:
             self._forget(key)
 
     def _forget(self, key: Key) -> None:

@@ -207,16 +207,31 @@ class LoopMoves:
 
     def fits(self, state: State, pod: int, node: int) -> bool:
         """Whether a pod can be placed beside those who wait for the same node."""
-        return self.room(state, pod, node) >= self._amounts[pod] and self.admitted(state, pod, claims=True)
+        return self.room(state, pod, node) >= self._amounts[pod] and self.admitted(state, pod)
 
     def fits_now(self, state: State, settled: State, pod: int, node: int) -> bool:
         """Whether it can be placed beside those as well who have to go and still hold their room."""
         if not self.fits(settled, pod, node):
             return False
-        if state is settled:
-            return True
-        going = sum(self._amounts[one] for one, at in enumerate(state) if at == LEAVING + node)
-        return self.room(settled, pod, node) - going >= self._amounts[pod] and self.admitted(state, pod)
+        going = [0] * len(self.world.nodes)
+        for one, at in enumerate(state):
+            if LEAVING <= at < NOMINATED:
+                going[at - LEAVING] += self._amounts[one]
+        if self.room(settled, pod, node) - going[node] < self._amounts[pod] or not self.admitted(state, pod):
+            return False
+        # Who is more important and waits for nobody to go has his turn before.
+        left = {
+            quota for one, at in enumerate(state) if LEAVING <= at < NOMINATED for quota in self._chains[one]
+        }
+        ready = {
+            one: WAITS
+            for one, at in enumerate(settled)
+            if at >= NOMINATED
+            and self._priorities[one] > self._priorities[pod]
+            and not going[at - NOMINATED]
+            and left.isdisjoint(self._chains[one])
+        }
+        return self.admitted(_with(settled, ready), pod, claims=True)
 
     def settled(self, state: State) -> State:
         """Give the state that all come to who have to go: what may be done is judged by it."""
@@ -273,7 +288,7 @@ class LoopMoves:
             yield LoopStep("places", pod, node, (), state, _with(state, {pod: node}))
         if fitting:
             return
-        awaited = [] if state is settled else [node for node in nodes if self._promises(settled, pod, node)]
+        awaited = [] if state is settled else [node for node in nodes if self.promises(settled, pod, node)]
         for node in awaited:
             yield LoopStep("awaits", pod, node, (), state, _with(state, {pod: NOMINATED + node}))
         if state is not settled:
@@ -283,7 +298,7 @@ class LoopMoves:
             yield from self._takes(state, settled, pod)
             yield from self._defragments(state, settled, pod)
 
-    def _promises(self, settled: State, pod: int, node: int) -> bool:
+    def promises(self, settled: State, pod: int, node: int) -> bool:
         """Whether a node is a pod's once all have left who have to go, beside all claims that it heeds."""
         return self.fits(settled, pod, node) and self.admitted(settled, pod, claims=True)
 
@@ -307,7 +322,7 @@ class LoopMoves:
                             continue
                         left = _with(settled, dict.fromkeys(some, WAITS))
                         now = _with(state, dict.fromkeys(some, WAITS)) if beside else left
-                        if self._promises(left, pod, node) and self.fits_now(now, left, pod, node):
+                        if self.promises(left, pod, node) and self.fits_now(now, left, pod, node):
                             enough.append(set(some))
                             after = _with(state, self._sent(state, some) | {pod: NOMINATED + node})
                             yield LoopStep(rule, pod, node, some, state, after)
@@ -328,7 +343,7 @@ class LoopMoves:
                         continue
                     for ends in product(others, repeat=size):
                         moved = _with(settled, dict(zip(some, ends, strict=True)))
-                        if not self._all_hold(moved, set(ends)) or not self._promises(moved, pod, node):
+                        if not self._all_hold(moved, set(ends)) or not self.promises(moved, pod, node):
                             continue
                         enough.append(set(some))
                         out = self._sent(state, some)

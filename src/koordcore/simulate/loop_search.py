@@ -52,7 +52,7 @@ def nested_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWo
     """Give every world of :func:`small_worlds` once more for each quota that may stand above some of its own.
 
     It is above one or all of them, and its ``min`` is at least theirs together and at most 4. Its ``max``
-    refuses nobody: Koordinator looks at it only with ``enableCheckParentQuota``.
+    is any that is at least its ``min``: Koordinator looks at it only with ``enableCheckParentQuota``.
     """
     for world in small_worlds(pods, nodes, quotas):
         count = len(world.quotas)
@@ -61,7 +61,8 @@ def nested_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWo
             promised = sum(world.quotas[one][0] for one in below)
             above = (*(count if one in below else -1 for one in range(count)), -1)
             for least in sorted({_reached(sums, least) for least in range(promised, 5)}):
-                yield LoopWorld(world.nodes, (*world.quotas, (least, max(sums))), world.pods, above)
+                for most in sorted(one for one in sums if one >= max(least, 1)):
+                    yield LoopWorld(world.nodes, (*world.quotas, (least, most)), world.pods, above)
 
 
 def _limits(pods: tuple[LoopPod, ...], quotas: int) -> list[tuple[tuple[int, int], ...]]:

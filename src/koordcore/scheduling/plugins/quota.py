@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,8 @@ import numpy as np
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
-from koordcore.model.resources import make_resources
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges, once
 
@@ -143,37 +141,46 @@ class QuotaPlugin(Plugin):
         return ranks.promised(ledger, waiting) and not ranks.promised(ledger, pod)
 
     def refuse_beside(self, pod: Pod, promised: Sequence[Pod]) -> Refusal | None:
-        """Refuse a pod what its quota has promised to others: who was evicted for them would be so again."""
-        if not self._active:
+        """Refuse what a quota has promised to others, who would evict once more.
+
+        Who is more important and waits for nobody to go needs no such care: it is his turn before.
+        """
+        if not (self._active and promised):
             return None
-        asked, ledger = self._read(pod), self.ledger
-        quota = ledger.resolve(asked)
-        parents = self._policy.enable_check_parent_quota
-        claims: dict[tuple[str, bool], Counter[str]] = {}
-        for one in map(self._tracked, promised) if quota is not None else ():
-            theirs = ledger.resolve(one)
-            if theirs is not None and (parents or theirs == quota):
-                claims.setdefault((theirs, one.preemptible), Counter()).update(one.request)
+        from koordcore.quota.lenders import checked_chain
+
+        asked, ledger, read = self._read(pod), self.ledger, self._tracked
+        mine = {*checked_chain(ledger, asked)}
+        going = self._going()
+        nodes = {one.node_name for one in going}
+        late = any(not mine.isdisjoint(checked_chain(ledger, read(one))) for one in going)
+        claims = [
+            read(one)
+            for one in promised
+            if late or one.nominated_node in nodes or one.priority <= pod.priority
+        ]
+        claims = [one for one in claims if not mine.isdisjoint(checked_chain(ledger, one))]
         if not claims:
             return None
-        from koordcore.preemption.running import running_on
         from koordcore.quota.admission import QuotaRefusal, admit
 
-        # By the time they are there, who has to go has gone.
-        running, workspace = running_on(self.workspace.snapshot), self.workspace
-        for number in np.flatnonzero(running.leaving).tolist():
-            going = running.pods[number]
-            if going.key in workspace.pods_on(workspace.layout.row_of[str(going.node_name)]):
-                ledger = ledger.forget(self._tracked(going))
-        for (theirs, preemptible), amounts in sorted(claims.items()):
-            key = PodKey(asked.key.namespace, "-")
-            ledger = ledger.assume(
-                QuotaPod(key=key, quota=theirs, request=make_resources(amounts), preemptible=preemptible)
-            )
+        for gone in map(read, going):  # by the time the others are there
+            ledger = ledger.forget(gone)
+        for one in claims:
+            ledger = ledger.assume(one)
         verdict = admit(ledger, asked)
         if isinstance(verdict, QuotaRefusal):
             return Refusal(verdict.message, resolvable=verdict.resolvable)
         return None
+
+    def _going(self) -> list[Pod]:
+        """List who has to go and still holds his room and quota."""
+        from koordcore.preemption.running import running_on
+
+        running, workspace = running_on(self.workspace.snapshot), self.workspace
+        pods = [running.pods[number] for number in np.flatnonzero(running.leaving).tolist()]
+        row_of = workspace.layout.row_of
+        return [pod for pod in pods if pod.key in workspace.pods_on(row_of[str(pod.node_name)])]
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         def again() -> QuotaLedger:
