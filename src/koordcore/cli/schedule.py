@@ -143,8 +143,8 @@ def run(arguments: argparse.Namespace) -> int:
     if snapshot.has(DeviceClass) and not arguments.quiet:
         from koordcore.explaining.selector_errors import selector_errors  # few clusters have classes
 
-        for told in selector_errors(snapshot, snapshot.pending):
-            print(f"warning: {told}", file=sys.stderr)
+        for message in selector_errors(snapshot, snapshot.pending):
+            print(f"warning: {message}", file=sys.stderr)
     say_podless(arguments, loaded)
     if arguments.output == "patches":
         print_patches(result, now)

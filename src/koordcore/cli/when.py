@@ -124,12 +124,14 @@ def run(arguments: argparse.Namespace) -> int:
     pods = _asked(arguments, loaded, name)
     if in_queue(snapshot, pods[0]):
         decided = decide(snapshot, policy, now, as_gangs=True)
-        told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
+        entry = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
         if for_programs(arguments):
-            print_record(arguments, {"pods": [str(pod.key) for pod in pods], "queued": workload_record(told)})
+            print_record(
+                arguments, {"pods": [str(pod.key) for pod in pods], "queued": workload_record(entry)}
+            )
         else:
-            say(f"{said(told)}\nquota that others give back later is not foreseen")
-        return 0 if told.admitted else 1
+            say(f"{said(entry)}\nquota that others give back later is not foreseen")
+        return 0 if entry.admitted else 1
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
         between = None
@@ -163,8 +165,8 @@ def _first_of(arguments: argparse.Namespace) -> str:
         raise ModelError("the following arguments are required: POD|GANG, or --all, and PATH, or --live")
     name, paths = name_and_paths(arguments.paths)
     if not name or not (paths or arguments.live):
-        told = ", ".join(arguments.paths)
-        raise ModelError(f"expected POD|GANG and PATH, got {told} alone; --all is about the whole queue")
+        given = ", ".join(arguments.paths)
+        raise ModelError(f"expected POD|GANG and PATH, got {given} alone; --all is about the whole queue")
     arguments.paths = paths
     return name
 
@@ -190,8 +192,8 @@ def _asked(arguments: argparse.Namespace, loaded: Loaded, name: str) -> list[Pod
         first, *others = subject.gangs
         pod = subject.gangs[first][0]
         if not arguments.quiet:
-            told = f"{', '.join(others[:3])}{' …' * (len(others) > 3)}"
-            print(f"warning: {name}: this is about gang {first}; ask for {told} likewise", file=sys.stderr)
+            rest = f"{', '.join(others[:3])}{' …' * (len(others) > 3)}"
+            print(f"warning: {name}: this is about gang {first}; ask for {rest} likewise", file=sys.stderr)
     if pod.key in snapshot.location:
         raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
     job = job_of(snapshot, pod)

@@ -122,8 +122,8 @@ def _weight(reading: Reading, spec: Mapping[str, Json]) -> int | None:
     """Read the weight of a queue's or cohort's share, in billionths; 1 where it states none."""
     if spec.get("fairSharing") is None:
         return None
-    told = "taken at its word: who has the smallest share comes first; Kueue needs it in its configuration"
-    reading.warn("spec.fairSharing", told)
+    message = "taken at its word: who has the smallest share comes first; Kueue needs it in its configuration"
+    reading.warn("spec.fairSharing", message)
     return reading.take(section(reading, spec, "fairSharing"), "weight", "spec.fairSharing", _share, _WHOLE)
 
 
@@ -176,8 +176,8 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
         head, _, tail = field.partition(".")
         value = section(reading, policies, head).get(tail) if tail else policies.get(head)
         if value is not None and value not in idle:
-            told = f"{value}: nobody is evicted for quota; `koordcore compare` says whom Kueue would"
-            reading.warn(f"spec.preemption.{field}", told)
+            message = f"{value}: nobody is evicted for quota; `koordcore compare` says whom Kueue would"
+            reading.warn(f"spec.preemption.{field}", message)
     return queue
 
 

@@ -236,9 +236,9 @@ def earliest_start(
     if start is None:
         last = search.at(search.moments[-1] if search.moments else now)
         failed = next((one for one in last.decisions if not isinstance(one, Bound)), None)
-        told = [getattr(failed, "message", "") or getattr(failed, "reason", "")]
-        told += [text for plan in last.jobs for text in (plan.message, plan.detail)]
-        message = next(filter(None, told), "")
+        messages = [getattr(failed, "message", "") or getattr(failed, "reason", "")]
+        messages += [text for plan in last.jobs for text in (plan.message, plan.detail)]
+        message = next(filter(None, messages), "")
         return NoStart(pods=asked, message=message, probes=len(search.known))
     place = search.moments.index(start) if start in search.moments else -1
     too_early = None if place < 0 else (search.moments[place - 1] if place else now)

@@ -95,8 +95,8 @@ def place_job(
     if mixed or plan.placed:
         return members, plan
     # Of equal members that nobody wants gathered, each one's own reasons say most.
-    refused, told = give_up(workspace, job, decisions, "")
-    return refused, attrs.evolve(told, certificate=plan.certificate, detail=plan.detail)
+    refused, plan_of_job = give_up(workspace, job, decisions, "")
+    return refused, attrs.evolve(plan_of_job, certificate=plan.certificate, detail=plan.detail)
 
 
 def _one_by_one(
@@ -169,9 +169,9 @@ def _held(
     kept_places: Mapping[PodKey, Kept],
 ) -> Outcome:
     """NonStrict (ruling 8): who found a place keeps it for a while, until the others come."""
-    told = {key: one.until for key, one in kept_places.items() if one.until is not None}
+    until_of = {key: one.until for key, one in kept_places.items() if one.until is not None}
     ends = {
-        pod.key: told.get(pod.key) or wait_ends(workspace.snapshot, job, pod, workspace.now)
+        pod.key: until_of.get(pod.key) or wait_ends(workspace.snapshot, job, pod, workspace.now)
         for pod in job.pods
     }
     now = None if workspace.now is None else moment_of(workspace.now)

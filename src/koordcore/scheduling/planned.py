@@ -83,7 +83,7 @@ def plan_and_bind(
     barred: list[Barred] = []
     refused = dict(outline.refused)
     doubtful = outline.ties is None
-    asked, told = set[int](), False
+    asked, informed = set[int](), False
     for turn in range(_REPLANS):
         demand = without(ask(offers, barred), refused)
         cut = doubtful
@@ -108,12 +108,12 @@ def plan_and_bind(
             doubtful = True
             refused |= {key: refused_likewise(bound.why, key) for key in beyond(demand, bound)}
             continue
-        if turn < _FEW or told:
+        if turn < _FEW or informed:
             used = {tree.node_index[name] for name in answer.nodes.values()}
             tried = used if turn < _FEW else set(range(len(tree.nodes)))
             found = never_together(plugins, outline, offers, tried - asked)
             barred += found
-            asked, told = asked | tried, told or bool(found)
+            asked, informed = asked | tried, informed or bool(found)
         for one in bound:
             doubtful = doubtful or one.doubtful
             if one.alone is None:

@@ -332,12 +332,12 @@ class ReservationEvaluator(Evaluator):
             found.append((AFFINITY_REFUSED, ~concerned))
         names = self._plugin.workspace.layout.resources
         free = self._plugin.workspace.free
-        told = np.zeros(len(self._fresh), bool)
+        explained = np.zeros(len(self._fresh), bool)
         by_text: dict[str, IntVector] = {}
 
         def note(text: str, mask: BoolVector) -> None:
             if mask.any():
-                told[rooms.rows[mask]] = True
+                explained[rooms.rows[mask]] = True
                 there = by_text.setdefault(text, np.zeros(len(self._fresh), np.int64))
                 np.add.at(there, rooms.rows[mask], 1)
 
@@ -353,18 +353,18 @@ class ReservationEvaluator(Evaluator):
                         note(f"Reservation(s) {text}{suffix}", mask)
         if not self._required:
             # No account allows the pod, so the node itself would have to serve it.
-            at = np.flatnonzero(self._at_any(rooms, np.ones(len(rooms.rows), bool), slice(None)) & ~told)
+            at = np.flatnonzero(self._at_any(rooms, np.ones(len(rooms.rows), bool), slice(None)) & ~explained)
             for resource, amount in ((PODS_ROW, 1), *self._asked):
                 short = at[free[resource, at] < amount]
                 if len(short):
-                    told[short] = True
+                    explained[short] = True
                     text = f"Insufficient {names[resource]}{_BY_NODE}"
                     by_text.setdefault(text, np.zeros(len(self._fresh), np.int64))[short] = 1
         for text, counts in sorted(by_text.items()):
             # What the node lacks is said once, what reservations lack for each of them.
             most = 1 if text.endswith(_BY_NODE) else int(counts.max())
             found += [(text, counts[rows] > place) for place in range(most)]
-        found.append((NO_RESERVATION, concerned & ~told[rows]))
+        found.append((NO_RESERVATION, concerned & ~explained[rows]))
         return found
 
     def _amounts(

@@ -68,8 +68,8 @@ class DeviceEvaluator(Evaluator):
 
     def fits(self, view: NodeView) -> BoolVector:
         served = self._served(view)
-        barred = self._vendors.refused(view.numbers)
-        return served if barred is None else served & ~barred
+        locked = self._vendors.refused(view.numbers)
+        return served if locked is None else served & ~locked
 
     def _served(self, view: NodeView) -> BoolVector:
         served = self._devices.fits(self._ids(view.rows))
@@ -103,18 +103,20 @@ class DeviceEvaluator(Evaluator):
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         masks: dict[tuple[str, int], BoolVector] = {}
         refused = [
-            [barred] if barred else told
-            for told, barred in zip(self._refusals(view), self._vendors.refusals(view.numbers), strict=True)
+            [locked] if locked else reasons
+            for reasons, locked in zip(
+                self._refusals(view), self._vendors.refusals(view.numbers), strict=True
+            )
         ]
         plain = np.array([not one for one in refused], bool)
         for refusal, mask in self._each_refusal(view.rows):
-            for reason in refusal.told:
+            for reason in refusal.messages:
                 there = masks.setdefault((reason, 0), np.zeros(len(plain), bool))
                 there |= mask & plain
-        for position, told in enumerate(refused):
-            for place, reason in enumerate(told):
+        for position, reasons in enumerate(refused):
+            for place, reason in enumerate(reasons):
                 # Each loan counts, also those that say the same.
-                key = reason, told[:place].count(reason)
+                key = reason, reasons[:place].count(reason)
                 masks.setdefault(key, np.zeros(len(plain), bool))[position] = True
         return [(reason, mask) for (reason, _), mask in masks.items()]
 
@@ -133,18 +135,18 @@ class DeviceEvaluator(Evaluator):
         loans = view.loans
         if loans is None or not view.required:
             return [[]] * len(numbers)
-        told: dict[int, list[str]] = {}
+        reasons: dict[int, list[str]] = {}
         for index in np.flatnonzero(self._with_devices(loans)).tolist():
             loan = loans.loan(index)
             found = self._rooms.device_refusal(self._question, loan)
             if found is not None:
-                told.setdefault(loan.row, []).extend(OF_LOAN + one for one in found.reasons)
-        return [told.get(row, []) for row in numbers]
+                reasons.setdefault(loan.row, []).extend(OF_LOAN + one for one in found.reasons)
+        return [reasons.get(row, []) for row in numbers]
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        barred = self._vendors.refusal(view.row)
-        if barred:
-            return (Shortfall(barred, resolvable=False),)
+        locked = self._vendors.refusal(view.row)
+        if locked:
+            return (Shortfall(locked, resolvable=False),)
         refusal = self._devices.refusal(int(self._ids(view.rows)[0]))
         return () if refusal is None else refusal.shortfalls
 
@@ -222,8 +224,8 @@ class DeviceEvaluator(Evaluator):
         if loans is not None:
             # How many fit out of loans is found out by binding the plan.
             found[view.where_any(loans, np.ones(len(loans.rows), bool))] = most
-        barred = self._vendors.refused(view.numbers)
-        return found if barred is None else np.where(barred, 0, found)
+        locked = self._vendors.refused(view.numbers)
+        return found if locked is None else np.where(locked, 0, found)
 
     def _count(self, state: NodeDevices | None, most: int) -> int:
         """Take devices for one pod after another until they do not suffice; then look for room for more."""

@@ -18,18 +18,18 @@ _OURS = "koordinator.sh/"
 _LOCKS = frozenset(LOCKS.values())
 
 
-class Told:
+class NodeHints:
     """Whether any node of the cluster says something that NodeNUMAResource must heed."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.anything = anything_told(workspace.snapshot)
+        self.anything = any_node_hints(workspace.snapshot)
 
     def moved(self, moves: NodeMoves) -> bool:
         """Nothing here is by row."""
         return True
 
 
-def anything_told(snapshot: ClusterSnapshot) -> bool:
+def any_node_hints(snapshot: ClusterSnapshot) -> bool:
     """Tell whether any node of a cluster says something that NodeNUMAResource must heed."""
     labelled = derived(snapshot, _labelled, _labelled_again, replaced=True)
     return snapshot.has(NodeResourceTopology) or bool(labelled)

@@ -49,7 +49,13 @@ from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
-from koordcore.scheduling.plugins.exact.heeded import Told, anything_told, forget_vendors, heeded, locked
+from koordcore.scheduling.plugins.exact.heeded import (
+    NodeHints,
+    any_node_hints,
+    forget_vendors,
+    heeded,
+    locked,
+)
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.snapshot.following import ClusterChanges
@@ -151,11 +157,11 @@ class ExactPlugin(JointPlugin):
         reread = self.rereads(changes)
         if reread:
             forget_vendors(self.workspace)
-        told = self._moved or changes.nodes or NodeResourceTopology in changes.records
+        changed = self._moved or changes.nodes or NodeResourceTopology in changes.records
         self._moved = False
-        anew = told and self.workspace.made(Told)
-        if anew and self.tells_numa != anything_told(self.workspace.snapshot):
-            self.workspace.drop(Told)
+        anew = changed and self.workspace.made(NodeHints)
+        if anew and self.tells_numa != any_node_hints(self.workspace.snapshot):
+            self.workspace.drop(NodeHints)
             return False
         if SharedTemplates in changes.records or locked(self.workspace):
             return False  # a lock ends with time
@@ -172,7 +178,7 @@ class ExactPlugin(JointPlugin):
         self._moved = True
         if "states" not in vars(self):
             return True
-        self.workspace.drop(Told)  # it is asked for again with the plugin
+        self.workspace.drop(NodeHints)  # it is asked for again with the plugin
         return False
 
     def entry(self, name: str) -> Plugin:
@@ -183,7 +189,7 @@ class ExactPlugin(JointPlugin):
     @property
     def tells_numa(self) -> bool:
         """Some node tells its topology, wants a policy, or amplifies its CPU."""
-        return self.workspace.once(Told).anything
+        return self.workspace.once(NodeHints).anything
 
     def request_of(self, pod: Pod) -> _Wanted | Refusal | None:
         cpu, devices = self.cpu_request(pod), self.device_request(pod)

@@ -298,8 +298,8 @@ class NUMAEvaluator(Evaluator):
             inside = self.fits(view.inside(loans))
             served = view.where_any(loans, inside)
             # CPUs of the node are no help where a loan has to give them.
-            told = self._refusals(view, served)
-            refused = np.array([row in told for row in view.numbers.tolist()], bool)
+            shortfalls = self._refusals(view, served)
+            refused = np.array([row in shortfalls for row in view.numbers.tolist()], bool)
             fitting = (fitting & ~refused) | served
         return fitting
 
@@ -322,11 +322,11 @@ class NUMAEvaluator(Evaluator):
         at = {row: position for position, row in enumerate(view.numbers.tolist())}
         plain = np.ones(len(at), bool)
         masks: dict[tuple[str, int], BoolVector] = {}
-        for row, told in refusals.items():
+        for row, shortfalls in refusals.items():
             plain[at[row]] = False
-            for place, short in enumerate(told):
+            for place, short in enumerate(shortfalls):
                 # Each loan counts, also those that say the same.
-                key = short.reason, [one.reason for one in told[:place]].count(short.reason)
+                key = short.reason, [one.reason for one in shortfalls[:place]].count(short.reason)
                 masks.setdefault(key, np.zeros(len(at), bool))[at[row]] = True
         return [(reason, mask & plain) for reason, mask in found] + [
             (reason, mask) for (reason, _), mask in masks.items()
@@ -337,10 +337,10 @@ class NUMAEvaluator(Evaluator):
 
         ``served`` tells the nodes of the view, ``(n,)``, that need not be asked.
         """
-        told: dict[int, list[Shortfall]] = {}
+        shortfalls: dict[int, list[Shortfall]] = {}
         loans = view.loans
         if loans is None or not view.required:
-            return told
+            return shortfalls
         skipped = set() if served is None else set(view.numbers[served].tolist())
         for index in range(len(loans.rows)):
             loan = loans.loan(index)
@@ -349,12 +349,12 @@ class NUMAEvaluator(Evaluator):
             found = self._rooms.refusal(self._question, loan, view.beside(loan))
             if found is None:
                 continue
-            here = told.setdefault(loan.row, [])
+            here = shortfalls.setdefault(loan.row, [])
             of_its_own = [one for one in found.shortfalls if one.reason.startswith(OF_LOAN)]
             # What does not depend on the loan is said once, whatever numbers each has beside it.
             said = {one.reason for one in here}
             here += of_its_own or [one for one in found.shortfalls if one.reason not in said]
-        return told
+        return shortfalls
 
     def unresolvable(self, view: NodeView) -> BoolVector:
         unresolvable = self._question.numa_unresolvable(view.rows)
