@@ -9,11 +9,11 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.device.allocate import (
-    Outline,
+    DeviceChoice,
     allocate_devices,
-    outline_devices,
+    allocation_of,
+    choose_devices,
     refusal_of,
-    write_outline,
 )
 from koordcore.allocators.device.shape import Amounts
 from koordcore.allocators.device.state import NodeDevices, TypeUse
@@ -157,7 +157,7 @@ class _Answers:
     __slots__ = ("choices", "refusals", "scores", "uses")
 
     def __init__(self) -> None:
-        self.choices: dict[int, Outline | DeviceShortfall] = {}
+        self.choices: dict[int, DeviceChoice | DeviceShortfall] = {}
         self.uses: dict[int, tuple[TypeUse, ...]] = {}
         self.refusals: dict[int, DeviceShortfall] = {}
         self.scores: IntVector = np.zeros(0, np.int64)
@@ -248,7 +248,7 @@ class DeviceAnswers:
             self._judge(answers, number, numa_mask)
         return answers.refusals.get(number)
 
-    def choice(self, number: int, numa_mask: int | None = None) -> Outline | DeviceShortfall:
+    def choice(self, number: int, numa_mask: int | None = None) -> DeviceChoice | DeviceShortfall:
         """Choose the devices in a state, not in use before.
 
         The state must be one of known devices, and the request not one that names its devices: those are a
@@ -259,17 +259,17 @@ class DeviceAnswers:
         if known is None:
             state = self.table.states[number]
             assert state is not None
-            known = choices[number] = outline_devices(state, self.request, numa_mask, policy=self.policy)
+            known = choices[number] = choose_devices(state, self.request, numa_mask, policy=self.policy)
         return known
 
-    def _uses(self, number: int, numa_mask: int | None, outline: Outline) -> tuple[TypeUse, ...]:
+    def _uses(self, number: int, numa_mask: int | None, choice: DeviceChoice) -> tuple[TypeUse, ...]:
         """Say what is taken of a state once its choice is made."""
         # Of all sets of NUMA nodes that are rated by their choice one is taken: only there it matters.
         known = self._on(numa_mask).uses
         if number not in known:
             state = self.table.states[number]
             assert state is not None
-            known[number] = state.with_taken(write_outline(state, outline))
+            known[number] = state.with_taken(allocation_of(state, choice))
         return known[number]
 
     def allocate(
@@ -279,7 +279,7 @@ class DeviceAnswers:
         if state is None or self.request.designated is not None:
             return allocate_devices(state, self.request, numa_mask, policy=self.policy)
         found = self.choice(self.table.number(state), numa_mask)
-        return found if isinstance(found, DeviceShortfall) else write_outline(state, found)
+        return found if isinstance(found, DeviceShortfall) else allocation_of(state, found)
 
     def take(
         self, state: NodeDevices, pod: str, numa_mask: int | None = None
@@ -299,8 +299,8 @@ class DeviceAnswers:
             given = self.allocate(state, numa_mask)
             return given if isinstance(given, DeviceShortfall) else (given, state.assume(pod, given))
         number = self.table.number(state)
-        outline = self.choice(number, numa_mask)
-        if isinstance(outline, DeviceShortfall):
-            return outline
-        allocation = write_outline(state, outline)
-        return allocation, state.assume(pod, allocation, self._uses(number, numa_mask, outline))
+        choice = self.choice(number, numa_mask)
+        if isinstance(choice, DeviceShortfall):
+            return choice
+        allocation = allocation_of(state, choice)
+        return allocation, state.assume(pod, allocation, self._uses(number, numa_mask, choice))
