@@ -106,7 +106,7 @@ class AmountParts(NamedTuple):
 
 
 class _StateGroup:
-    """Classes of one ground and one batch key, and what each state is worth to each of them."""
+    """Classes of one static result and one batch key, and what each state is worth to each of them."""
 
     def __init__(self, workspace: Workspace, states: AmountStates, static: StaticResult) -> None:
         self._workspace = workspace
@@ -232,7 +232,7 @@ class Membership(NamedTuple):
 
 
 class StateGroups:
-    """All groups of one plugin set, by ground and batch key."""
+    """All groups of one plugin set, by static result and batch key."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -252,7 +252,7 @@ class StateGroups:
         return (one.states for groups in self._groups.values() for one in groups)
 
     def states_of(self, static: StaticResult) -> AmountStates | None:
-        """Give the states in which the nodes of a ground are; ``None`` where they are not followed."""
+        """Give the states in which the nodes of a static result are; ``None`` where they are not followed."""
         return self._workspace.once(StateTables).of(static.kinds)
 
     def join(self, static: StaticResult, parts: AmountParts) -> Membership | None:
