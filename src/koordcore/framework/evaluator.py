@@ -106,7 +106,7 @@ class Evaluator:
         return None
 
     def fits(self, view: NodeView) -> BoolVector | None:
-        """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
+        """Tell which of the view's nodes can take the pod, ``(n,)``; ``None`` stands for all of them."""
         return None
 
     @property
@@ -119,11 +119,11 @@ class Evaluator:
         return False
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
-        """Give each reason with the nodes that it holds for; a node may have several."""
+        """Give each reason with the nodes that it holds for, ``(n,)``; a node may have several."""
         return ()
 
     def unresolvable(self, view: NodeView) -> BoolVector | None:
-        """Tell at which of the nodes no eviction would help; ``None`` stands for none of them."""
+        """Tell at which of the nodes no eviction would help, ``(n,)``; ``None`` stands for none of them."""
         return None
 
     def lacks(self, view: NodeView) -> Sequence[Lack] | None:
@@ -163,11 +163,11 @@ class Evaluator:
         raise NotImplementedError  # without a batch key there is nothing to join
 
     def scores(self, view: NodeView) -> IntVector | None:
-        """Score the nodes; ``None`` where the plugin has no preference about this pod."""
+        """Score the nodes, ``(n,)``; ``None`` where the plugin has no preference about this pod."""
         return None
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
-        """Map raw scores of all nodes to 0..100; only the feasible ones count."""
+        """Map raw scores of all nodes, ``(N,)``, to 0..100; only the feasible ones count."""
         return raw
 
     def slots(self, view: NodeView, most: int) -> IntVector | None:

@@ -162,6 +162,8 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
 
     Parameters
     ----------
+    ledger, pod
+        The quotas with what is used of them, and who asks.
     checks
         Rules of the embedder's own, after those of the ledger's policy.
 
