@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final
 
 import attrs
-import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
@@ -59,15 +58,6 @@ class Reserved:
     loan: str = ""
     over: tuple[PodKey, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
-
-
-def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:
-    """Scale raw scores so that the largest feasible one becomes 100 (``DefaultNormalizeScore``)."""
-    top = int(raw[feasible].max(initial=0))
-    if top == 0:
-        return np.full_like(raw, 100 if reverse else 0)
-    scaled: IntVector = raw * 100 // top
-    return 100 - scaled if reverse else scaled
 
 
 class Evaluator:

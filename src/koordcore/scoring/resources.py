@@ -253,3 +253,12 @@ def score_scarce(offered: NDArray[np.bool_], asked: BoolVector, scarce: BoolVect
     score: IntVector = (number - bad) * MAX_SCORE // np.maximum(number, 1)
     score[bad == 0] = MAX_SCORE
     return score
+
+
+def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:
+    """Scale raw scores, ``(N,)``: the largest feasible one becomes 100 (``DefaultNormalizeScore``)."""
+    top = int(raw[feasible].max(initial=0))
+    if top == 0:
+        return np.full_like(raw, 100 if reverse else 0)
+    scaled: IntVector = raw * 100 // top
+    return 100 - scaled if reverse else scaled

@@ -15,10 +15,10 @@ from koordcore.allocators.device.allocate import (
     choose_devices,
     refusal_of,
 )
-from koordcore.allocators.device.shape import Amounts
+from koordcore.allocators.device.shape import Amounts, DeviceShape
 from koordcore.allocators.device.state import NodeDevices, TypeUse
-from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts
-from koordcore.allocators.device.wants import planned_types, wants_of
+from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts, score_of
+from koordcore.allocators.device.wants import wants_of
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.device_requests import (
     DeviceRequest,
@@ -26,6 +26,7 @@ from koordcore.model.device_requests import (
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceShortfall,
+    DeviceType,
 )
 from koordcore.topology.devices import bits
 
@@ -119,8 +120,21 @@ def score_devices(
                     frees[column] += left[column] - total[column]
         else:
             frees = _sums(free, allowed)
-        score += want.score(totals, frees)
+        score += score_of(want, totals, frees)
     return score
+
+
+def planned_types(shape: DeviceShape, request: DeviceRequest) -> tuple[DeviceType, ...]:
+    """Give the types that count while nodes are ranked.
+
+    On a node that says its secondary devices are well planned, a pod of whole cards with a joint list is
+    ranked by its primary type alone. Whether the node serves the pod is always decided with all types
+    (ruling 3).
+    """
+    whole = request.gpu is not None and not request.gpu.shared
+    if shape.well_planned and whole and request.joint is not None:
+        return request.joint.types[:1]
+    return request.types
 
 
 def _sums(amounts: Mapping[int, Amounts], minors: int) -> list[int]:

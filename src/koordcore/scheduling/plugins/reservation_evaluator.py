@@ -14,7 +14,7 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
 from koordcore._record import record
-from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope, default_normalise
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
@@ -36,6 +36,7 @@ from koordcore.reservations.lending import Lending, ReservationLoans
 from koordcore.reservations.match import AFFINITY_REFUSED
 from koordcore.reservations.nominate import PREFERRED_SCORE
 from koordcore.scheduling.plugins.reserve_pod import agreeing
+from koordcore.scoring.resources import default_normalise
 
 if TYPE_CHECKING:
     from koordcore.scheduling.plugins.reservation import ReservationPlugin

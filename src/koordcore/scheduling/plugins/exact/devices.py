@@ -16,7 +16,7 @@ from koordcore.allocators.device.shape import DeviceShape
 from koordcore.allocators.device.wants import fill_memory
 from koordcore.allocators.joint.together import most_together
 from koordcore.errors import ModelError
-from koordcore.framework.evaluator import Evaluator, Scope, default_normalise
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import Loan, Loans, NodeView
 from koordcore.model.decisions import Shortfall
 from koordcore.model.device_policy import DevicePolicy
@@ -31,7 +31,6 @@ from koordcore.model.devices import (
 from koordcore.model.numa import OF_LOAN
 from koordcore.model.pods import PodKey
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
-from koordcore.scheduling.plugins.exact.heeded import locking_rows
 from koordcore.scheduling.plugins.exact.question import Question
 from koordcore.scheduling.plugins.exact.reserved import (
     ExactRooms,
@@ -41,6 +40,7 @@ from koordcore.scheduling.plugins.exact.reserved import (
     terms_of_all,
 )
 from koordcore.scheduling.plugins.exact.states import ExactStates
+from koordcore.scoring.resources import default_normalise
 
 
 class DeviceEvaluator(Evaluator):
@@ -249,7 +249,7 @@ class VendorPlugins:
         self._request = request
         self._policy = policy
         asks = request.gpu is not None
-        self._rows = locking_rows(states.workspace) if asks else frozenset[int]()
+        self._rows = states.locking_rows if asks else frozenset[int]()
         self._known: dict[DeviceShape, str] = {}
 
     def refused(self, numbers: IntVector) -> BoolVector | None:

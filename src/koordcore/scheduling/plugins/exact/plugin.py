@@ -52,9 +52,7 @@ from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
 from koordcore.scheduling.plugins.exact.heeded import (
     NodeHints,
     any_node_hints,
-    forget_vendors,
     heeded,
-    locked,
 )
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.scheduling.plugins.resources import Capacities
@@ -155,23 +153,22 @@ class ExactPlugin(JointPlugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         reread = self.rereads(changes)
-        if reread:
-            forget_vendors(self.workspace)
         changed = self._moved or changes.nodes or NodeResourceTopology in changes.records
         self._moved = False
         anew = changed and self.workspace.made(NodeHints)
         if anew and self.tells_numa != any_node_hints(self.workspace.snapshot):
             self.workspace.drop(NodeHints)
             return False
-        if SharedTemplates in changes.records or locked(self.workspace):
-            return False  # a lock ends with time
+        if SharedTemplates in changes.records:
+            return False
         # The states of nodes have followed already.
+        known = "states" in vars(self)
         if reread:
             self.workspace.drop(Capacities)
             self._questions.clear()
-            if "states" in vars(self):
+            if known:
                 self.states.relabel()
-        return True
+        return not (known and self.states.locked())  # a lock ends with time
 
     def moved(self, moves: NodeMoves) -> bool:
         self._questions.clear()
@@ -372,7 +369,7 @@ class _Reserving(Evaluator):
                 self._question.states.take(pod, view.row, planned)
                 return self._write(pod, view.row, planned)
             sides = self._exact.sides
-            beside = sides.of(pod, view.row)
+            beside = sides.of(pod, view.row) if sides.giving else ()
             given = self._question.take(pod, view.row, beside)
             if beside and not isinstance(given, NUMARefusal):
                 sides.given[pod.key] = view.row, given.numa.mask
