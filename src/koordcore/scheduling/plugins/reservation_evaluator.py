@@ -37,6 +37,7 @@ from koordcore.reservations.match import AFFINITY_REFUSED
 from koordcore.reservations.nominate import PREFERRED_SCORE
 from koordcore.scheduling.plugins.reserve_pod import agreeing
 from koordcore.scoring.resources import default_normalise
+from koordcore.snapshot.following import ChangeReader
 
 if TYPE_CHECKING:
     from koordcore.scheduling.plugins.reservation import ReservationPlugin
@@ -164,7 +165,7 @@ class ReservationEvaluator(Evaluator):
         # Choices are worked out for nodes that somebody asks about, and anew where anything was touched.
         self._known = _Choices.none(number)
         self._fresh = np.zeros(number, np.bool_)
-        self._read = len(plugin.workspace.touched)
+        self._changes = ChangeReader(plugin.workspace.touched)
 
     def sources(self, others: Others, rating: Rating) -> Source | None:
         self._lent.others, self._rating = others, rating
@@ -252,10 +253,8 @@ class ReservationEvaluator(Evaluator):
         return self._known
 
     def _forget(self) -> None:
-        touched = self._plugin.workspace.touched
-        for row in touched[self._read :]:
+        for row in self._changes.unread():
             self._fresh[row] = False
-        self._read = len(touched)
 
     def _remember(self, rows: Rows, rooms: ReservationLoans, serves: BoolVector) -> None:
         """Keep what is chosen on some nodes, once it is known which of their rooms serve."""
