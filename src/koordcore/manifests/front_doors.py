@@ -183,6 +183,35 @@ _Places: TypeAlias = dict[tuple[str, ...], deque[int]]
 """Places in a dump, in order, by what is said there."""
 
 
+def _pod_of(gang: Group, member: Member, space: str, owner: dict[str, Any]) -> dict[str, Any]:
+    """Make the manifest of a member that is missing."""
+    template = as_mapping(member.template.get("metadata") or {})
+    labels = {**as_mapping(template.get("labels") or {}), **member.labels, LABEL_POD_GROUP: gang.name}
+    metadata = {
+        "name": member.name,
+        "namespace": space,
+        "labels": labels,
+        "annotations": template.get("annotations") or {},
+        "ownerReferences": [owner],
+    }
+    spec = member.template.get("spec") or {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _pod_group_of(gang: Group, space: str) -> dict[str, Any]:
+    notes = {}
+    if gang.parts is not None:
+        notes[ANNOTATION_SUB_GROUPS] = json.dumps(gang.parts)
+    if gang.spec is not None:
+        notes["gang.scheduling.koordinator.sh/network-topology-spec"] = json.dumps(gang.spec)
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": gang.name, "namespace": space, "annotations": notes},
+        "spec": {"minMember": gang.least},
+    }
+
+
 class _Pods:
     """The pods of a dump, each of which can be taken for one member."""
 
@@ -213,46 +242,12 @@ class _Pods:
                 if not gang_name(_part(meta, "labels"), _part(meta, "annotations")):
                     self._gang[place] = gang.name
                 continue
-            template = as_mapping(member.template.get("metadata") or {})
-            labels = {**as_mapping(template.get("labels") or {}), **member.labels, LABEL_POD_GROUP: gang.name}
-            metadata = {
-                "name": member.name,
-                "namespace": space,
-                "labels": labels,
-                "annotations": template.get("annotations") or {},
-                "ownerReferences": [
-                    {
-                        "kind": kind,
-                        "name": name,
-                        "uid": "",
-                        "apiVersion": _raw(source).get("apiVersion"),
-                        "controller": True,
-                    }
-                ],
-            }
-            pod = {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": metadata,
-                "spec": member.template.get("spec") or {},
-            }
-            yield SourceObject(source.source, pod)
+            owner = {"kind": kind, "name": name, "uid": "", "apiVersion": _raw(source).get("apiVersion")}
+            yield SourceObject(source.source, _pod_of(gang, member, space, {**owner, "controller": True}))
         if not gang.members:
             return
         if ("PodGroup", space, gang.name) not in kinds:
-            notes = {}
-            if gang.parts is not None:
-                notes[ANNOTATION_SUB_GROUPS] = json.dumps(gang.parts)
-            if gang.spec is not None:
-                notes["gang.scheduling.koordinator.sh/network-topology-spec"] = json.dumps(gang.spec)
-            metadata = {"name": gang.name, "namespace": space, "annotations": notes}
-            group = {
-                "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
-                "kind": "PodGroup",
-                "metadata": metadata,
-                "spec": {"minMember": gang.least},
-            }
-            yield SourceObject(source.source, group)
+            yield SourceObject(source.source, _pod_group_of(gang, space))
         message = f"shown as gang {space}/{gang.name} of {len(gang.members)}, of which {there} are there"
         warnings.append(Problem("", message, f"{kind} {space}/{name}", source.source))
 
