@@ -203,7 +203,7 @@ def need_folder(path: Path | None, option: str) -> None:
 PICTURES: Final = (".png", ".svg", ".pdf")
 
 
-def need_picture(path: Path | None, option: str = "--plot") -> None:
+def need_picture(path: Path | None) -> None:
     """Refuse a picture that cannot be drawn before the work is done.
 
     Raises
@@ -216,8 +216,8 @@ def need_picture(path: Path | None, option: str = "--plot") -> None:
     if path is None:
         return
     if path.suffix.lower() not in PICTURES:
-        raise ModelError(f"{option}: {path}: expected a name that ends in {', '.join(PICTURES)}")
-    need_folder(path, option)
+        raise ModelError(f"--plot: {path}: expected a name that ends in {', '.join(PICTURES)}")
+    need_folder(path, "--plot")
     if find_spec("matplotlib") is None:
         raise MissingExtraError.for_extra("matplotlib", "plots", "drawing")
 
