@@ -25,12 +25,10 @@ from koordcore.protocol.fields import (
     Json,
     as_int,
     as_labels,
-    as_list,
     as_mapping,
     as_str,
     as_strings,
     choice,
-    collect,
     list_of,
     optional,
     required,
@@ -77,13 +75,13 @@ def _group(raw: Json) -> ResourceGroup:
     entry = as_mapping(raw)
     return ResourceGroup(
         resources=required(entry, "coveredResources", as_strings),
-        flavors=required(entry, "flavors", lambda found: collect(_flavor_quota, as_list(found))),
+        flavors=required(entry, "flavors", list_of(_flavor_quota)),
     )
 
 
 def _flavor_quota(raw: Json) -> FlavorQuota:
     entry = as_mapping(raw)
-    listed = optional(entry, "resources", lambda found: collect(_amounts, as_list(found)), ())
+    listed = optional(entry, "resources", list_of(_amounts), ())
     nominal, borrowing, lending = ({**_merged(listed, place)} for place in range(3))
     name = required(entry, "name", as_str)
     return FlavorQuota(flavor=name, nominal=nominal, borrowing=borrowing, lending=lending)
