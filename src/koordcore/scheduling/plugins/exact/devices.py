@@ -33,7 +33,7 @@ from koordcore.model.pods import PodKey
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
 from koordcore.scheduling.plugins.exact.question import Question
 from koordcore.scheduling.plugins.exact.reserved import (
-    ExactRooms,
+    ExactLoans,
     device_terms,
     had_devices,
     holds_devices,
@@ -50,11 +50,11 @@ class DeviceEvaluator(Evaluator):
     normalises = True
     rates_loans = True
 
-    def __init__(self, question: Question, rooms: ExactRooms, vendors: VendorPlugins) -> None:
+    def __init__(self, question: Question, loans: ExactLoans, vendors: VendorPlugins) -> None:
         assert question.devices is not None
         assert question.request.devices is not None
         self._question = question
-        self._rooms = rooms
+        self._loans = loans
         self._states = question.states
         self._devices = question.devices
         self._request = question.request.devices
@@ -75,7 +75,7 @@ class DeviceEvaluator(Evaluator):
         served = self._devices.fits(self._ids(view.rows))
         if view.drawn is not None:
             for index in np.flatnonzero(self._with_devices(view.drawn)).tolist():
-                served[index] = self._rooms.serves_devices(self._question, view.drawn.loan(index))
+                served[index] = self._loans.serves_devices(self._question, view.drawn.loan(index))
             return served
         loans = view.loans
         if loans is not None:
@@ -138,7 +138,7 @@ class DeviceEvaluator(Evaluator):
         reasons: dict[int, list[str]] = {}
         for index in np.flatnonzero(self._with_devices(loans)).tolist():
             loan = loans.loan(index)
-            found = self._rooms.device_refusal(self._question, loan)
+            found = self._loans.device_refusal(self._question, loan)
             if found is not None:
                 reasons.setdefault(loan.row, []).extend(OF_LOAN + one for one in found.reasons)
         return [reasons.get(row, []) for row in numbers]
@@ -182,7 +182,7 @@ class DeviceEvaluator(Evaluator):
         state = self._states.devices[loan.row]
         if state is None or not holds_devices(state, loan):
             return 0
-        return self._rooms.score_devices(self._question, loan.row, device_terms(state, loan), mask)
+        return self._loans.score_devices(self._question, loan.row, device_terms(state, loan), mask)
 
     def _score_drawn(self, view: NodeView, loans: Loans, raw: IntVector, masks: IntVector | None) -> None:
         """Score nodes out of the loan that would serve the pod, or else as if all had left.
@@ -203,13 +203,13 @@ class DeviceEvaluator(Evaluator):
                 if lent[row]:
                     held = int(masks[position]) if masks is not None else -1
                     terms = terms_of_all(state, lent[row])
-                    raw[position] = self._rooms.score_devices(question, row, terms, held)
+                    raw[position] = self._loans.score_devices(question, row, terms, held)
             elif not holds_devices(state, nominated):
                 # With all of its devices in use it serves as the node does.
                 raw[position] *= had_devices(nominated)
             else:
                 raw[position] = self._inside(
-                    nominated, self._rooms.mask(question, nominated, view.beside(nominated))
+                    nominated, self._loans.mask(question, nominated, view.beside(nominated))
                 )
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:

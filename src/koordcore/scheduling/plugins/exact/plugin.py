@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     # What chooses CPUs and devices is read for the first pod that wants any.
     from koordcore.allocators.node import NodeAllocation
     from koordcore.scheduling.plugins.exact.question import Question
-    from koordcore.scheduling.plugins.exact.reserved import ExactRooms
+    from koordcore.scheduling.plugins.exact.reserved import ExactLoans
     from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
@@ -140,11 +140,11 @@ class ExactPlugin(JointPlugin):
         return ExactStates(self.workspace, cpus=self._numa, devices=self._devices)
 
     @cached_property
-    def rooms(self) -> ExactRooms:
+    def loans(self) -> ExactLoans:
         """What reservations lend of them."""
-        from koordcore.scheduling.plugins.exact.reserved import ExactRooms
+        from koordcore.scheduling.plugins.exact.reserved import ExactLoans
 
-        return ExactRooms(self.states)
+        return ExactLoans(self.states)
 
     def rereads(self, changes: ClusterChanges) -> bool:
         if {*changes.said} <= {"labels", "annotations"}:
@@ -326,7 +326,7 @@ class _NUMAEntry(Plugin):
             return WholeNodeEvaluator(self.workspace, request.requests, self.args)
         from koordcore.scheduling.plugins.exact.question import NUMAEvaluator
 
-        return NUMAEvaluator(self._exact.question(request), self._exact.rooms)
+        return NUMAEvaluator(self._exact.question(request), self._exact.loans)
 
 
 class _DeviceEntry(Plugin):
@@ -350,7 +350,7 @@ class _DeviceEntry(Plugin):
         from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator, VendorPlugins
 
         vendors = VendorPlugins(self._exact.states, request.devices, self.args)
-        return DeviceEvaluator(self._exact.question(request), self._exact.rooms, vendors)
+        return DeviceEvaluator(self._exact.question(request), self._exact.loans, vendors)
 
 
 class _Reserving(Evaluator):
@@ -375,7 +375,7 @@ class _Reserving(Evaluator):
                 sides.given[pod.key] = view.row, given.numa.mask
             return self._write(pod, view.row, given)
         loan = view.drawn.loan(0)
-        given = self._exact.rooms.fit(self._question, self._question.request, loan, view.beside(loan))
+        given = self._exact.loans.fit(self._question, self._question.request, loan, view.beside(loan))
         if not isinstance(given, NUMARefusal):
             self._exact.states.take(pod, loan.row, given)
         return self._write(pod, loan.row, given)

@@ -33,7 +33,7 @@ from koordcore.scheduling.plugins.exact.states import ExactStates
 from koordcore.topology.numa import NUMATopologyPolicy
 
 if TYPE_CHECKING:
-    from koordcore.scheduling.plugins.exact.reserved import ExactRooms
+    from koordcore.scheduling.plugins.exact.reserved import ExactLoans
 
 HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
 """Policies that the filter looks at: their NUMA nodes are known before nodes are scored."""
@@ -282,10 +282,10 @@ class NUMAEvaluator(Evaluator):
 
     scope = Scope.NODE
 
-    def __init__(self, question: Question, rooms: ExactRooms) -> None:
+    def __init__(self, question: Question, loans: ExactLoans) -> None:
         assert question.cpu is not None
         self._question = question
-        self._rooms = rooms
+        self._loans = loans
         self._states = question.states
         self._cpu = question.cpu
 
@@ -308,9 +308,9 @@ class NUMAEvaluator(Evaluator):
         served = self._question.numa_fits(loans.rows, lent)
         for index in range(len(loans.rows)):
             loan = loans.loan(index)
-            if self._rooms.holds(self._question, loan):
+            if self._loans.holds(self._question, loan):
                 asked = self._question.asked_at(loan.row)
-                answer = self._rooms.fit(self._question, asked, loan, view.beside(loan))
+                answer = self._loans.fit(self._question, asked, loan, view.beside(loan))
                 served[index] = not isinstance(answer, NUMARefusal)
         return served
 
@@ -346,7 +346,7 @@ class NUMAEvaluator(Evaluator):
             loan = loans.loan(index)
             if loan.row in skipped:
                 continue
-            found = self._rooms.refusal(self._question, loan, view.beside(loan))
+            found = self._loans.refusal(self._question, loan, view.beside(loan))
             if found is None:
                 continue
             here = shortfalls.setdefault(loan.row, [])
@@ -392,11 +392,11 @@ class NUMAEvaluator(Evaluator):
         concerned = set(loans.rows.tolist())
         for position, row in enumerate(view.numbers.tolist() if concerned else ()):
             loan = view.drawn_from(row) if row in concerned else None
-            if loan is None or not self._rooms.holds(self._question, loan):
+            if loan is None or not self._loans.holds(self._question, loan):
                 continue
             if self._question.policy_at(row) is not NUMATopologyPolicy.NONE:
                 requested = view.at(row).amounts[REQUESTED][:, 0]
-                scores[position] = self._rooms.score(self._question, loan, requested, view.beside(loan))
+                scores[position] = self._loans.score(self._question, loan, requested, view.beside(loan))
 
     def _lifted(self, view: NodeView) -> dict[str, IntVector] | None:
         """What counts as gone from the nodes, by resource."""
