@@ -58,18 +58,6 @@ def test_a_job_starts_when_the_last_room_it_needs_is_left() -> None:
     assert set(both.nodes.values()) == {"n1", "n2"}
 
 
-def test_ends_may_name_pods_by_texts() -> None:
-    large, small = pod("large", 8), pod("small", 2)
-    snapshot = cluster(large, small)
-    ends = {str(name): end for name, end in ENDS.items()}
-    plan = earliest_start(snapshot, [large], ends, now=NOW)
-    assert plan == earliest_start(snapshot, [large], ENDS, now=NOW)
-    assert isinstance(plan, EarliestStart)
-    by_text = backfill(snapshot, plan, ends, {"default/small": HOUR}, now=NOW)
-    assert by_text == backfill(snapshot, plan, ENDS, {key("small"): HOUR}, now=NOW)
-    assert [dict(one.pods) for one in by_text.jobs] == [{key("small"): "n3"}]
-
-
 def test_a_job_that_never_fits_says_why() -> None:
     answer = earliest_start(cluster(), [pod("huge", 9)], ENDS, now=NOW)
     assert isinstance(answer, NoStart)

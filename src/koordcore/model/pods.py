@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import attrs
 from immutabledict import immutabledict
@@ -25,8 +25,6 @@ from koordcore.model.resources import (
     frozen_amounts,
     make_resources,
 )
-
-T = TypeVar("T")
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 CONFIG_SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
@@ -67,11 +65,6 @@ class PodKey(NamedTuple):
         if len(parts) > 2 or not all(parts):
             raise ModelError(f"expected namespace/name, got {text!r}")
         return cls(parts[0] if len(parts) == 2 else "default", parts[-1])
-
-
-def by_key(of_pods: Mapping[PodKey, T] | Mapping[str, T]) -> dict[PodKey, T]:
-    """Give what a caller says of pods by their keys, whether it names them by keys or by texts."""
-    return {PodKey.of(key): one for key, one in of_pods.items()}
 
 
 class PodPhase(StrEnum):

@@ -99,7 +99,7 @@ def plugin_refusal(vendor: str, cards: int, amounts: Mapping[str, int]) -> str:
 def adapt_to_plugin(
     allocation: DeviceAllocation,
     *,
-    pod: PodKey | str,
+    pod: PodKey,
     pod_labels: Mapping[str, str],
     node: str,
     vendor: str,
@@ -140,7 +140,7 @@ def adapt_to_plugin(
         elif vendor == "metax":
             annotations |= _metax(cards)
         if vendor in LOCKS and now is not None:
-            lock = NodeLock(LOCKS[vendor], _lock_value(now, PodKey.of(pod)))
+            lock = NodeLock(LOCKS[vendor], _lock_value(now, pod))
     return PluginPatch(annotations=annotations, labels=labels, lock=lock)
 
 

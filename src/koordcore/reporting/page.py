@@ -12,7 +12,7 @@ from typing import Any, Final
 from koordcore.descheduling.plans import Moving
 from koordcore.errors import MissingExtraError
 from koordcore.model.mappings import EMPTY
-from koordcore.model.pods import PodKey, by_key
+from koordcore.model.pods import PodKey
 from koordcore.reporting.data import PageData
 from koordcore.reporting.steps import moves_story, preemption_stories
 from koordcore.result import ScheduleResult
@@ -26,7 +26,7 @@ def report(
     source: ScheduleResult | ClusterSnapshot,
     *,
     plans: Mapping[str, Moving[Any]] = EMPTY,
-    starts: Mapping[PodKey, datetime | None] | Mapping[str, datetime | None] = EMPTY,
+    starts: Mapping[PodKey, datetime | None] = EMPTY,
     title: str = "koordcore",
 ) -> str:
     """Write a cluster and what was decided about it as one HTML page.
@@ -42,8 +42,8 @@ def report(
     plans
         Title to a plan of moves to be shown with it, such as :func:`koordcore.plan_room` gives.
     starts
-        When pods of the queue are expected to start, by key or ``namespace/name``; ``None`` for one that has
-        no start in sight. Others say nothing about it.
+        When pods of the queue are expected to start; ``None`` for one that has no start in sight. Others say
+        nothing about it.
     title
         Of the page.
 
@@ -76,7 +76,7 @@ def report(
         *(preemption_stories(result) if result else ()),
         *(moves_story(name, one) for name, one in plans.items()),
     ]
-    values = PageData(snapshot).values(result, stories, by_key(starts))
+    values = PageData(snapshot).values(result, stories, starts)
     values["title"] = title
     values["policy"] = result.policy.name if result else ""
     from koordcore import __version__  # the package's own file: its names are read late

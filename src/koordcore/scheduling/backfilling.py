@@ -17,7 +17,7 @@ from immutabledict import immutabledict
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound
-from koordcore.model.pods import Pod, PodKey, by_key
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
@@ -204,7 +204,7 @@ class _Search:
 def earliest_start(
     snapshot: ClusterSnapshot,
     pods: Sequence[Pod],
-    ends: Mapping[PodKey, datetime] | Mapping[str, datetime],
+    ends: Mapping[PodKey, datetime],
     *,
     now: datetime,
     policy: Policy = Policy(),
@@ -219,7 +219,7 @@ def earliest_start(
     pods
         Who wants to start together.
     ends
-        When running pods will be gone, by key or ``namespace/name``; one that is not named stays for ever.
+        When running pods will be gone; one that is not named stays for ever.
     now, policy, limits
         As for :func:`koordcore.schedule`.
 
@@ -230,9 +230,9 @@ def earliest_start(
     """
     if not pods:
         raise ModelError("no pod is asked about")
-    asked, known = tuple(queue_order(pods)), by_key(ends)
-    search = _Search(snapshot, asked, known, policy, now, limits)
-    start = search.first(monotone=_gains_only(asked) and not _members_leave(snapshot, asked, known))
+    asked = tuple(queue_order(pods))
+    search = _Search(snapshot, asked, ends, policy, now, limits)
+    start = search.first(monotone=_gains_only(asked) and not _members_leave(snapshot, asked, ends))
     if start is None:
         last = search.at(search.moments[-1] if search.moments else now)
         failed = next((one for one in last.decisions if not isinstance(one, Bound)), None)
@@ -242,9 +242,7 @@ def earliest_start(
         return NoStart(pods=asked, message=message, probes=len(search.known))
     place = search.moments.index(start) if start in search.moments else -1
     too_early = None if place < 0 else (search.moments[place - 1] if place else now)
-    waits = sorted(
-        (end, key) for key, end in known.items() if now < end <= start and key in snapshot.location
-    )
+    waits = sorted((end, key) for key, end in ends.items() if now < end <= start and key in snapshot.location)
     used = {one.node for one in search.at(start).bound}
     return EarliestStart(
         pods=asked,
@@ -259,8 +257,8 @@ def earliest_start(
 def backfill(
     snapshot: ClusterSnapshot,
     plan: EarliestStart,
-    ends: Mapping[PodKey, datetime] | Mapping[str, datetime],
-    durations: Mapping[PodKey, timedelta] | Mapping[str, timedelta],
+    ends: Mapping[PodKey, datetime],
+    durations: Mapping[PodKey, timedelta],
     *,
     now: datetime,
     policy: Policy = Policy(),
@@ -275,7 +273,7 @@ def backfill(
     Parameters
     ----------
     ends
-        When pods that run end, with a zone; by key or ``namespace/name``.
+        When pods that run end, with a zone.
     now
         The clock, with a zone.
     snapshot, policy, limits
@@ -283,10 +281,10 @@ def backfill(
     plan
         From :func:`earliest_start` with the same arguments.
     durations
-        How long pods that wait will run, likewise.
+        How long pods that wait will run.
     """
     planned = {pod.key for pod in plan.pods}
-    current, known, spans_of = snapshot, by_key(ends), by_key(durations)
+    current, known = snapshot, dict(ends)
     jobs: list[BackfilledJob] = []
     held_back: list[PodKey] = []
     without_room: list[PodKey] = []
@@ -295,7 +293,7 @@ def backfill(
         (turn,) if isinstance(turn, Pod) else turn.pods for turn in JobTable(snapshot, policy).turns(waiting)
     ]
     for pods in turns:
-        spans = [spans_of.get(pod.key) for pod in pods]
+        spans = [durations.get(pod.key) for pod in pods]
         end = None if None in spans else now + max(one for one in spans if one is not None)
         fitted = False
         excluded: set[str] = set()
@@ -304,8 +302,8 @@ def backfill(
             if not _placed(result):
                 continue
             fitted = True
-            pod_of = {pod.key: pod for pod in pods}
-            started = [bind(pod_of[one.pod], one) for one in result.bound]
+            by_key = {pod.key: pod for pod in pods}
+            started = [bind(by_key[one.pod], one) for one in result.bound]
             after = current.assume(*started)
             later = {**known, **({pod.key: end for pod in started} if end is not None else {})}
             if end is not None and end <= plan.start:
