@@ -95,8 +95,8 @@ class _Turns:
                 if coming.whole[name][resource] and after > bound and not self._guaranteed:
                     if name not in leaves and self._give_below(plan, name):
                         continue
-                    told = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
-                    yield Violation(ViolationKind.VICTIM, name, told)
+                    message = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
+                    yield Violation(ViolationKind.VICTIM, name, message)
         yield from self._check_victims(plan, set(coming.whole), wanted)
 
     def _going(self, priority: int | None = None, plan: PreemptionPlan | None = None) -> QuotaSums:
@@ -127,8 +127,8 @@ class _Turns:
                     ViolationKind.VICTIM, name, f"gives back to {plan.job} and is no borrower of it"
                 )
             elif not any(self._beyond(name, list(leaving.values()), one, going) for one in wanted):
-                told = f"is within its min before the last of its victims leaves for {plan.job}"
-                yield Violation(ViolationKind.VICTIM, name, told)
+                message = f"is within its min before the last of its victims leaves for {plan.job}"
+                yield Violation(ViolationKind.VICTIM, name, message)
 
     def _beyond(self, name: str, units: Sequence[Sequence[Pod]], resource: str, going: QuotaSums) -> bool:
         """Tell whether a quota is beyond its min until the last of some units leaves, the largest one."""

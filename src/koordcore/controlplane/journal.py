@@ -106,9 +106,12 @@ class Batch:
         refused
             Evictions that the server will not do.
         """
-        told = {one.pod: one for one in self.left if one.subresource == "status"}
+        status_of = {one.pod: one for one in self.left if one.subresource == "status"}
         return tuple(
-            back for one in refused if one.subresource == "eviction" for back in _withdrawn(one, told, mirror)
+            back
+            for one in refused
+            if one.subresource == "eviction"
+            for back in _withdrawn(one, status_of, mirror)
         )
 
     def with_further(self, requests: Iterable[Request]) -> Batch:
@@ -144,12 +147,12 @@ def is_final(request: Request, status: int) -> bool:
 
 
 def _withdrawn(
-    eviction: Request, told: Mapping[tuple[str, str] | None, Request], mirror: Mirror
+    eviction: Request, status_of: Mapping[tuple[str, str] | None, Request], mirror: Mirror
 ) -> Iterator[Request]:
     """Give the patch that takes back what we told a pod before its eviction; what others say of it stands."""
     assert eviction.pod is not None
     namespace, name = eviction.pod
-    status = told[eviction.pod].body["status"] if eviction.pod in told else None
+    status = status_of[eviction.pod].body["status"] if eviction.pod in status_of else None
     pod = mirror.find("Pod", name, namespace)
     if status is None and pod is not None:
         status = pod.get("status")

@@ -19,7 +19,7 @@ from koordcore.controlplane.queue import Backoff, SchedulingQueue
 from koordcore.controlplane.requests import Request
 from koordcore.controlplane.steps import Look, Moment, Say, Send, Steps
 from koordcore.controlplane.turn import is_news, orders
-from koordcore.controlplane.untold import UntoldNodes
+from koordcore.controlplane.unreported import UnreportedNodes
 from koordcore.controlplane.writing import Journal
 from koordcore.errors import SolverError
 from koordcore.model.policy import Policy
@@ -98,7 +98,7 @@ class ControlLoop:
         self._queue = SchedulingQueue(settings.policy, limit=settings.batch, backoff=settings.backoff)
         self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
         self._left_out: frozenset[str] = frozenset()
-        self._untold = UntoldNodes()
+        self._unreported = UnreportedNodes()
         self._said: dict[tuple[str, ...], float] = {}
         self.snapshot = ClusterSnapshot()
         """The cluster as it was when it was last looked at."""
@@ -119,7 +119,7 @@ class ControlLoop:
         for key, reason in going.items():
             yield Say(f"evicting {key}: {reason}")
         policy = self._settings.policy
-        snapshot = self._untold.closed(self.snapshot)
+        snapshot = self._unreported.closed(self.snapshot)
         result = schedule(snapshot, pods, policy=policy, now=moment.wall, preempt=PreemptionRules())
         yield Look("decide")
         if broken := verify(snapshot, result):
@@ -158,7 +158,7 @@ class ControlLoop:
         if not changes:
             return
         self.snapshot = self.snapshot.apply(*changes)
-        self._untold.notice(changes)
+        self._unreported.notice(changes)
         self._queue.notice(changes, now=now)
         left_out = frozenset(map(str, problems))
         for problem in sorted(left_out - self._left_out):

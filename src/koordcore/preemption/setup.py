@@ -125,6 +125,8 @@ def make_problem(
 
     Parameters
     ----------
+    snapshot
+        The cluster, whose bound pods are the candidates.
     preemptor
         The member whose priority counts.
     pending

@@ -27,7 +27,7 @@ from koordcore.protocol.gang_names import (
     LABEL_POD_GROUP,
     gang_name,
 )
-from koordcore.result import ScheduleResult, with_victims_told
+from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
 from koordcore.snapshot import ClusterSnapshot
@@ -313,7 +313,7 @@ class SchedulingCycle:
             from koordcore.scheduling.outcomes import nominate
 
             end = nominate(end, self.decisions, self._withdrawn)
-            end = with_victims_told(end, self._preemptor.plans)
+            end = with_victims_leaving(end, self._preemptor.plans)
         for kind in kinds_with(self.policy, "closed", self._start):
             end = kind.closed(self._start, end, self.decisions, self._now)
         strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]

@@ -140,7 +140,7 @@ def loop_story(loop: Loop) -> list[str]:
         at = loop.steps[0].before[number]
         where = f"on n{at}" if 0 <= at < 100 else "waits"
         lines.append(f"p{number}: amount {pod.amount}, priority {pod.priority}{quota}; {where}")
-    lines += [f"{number}. {_told(step)}" for number, step in enumerate(loop.steps, 1)]
+    lines += [f"{number}. {_step_text(step)}" for number, step in enumerate(loop.steps, 1)]
     return [*lines, "and all is as it was before"]
 
 
@@ -153,7 +153,7 @@ def _below(world: LoopWorld, quota: int) -> str:
     return f", above {' and '.join(below)}" if below else ""
 
 
-def _told(step: LoopStep) -> str:
+def _step_text(step: LoopStep) -> str:
     victims = ", ".join(f"p{one}" for one in step.evicted)
     match step.rule:
         case "places":

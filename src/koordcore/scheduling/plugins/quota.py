@@ -109,10 +109,10 @@ class QuotaPlugin(Plugin):
         if quota is None or entitled_to_reclaim(self.ledger, asked):
             return ()
         wanted = [name for name, amount in sorted(asked.request.items()) if amount]
-        told = ", ".join(
+        borrowed = ", ".join(
             f"{name} ({', '.join(over)})" for name, over in borrowers(self.ledger, quota, wanted)
         )
-        return (f"within the min of quota {quota}; beyond theirs: {told}",) if told else ()
+        return (f"within the min of quota {quota}; beyond theirs: {borrowed}",) if borrowed else ()
 
     def placed(self, pod: Pod, row: int) -> None:
         self._change(lambda: self.ledger.assume(self._tracked(pod)))
