@@ -143,8 +143,8 @@ def _cells(row: LendingRow) -> tuple[str, ...]:
 
     notes = row.batch_note
     if row.mid_note != row.batch_note:
-        told = (("batch", row.batch_note), ("mid", row.mid_note))
-        notes = "; ".join(f"{kind}: {note}" for kind, note in told if note)
+        by_kind = (("batch", row.batch_note), ("mid", row.mid_note))
+        notes = "; ".join(f"{kind}: {note}" for kind, note in by_kind if note)
     return (
         row.node,
         amount("cpu", row.batch[0]),

@@ -125,8 +125,8 @@ def _in_whole(option: str, path: Path, raw: Mapping[str, Any], plugin: str) -> P
 def say_idle(arguments: argparse.Namespace, option: str, read: PluginFile) -> None:
     """Name what a whole configuration says in vain, once for the options that name it."""
     if read.idle and not arguments.quiet:
-        told = f"{option}: {CONFIGURATION}: has no effect: {', '.join(read.idle)}"
-        print(f"warning: {told}", file=sys.stderr)
+        message = f"{option}: {CONFIGURATION}: has no effect: {', '.join(read.idle)}"
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def _list(value: Any) -> Iterator[Mapping[str, Any]]:

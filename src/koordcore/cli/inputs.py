@@ -88,8 +88,8 @@ def _layers(text: str) -> ClusterNetworkTopology:
     for part in text.split(","):
         name, equals, labels = (word.strip() for word in part.partition("="))
         if not equals or name in named:
-            told = "stands there twice" if equals else "expected NAME=LABEL"
-            raise argparse.ArgumentTypeError(f"{part.strip()!r}: {told}")
+            wrong = "stands there twice" if equals else "expected NAME=LABEL"
+            raise argparse.ArgumentTypeError(f"{part.strip()!r}: {wrong}")
         named[name] = [label.strip() for label in labels.split("|")]
     try:
         return label_layers(named)
@@ -132,22 +132,22 @@ def _say_configurations(arguments: argparse.Namespace, loaded: Loaded) -> None:
         found = [kind] if any(one.partition(".")[0] == kind for one in loaded.counts) else []
         found += [f"ConfigMap {name}" for name in maps_with(loaded.snapshot, kind)]
         if found:
-            told = f"not looked at: {', '.join(found)} of the dump (--{option} decides by one)"
-            print(told, file=sys.stderr)
+            message = f"not looked at: {', '.join(found)} of the dump (--{option} decides by one)"
+            print(message, file=sys.stderr)
 
 
 def _say_unreadable(loaded: Loaded) -> list[str]:
     """Name on standard error what cannot be read, also for who wants no warnings; gives a line for each."""
-    told = [str(problem) for problem in loaded.problems]
-    if told:
+    lines = [str(problem) for problem in loaded.problems]
+    if lines:
         number = len({(one.source, one.object_name) for one in loaded.problems})
         objects = f"{number} object{'s' * (number != 1)} cannot be read"
         print(f"koordcore: {objects}; all others count:", file=sys.stderr)
-        for line in told[:_SHOWN]:
+        for line in lines[:_SHOWN]:
             print(f"  {line}", file=sys.stderr)
-        if len(told) > _SHOWN:
-            print(f"  … and {len(told) - _SHOWN} more", file=sys.stderr)
-    return told
+        if len(lines) > _SHOWN:
+            print(f"  … and {len(lines) - _SHOWN} more", file=sys.stderr)
+    return lines
 
 
 def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iterator[Source]:
@@ -162,9 +162,9 @@ def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iter
         yield source
 
 
-def _warn(arguments: argparse.Namespace, told: str) -> None:
+def _warn(arguments: argparse.Namespace, message: str) -> None:
     if not arguments.quiet:
-        print(f"warning: {told}: it is not looked at", file=sys.stderr)
+        print(f"warning: {message}: it is not looked at", file=sys.stderr)
 
 
 def _read(arguments: argparse.Namespace, sources: Iterator[Source]) -> tuple[Loaded, list[str]]:
@@ -204,7 +204,7 @@ def need_folder(path: Path | None, option: str) -> None:
 PICTURES: Final = (".png", ".svg", ".pdf")
 
 
-def need_picture(path: Path | None, option: str = "--plot") -> None:
+def need_picture(path: Path | None) -> None:
     """Refuse a picture that cannot be drawn before the work is done.
 
     Raises
@@ -217,8 +217,8 @@ def need_picture(path: Path | None, option: str = "--plot") -> None:
     if path is None:
         return
     if path.suffix.lower() not in PICTURES:
-        raise ModelError(f"{option}: {path}: expected a name that ends in {', '.join(PICTURES)}")
-    need_folder(path, option)
+        raise ModelError(f"--plot: {path}: expected a name that ends in {', '.join(PICTURES)}")
+    need_folder(path, "--plot")
     if find_spec("matplotlib") is None:
         raise MissingExtraError.for_extra("matplotlib", "plots", "drawing")
 
@@ -331,12 +331,12 @@ def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
     why_not = "see above" if asked else "--as-gangs takes them for gangs"
     for found, why in ((gangs, why_not), (others, "only pods are placed")):
         if found:
-            told = ", ".join(f"{number} {kind}" for kind, number in found)
-            print(f"not looked at: {told} without pods ({why})", file=sys.stderr)
+            message = ", ".join(f"{number} {kind}" for kind, number in found)
+            print(f"not looked at: {message} without pods ({why})", file=sys.stderr)
     waiting = sum(one.waits for one in loaded.snapshot.of(KueueWorkload))
     if waiting and not asked:
-        told = f"{waiting} Workloads of Kueue that wait for quota"
-        print(f"not looked at: {told} (--as-gangs decides quota and places together)", file=sys.stderr)
+        message = f"{waiting} Workloads of Kueue that wait for quota"
+        print(f"not looked at: {message} (--as-gangs decides quota and places together)", file=sys.stderr)
 
 
 def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> None:

@@ -158,8 +158,8 @@ def certificate_text(certificate: Certificate, what: str, aims: Sequence[str] = 
     if certificate.proven:
         return f"{certificate.status.text}: no plan {what}"
     parts = zip(aims, certificate.objective, certificate.bound, strict=False)
-    told = next((f"{aim} {abs(own)}, bound {abs(bound)}" for aim, own, bound in parts if own != bound), "")
-    return f"not proven: perhaps a plan {what}" + (f" ({told})" if told else "")
+    gap = next((f"{aim} {abs(own)}, bound {abs(bound)}" for aim, own, bound in parts if own != bound), "")
+    return f"not proven: perhaps a plan {what}" + (f" ({gap})" if gap else "")
 
 
 def chosen(

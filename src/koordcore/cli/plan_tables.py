@@ -156,8 +156,8 @@ def _placed_workloads(
         for (name, asks), members in groups.items()
     ]
     rows, note = _cards_said_once(rows)
-    told = "\n".join(filter(None, (note, "--expand shows each pod" * joined)))
-    return Table(title="Placed", columns=columns, rows=rows, note=told)
+    notes = "\n".join(filter(None, (note, "--expand shows each pod" * joined)))
+    return Table(title="Placed", columns=columns, rows=rows, note=notes)
 
 
 def _cards_said_once(rows: list[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], str]:

@@ -21,7 +21,7 @@ from koordcore.controlplane.queue import Backoff, SchedulingQueue
 from koordcore.controlplane.requests import Request
 from koordcore.controlplane.steps import Look, Moment, Say, Send, Steps
 from koordcore.controlplane.turn import is_news, orders
-from koordcore.controlplane.untold import UntoldNodes
+from koordcore.controlplane.unreported import UnreportedNodes
 from koordcore.controlplane.writing import Journal
 from koordcore.errors import SolverError
 from koordcore.model.policy import Policy
@@ -100,7 +100,7 @@ class ControlLoop:
         self._queue = SchedulingQueue(settings.policy, limit=settings.batch, backoff=settings.backoff)
         self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
         self._left_out: frozenset[str] = frozenset()
-        self._untold = UntoldNodes()
+        self._unreported = UnreportedNodes()
         self._places = HeldPlaces()
         self._said: dict[tuple[str, ...], float] = {}
         self.snapshot = ClusterSnapshot()
@@ -125,7 +125,7 @@ class ControlLoop:
         for key, reason in going.items():
             yield Say(f"evicting {key}: {reason}")
         policy = self._settings.policy
-        snapshot = self._places.kept(self._untold.closed(self.snapshot))
+        snapshot = self._places.kept(self._unreported.closed(self.snapshot))
         asked = self._places.others(snapshot, pods)
         result = schedule(snapshot, asked, policy=policy, now=moment.wall, preempt=PreemptionRules())
         yield Look("decide")
@@ -166,7 +166,7 @@ class ControlLoop:
         if not changes:
             return
         self.snapshot = self.snapshot.apply(*changes)
-        self._untold.notice(changes)
+        self._unreported.notice(changes)
         self._queue.notice(changes, now=now)
         left_out = frozenset(map(str, problems))
         for problem in sorted(left_out - self._left_out):

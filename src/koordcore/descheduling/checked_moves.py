@@ -2,7 +2,7 @@
 
 The planners of this package know amounts. Here their moves are carried out on a private copy of the cluster,
 one after the other, by the same plugins that place pods; then :mod:`koordcore.checking.moves` checks every
-step. A pair of pod and node that either refuses is barred and the plan is made again.
+step. A pair of pod and node that either refuses is excluded and the plan is made again.
 """
 
 from __future__ import annotations
@@ -263,10 +263,10 @@ def checked_plan(
         ``refused`` of the second is set when the rounds ran out; the plan should then not be carried out.
     """
     static = static_allows(snapshot, args or _DEFAULT_ARGS)
-    barred: set[tuple[PodKey, str]] = set()
+    excluded: set[tuple[PodKey, str]] = set()
 
     def allows(key: PodKey, name: str) -> bool:
-        return (key, name) not in barred and static(key, name)
+        return (key, name) not in excluded and static(key, name)
 
     def attempt() -> tuple[P, CheckedMoves]:
         made = plan(allows)
@@ -281,9 +281,9 @@ def checked_plan(
     for _ in range(_MOST_ROUNDS):
         if checked.refused is None:
             break
-        barred.update(checked.refusals)
+        excluded.update(checked.refusals)
         made, checked = attempt()
-    return (bounded(made, first) if barred else made), checked
+    return (bounded(made, first) if excluded else made), checked
 
 
 def bounded(made: P, first: Certificate) -> P:

@@ -40,6 +40,7 @@ from koordcore.protocol.fields import (
     as_str,
     at,
     collect,
+    list_of,
     load_json,
     optional,
 )
@@ -137,11 +138,7 @@ def parse_cpu_topology(text: str) -> CPUTopology:
     """
     value = load_json(text)
     raw = {} if value is None else as_mapping(value)
-    return CPUTopology.of(optional(raw, "detail", _cpu_rows, _NO_ROWS, fold_case=True))
-
-
-def _cpu_rows(value: Json) -> tuple[tuple[int, int, int, int], ...]:
-    return collect(_cpu_row, as_list(value))
+    return CPUTopology.of(optional(raw, "detail", list_of(_cpu_row), _NO_ROWS, fold_case=True))
 
 
 def _cpu_row(value: Json) -> tuple[int, int, int, int]:

@@ -84,7 +84,7 @@ _DEVICE_RESOURCES: Final = frozenset(
 )
 
 
-def _told(*keys: str) -> Callable[[Pod], bool]:
+def _annotated(*keys: str) -> Callable[[Pod], bool]:
     return lambda pod: any(key in pod.annotations for key in keys)
 
 
@@ -98,20 +98,20 @@ _PODS: Final[tuple[tuple[str, str, Callable[[Pod], bool]], ...]] = (
     (
         "DeviceShare",
         "with device hints",
-        _told(DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC),
+        _annotated(DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC),
     ),
     (
         "NodeNUMAResource",
         "with CPU or NUMA specs",
-        _told(ANNOTATION_RESOURCE_SPEC, ANNOTATION_NUMA_TOPOLOGY_SPEC),
+        _annotated(ANNOTATION_RESOURCE_SPEC, ANNOTATION_NUMA_TOPOLOGY_SPEC),
     ),
-    ("Coscheduling", "with a network topology selector", _told(ANNOTATION_TOPOLOGY_SELECTOR)),
+    ("Coscheduling", "with a network topology selector", _annotated(ANNOTATION_TOPOLOGY_SELECTOR)),
     (
         "SchedulingHint",
         "with a scheduling hint",
-        _told(ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT),
+        _annotated(ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT),
     ),
-    ("Reservation", "with reservation affinity", _told(RESERVATION_AFFINITY)),
+    ("Reservation", "with reservation affinity", _annotated(RESERVATION_AFFINITY)),
     ("NodeAffinity", "with a choice of nodes by labels", _picks_nodes),
     (
         "InterPodAffinity",

@@ -244,9 +244,9 @@ def earliest_start(
     if start is None:
         last = search.at(search.moments[-1] if search.moments else now)
         failed = next((one for one in last.decisions if not isinstance(one, Bound)), None)
-        told = [getattr(failed, "message", "") or getattr(failed, "reason", "")]
-        told += [text for plan in last.jobs for text in (plan.message, plan.detail)]
-        message = next(filter(None, told), "")
+        messages = [getattr(failed, "message", "") or getattr(failed, "reason", "")]
+        messages += [text for plan in last.jobs for text in (plan.message, plan.detail)]
+        message = next(filter(None, messages), "")
         return NoStart(pods=asked, message=message, probes=len(search.known))
     place = search.moments.index(start) if start in search.moments else -1
     too_early = None if place < 0 else (search.moments[place - 1] if place else now)
@@ -311,8 +311,8 @@ def backfill(
         spans = [durations.get(pod.key) for pod in pods]
         end = None if None in spans else now + max(one for one in spans if one is not None)
         fitted = False
-        barred: set[str] = set()
-        for trial in _trials(current, plan, end, barred):
+        excluded: set[str] = set()
+        for trial in _trials(current, plan, end, excluded):
             result = schedule(trial, pods, policy=policy, now=now, limits=limits)
             if not _placed(result):
                 continue
@@ -330,7 +330,7 @@ def backfill(
                 current, known = after, later
                 jobs.append(BackfilledJob(pods={one.pod: one.node for one in result.bound}, end=end))
                 break
-            barred.update(one.node for one in result.bound)
+            excluded.update(one.node for one in result.bound)
         else:
             (held_back if fitted else without_room).extend(pod.key for pod in pods)
     again = earliest_start(current, plan.pods, known, now=now, policy=policy, limits=limits)
@@ -348,7 +348,7 @@ _MOST_TRIALS: Final = 32
 
 
 def _trials(
-    current: ClusterSnapshot, plan: EarliestStart, end: datetime | None, barred: Collection[str]
+    current: ClusterSnapshot, plan: EarliestStart, end: datetime | None, excluded: Collection[str]
 ) -> Iterable[ClusterSnapshot]:
     """Give the clusters on which a job is tried.
 
@@ -357,7 +357,7 @@ def _trials(
 
     Parameters
     ----------
-    barred
+    excluded
         Nodes where the job was in the way; the caller adds to them between the trials.
     """
     if end is None or end > plan.start:
@@ -367,7 +367,7 @@ def _trials(
     yield current
     before = 0
     for _ in range(_MOST_TRIALS):
-        if not before < len(barred) < len(current.nodes):
+        if not before < len(excluded) < len(current.nodes):
             return
-        before = len(barred)
-        yield current.without_nodes(*sorted(barred))
+        before = len(excluded)
+        yield current.without_nodes(*sorted(excluded))

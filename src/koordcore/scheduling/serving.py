@@ -14,7 +14,6 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
@@ -84,7 +83,6 @@ def queue_starts(
     *,
     now: datetime,
     policy: Policy = Policy(),
-    limits: Limits = DEFAULT_LIMITS,
     until: str = "",
     rounds: int = MOST_ROUNDS,
 ) -> tuple[QueuedStart, ...]:
@@ -101,7 +99,7 @@ def queue_starts(
         When running pods will be gone; one that is not named stays for ever.
     durations
         How long pods that wait will run; one that is not named stays for ever.
-    now, policy, limits
+    now, policy
         As for :func:`koordcore.schedule`.
     until
         Stop once the unit of this name has started; those behind it may then have no start.
@@ -118,7 +116,7 @@ def queue_starts(
     unit_of = {key: unit.name for unit in units for key in unit.pods}
     known, moment, current = dict(ends), now, snapshot
     for _ in range(rounds):
-        result = schedule(current, policy=policy, now=now, limits=limits)
+        result = schedule(current, policy=policy, now=now)
         current = result.snapshot
         for one in result.decisions:
             unit = asked.get(unit_of.get(one.pod, ""))
