@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,13 +13,9 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota
-from koordcore.model.selectors import EVERYTHING, LabelSelector, Requirement, SelectorOperator
+from koordcore.model.selectors import EVERYTHING, LabelSelector
+from koordcore.protocol.selector_text import label_selector_of
 from koordcore.snapshot import ClusterSnapshot
-
-_COMMA: Final = re.compile(r",(?![^(]*\))")
-_SET: Final = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>not)?in\s*\((?P<values>[^()]*)\)\Z")
-_EQUAL: Final = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!)?={1,2}\s*(?P<value>[^\s!=,()]*)\Z")
-_THERE: Final = re.compile(r"(?P<not>!)?\s*(?P<key>[^\s!=,()]+)\Z")
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -81,9 +76,11 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     ModelError
         When the labels cannot be read.
     """
-    text: str = arguments.selector or ""
-    wanted = tuple(_requirement(part.strip()) for part in _COMMA.split(text) if part.strip())
-    return Selection(arguments.namespace or "", LabelSelector(requirements=wanted))
+    try:
+        labels = label_selector_of(arguments.selector or "")
+    except ModelError as error:
+        raise ModelError(f"-l: {error}") from None
+    return Selection(arguments.namespace or "", labels)
 
 
 def nobody_selected(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> str:
@@ -100,24 +97,3 @@ def nobody_selected(arguments: argparse.Namespace, snapshot: ClusterSnapshot) ->
     if not any(map(selection.labels.matches, labelled)):
         return "-l: no pod and no node has such labels"
     return ""
-
-
-def _requirement(text: str) -> Requirement:
-    """Read one condition on labels.
-
-    >>> _requirement("tier!=db").operator.value, _requirement("zone in (a, b)").values
-    ('NotIn', ('a', 'b'))
-    """
-    if found := _SET.match(text):
-        values = tuple(one.strip() for one in found["values"].split(","))
-        return Requirement(found["key"], _negated(found["not"]), values)
-    if found := _EQUAL.match(text):
-        return Requirement(found["key"], _negated(found["not"]), (found["value"],))
-    if found := _THERE.match(text):
-        there = SelectorOperator.DOES_NOT_EXIST if found["not"] else SelectorOperator.EXISTS
-        return Requirement(found["key"], there)
-    raise ModelError(f'-l: expected NAME=VALUE, NAME!=VALUE, "NAME in (A,B)", NAME or !NAME, got "{text}"')
-
-
-def _negated(word: str | None) -> SelectorOperator:
-    return SelectorOperator.NOT_IN if word else SelectorOperator.IN
