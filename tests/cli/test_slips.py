@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from koordcore.cli import main
+from tests.manifests.builders import container, node, obj, pod
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml")
 
@@ -57,3 +58,23 @@ def test_violations_of_one_namespace_are_shown_and_all_are_counted(
     assert shown[0].startswith("Not legal: ")
     assert shown[0].endswith(f", {len(shown[2:-1])} of them shown")
     assert {line.split()[1] for line in shown[2:-1]} <= {"default/web-0", "students"}
+
+
+def test_a_gang_that_finds_no_place_is_one_row_with_one_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Members that fit fall with the one that does not; their message quotes its own."""
+    room = {"cpu": "64", "memory": "64Gi", "pods": "99", "nvidia.com/gpu": "8"}
+    named = {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}
+    cards = [container(limits={"nvidia.com/gpu": "8"})]
+    members = [pod(f"g-{place}", metadata=named, containers=cards) for place in range(3)]
+    group = obj("PodGroup", "g", "scheduling.sigs.k8s.io/v1alpha1", spec={"minMember": 3})
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps([node("a", room), node("b", room), group, *members]))
+    assert main(["schedule", str(path)]) == 1
+    shown = capsys.readouterr().out.partition("Not placed\n")[2].partition("\n\n")[0].splitlines()
+    reason = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    assert [line.split(maxsplit=1)[0] for line in shown] == ["WORKLOAD", "default/g"]
+    assert shown[1].endswith(reason)
+    main(["schedule", str(path), "-o", "json"])
+    assert "gets rejected due to member Pod" in capsys.readouterr().out
