@@ -166,6 +166,8 @@ class PluginSet:
         # Who matches the pods of a call all together.
         overriding = (one for one, _ in self.everyone if type(one).matches is not Plugin.matches)
         self.matching = [one for one in overriding if one.matches]
+        # Who knows pods that have to be on one node.
+        self.tying = [one for one in self.plugins if type(one).tied is not Plugin.tied]
         self._removing = [one for one, _ in self.everyone if type(one).removed is not Plugin.removed]
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]

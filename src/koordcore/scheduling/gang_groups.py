@@ -103,7 +103,7 @@ class Job:
         """It is a gang by labels and annotations, not a group of Kubernetes itself."""
         return not any(gang.source is GangSource.SCHEDULING_GROUP for gang in self.gangs.values())
 
-    @property
+    @cached_property
     def pods(self) -> tuple[Pod, ...]:
         """All members that wait, gang after gang."""
         return tuple(chain.from_iterable(self.members.values()))
@@ -202,6 +202,7 @@ class JobTable:
         self._state: GangState = self._book.state
         self._nodes: dict[str, list[str]] = {}
         self._repairing: dict[PodKey, str] = {}
+        self._fits: dict[str, GangFit] = {}
 
     def _nodes_of(self, gang_id: str) -> list[str]:
         """Give the nodes of the members of a gang that run or got one; nobody's where they will have one."""
@@ -360,8 +361,11 @@ class JobTable:
         )
 
     def _fit(self, first: Pod) -> GangFit:
-        profile = self._policy.profile_of(first.scheduler_name) or self._policy
-        return profile.args_of(CoschedulingArgs).gang_fit
+        known = self._fits.get(first.scheduler_name)
+        if known is None:
+            profile = self._policy.profile_of(first.scheduler_name) or self._policy
+            known = self._fits[first.scheduler_name] = profile.args_of(CoschedulingArgs).gang_fit
+        return known
 
     def _running_of(self, gang_id: str) -> tuple[Pod, ...]:
         """Give the members of a gang that have or had a node."""

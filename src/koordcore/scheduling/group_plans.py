@@ -328,7 +328,7 @@ class Groups:
         if inner:
             tree = _cells(self.workspace, rows, inner)
             place = np.array([self.workspace.layout.row_of[name] for name in tree.nodes], dtype=np.int64)
-        outline = attrs.evolve(self._outline, rows=place, scores=self._outline.scores[:, place])
+        outline = self._outline.among(place)
 
         def ask(offers: IntMatrix, barred: Sequence[Barred]) -> GangDemand:
             demand = demand_of(self.workspace, self.job, _ANYWHERE, tree, outline, offers, barred)

@@ -210,7 +210,9 @@ class FitEvaluator(Evaluator):
         number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
         for _, resource, amount in self._asked:
             # Division is what takes time, and few nodes have less than all of them need.
-            short = np.flatnonzero(free[resource] < amount * most)
+            short = (free[resource] < amount * most).nonzero()[0]
+            if not len(short):
+                continue
             number[short] = np.minimum(number[short], free[resource, short] // amount)
         return np.maximum(number, 0, out=number)
 
