@@ -11,6 +11,7 @@ from tests.property import (
     test_group_flow_laws,
     test_group_preemption_laws,
     test_group_queue_laws,
+    test_group_quota_laws,
     test_kueue_laws,
     test_victim_unit_laws,
 )
@@ -25,6 +26,7 @@ _LAWS: Final[dict[str, Callable[[int], None]]] = {
     "shares": test_victim_unit_laws.agrees_on_shares,
     "turns": test_group_queue_laws.agrees_in_turns,
     "room": test_group_queue_laws.agrees_on_room,
+    "quotas": test_group_quota_laws.agrees,
     "queues": test_kueue_laws.agrees,
 }
 
