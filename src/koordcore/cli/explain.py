@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
     if queued is not None:
         say(said(queued))
     say_head(pod, subject, advice)
-    if len(advice.members) > 1:
+    if len(advice.members) > 1 or pod.scheduling_group is not None:
         for one in job_states(snapshot, pod, policy):
             where = f", in {one.where}" if one.where else ""
             counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"

@@ -282,7 +282,7 @@ class PluginSet:
         if own is not self:
             key = own.key_of(pod)
             return key if isinstance(key, Refusal) else (own.name, *key)
-        if pod.resource_claims:
+        if pod.resource_claims or pod.scheduling_group is not None:
             unmodelled = refuse_unmodelled(pod, claims=self._claims)
             if unmodelled is not None:
                 return unmodelled

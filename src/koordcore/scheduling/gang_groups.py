@@ -12,6 +12,7 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.allocators.gang.cycle import NO_TOPOLOGY, before_pre_filter
 from koordcore.allocators.gang.group_table import GroupTable, group_table
+from koordcore.allocators.gang.members import in_two_gangs
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Bound, PodDecision
@@ -219,20 +220,20 @@ class JobTable:
         """
         waiting = list(queue)
         by_gang: dict[str, list[Pod]] = {}
-        names = [gang_name(pod.labels, pod.annotations) for pod in waiting]
+        names = ["" if in_two_gangs(pod) else gang_name(pod.labels, pod.annotations) for pod in waiting]
         for pod, gang in zip(waiting, names, strict=True):
             if gang:
                 by_gang.setdefault(f"{pod.namespace}/{gang}", []).append(pod)
         taken: set[str] = set()
         grouped: dict[str, list[Pod]] = {}
         for pod in waiting:
-            if pod.scheduling_group is not None:
+            if pod.scheduling_group is not None and not in_two_gangs(pod):
                 grouped.setdefault(leaf_id(pod), []).append(pod)
         for pod, gang in zip(waiting, names, strict=True):
-            if pod.scheduling_group is not None:
+            if pod.scheduling_group is not None and not in_two_gangs(pod):
                 leaf = leaf_id(pod)
                 if leaf not in taken:
-                    job = self._group_job(pod, gang, grouped)
+                    job = self._group_job(pod, grouped)
                     taken.update(job.members)
                     yield job
             elif not gang:
@@ -255,17 +256,14 @@ class JobTable:
         """Kubernetes' own groups."""
         return once(self._snapshot, group_table)
 
-    def _group_job(self, first: Pod, gang: str, asked: Mapping[str, list[Pod]]) -> Job:
+    def _group_job(self, first: Pod, asked: Mapping[str, list[Pod]]) -> Job:
         """Make the job of a tree of Kubernetes' own groups; of the pod's leaf where the tree has a gap."""
         groups, leaf = self.groups, leaf_id(first)
         missing = groups.missing(first)
         root = leaf if missing else groups.root_of(leaf)
         leaves = groups.leaves(root)
         refusal, waits_for, tree = "", missing, None
-        if gang and first.scheduling_group is not None:
-            named = first.scheduling_group.pod_group
-            refusal = f'the pod is in gang "{gang}" by its labels and in group "{named}": which one is meant?'
-        elif not missing:
+        if not missing:
             waits_for = groups.gate(root)
             profile = self._policy.profile_of(first.scheduler_name) or self._policy
             refusal = groups.malformed(root, own_policy=profile.group_preemption)
