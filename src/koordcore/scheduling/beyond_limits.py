@@ -9,16 +9,16 @@ import attrs
 from koordcore.allocators.gang.demand import GangDemand, Limit, Role, rank_order
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.pods import PodKey
-from koordcore.scheduling.gang_input import Denied, Outline
+from koordcore.scheduling.gang_input import Denied, PlanningInput
 
 
-def limits_of(plugins: PluginSet, outline: Outline) -> tuple[Limit, ...]:
+def limits_of(plugins: PluginSet, inputs: PlanningInput) -> tuple[Limit, ...]:
     """Give what the members share beside the nodes, such as a quota, as it stands now."""
     found = []
     for budget in (one.budget() for one in plugins.plugins):
-        for taken, room in [] if budget is None else budget.left(outline.pod_of):
-            uses = {outline.shape_of[key]: amount for key, amount in taken.items()}
-            found.append(Limit(tuple(uses.get(shape, 0) for shape in range(len(outline.classes))), room))
+        for taken, room in [] if budget is None else budget.left(inputs.pod_of):
+            uses = {inputs.shape_of[key]: amount for key, amount in taken.items()}
+            found.append(Limit(tuple(uses.get(shape, 0) for shape in range(len(inputs.classes))), room))
     return tuple(found)
 
 
