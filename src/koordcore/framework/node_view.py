@@ -336,6 +336,9 @@ class NodeView:
     @property
     def row(self) -> int:
         """The number of the node in a view of one."""
+        rows = self.rows
+        if isinstance(rows, slice) and rows.start is not None and rows.stop == rows.start + 1:
+            return int(rows.start)
         (row,) = self.numbers.tolist()
         return int(row)
 

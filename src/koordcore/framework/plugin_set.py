@@ -128,6 +128,7 @@ class PluginSet:
         kinds: list[type[Plugin]] = [Readable, *plugin_kinds(self._policy)]
         marks = frozenset(one for kind in kinds for one in kind.needs or () if isinstance(one, str))
         self._marks, carried = Marks(marks), marks_in(snapshot, marks)
+        self._woken = frozenset[str]()
         for plugin in islice(self._known.values(), before, None):
             plugin.asleep = sleeps(plugin, snapshot, carried)
         return made
@@ -135,7 +136,8 @@ class PluginSet:
     def wake(self, pod: Pod) -> None:
         """Wake the plugins that a pod concerns by its marks."""
         marks = self._marks.on(pod)
-        if marks:
+        if not marks <= self._woken:
+            self._woken |= marks
             self._wake(marks)
 
     def _wake(self, found: Collection[object]) -> None:

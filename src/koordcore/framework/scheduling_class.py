@@ -235,7 +235,8 @@ class SchedulingClass:
             return
         stale = touched[known.read : end]
         known.read = end
-        if len(stale) == 1 and self.source is None:
+        # Where pods of two classes take turns, both mostly went to the same node.
+        if self.source is None and stale.count(stale[0]) == len(stale):
             self._refresh_one(stale[0])
         elif len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
