@@ -283,7 +283,7 @@ class ClaimEvaluator(Evaluator):
             number = near if self._answers.fits(near) else number
         return self._give(pod, view.row, number)
 
-    def _give(self, pod: Pod, row: int, number: int) -> Reserved | Shortfall:
+    def _give(self, pod: Pod, row: int, number: int) -> Reserved | Shortfall | None:
         """Give a pod what was planned for it together with others, or else what it gets alone."""
         unallocated = () if self._answers is None else self._plugin.split(pod)[0]
         planned: ChosenClaims | None = self._plugin.planned.get(pod.key)

@@ -95,10 +95,13 @@ class ClaimBook:
         if isinstance(found, ClaimProblem) or not asks_for_served(pod, self._served):
             return found
         known = self.index.extended_of(pod)
-        if known is not None:
+        if known is not None and known.allocation is not None:
             return attrs.evolve(found, claims=(*found.claims, known))
         names = [name for name, amount in pod.requests.items() if amount and name in self._served]
         made = extended_claim(pod, names, self._served).claim
+        if known is not None:
+            made = attrs.evolve(known, spec=made.spec)
+            return attrs.evolve(found, claims=(*found.claims, made))
         return attrs.evolve(found, claims=(*found.claims, made), planned=found.planned | {made.name})
 
     def concerns(self, pod: Pod) -> bool:

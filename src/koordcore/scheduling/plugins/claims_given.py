@@ -16,7 +16,7 @@ from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 
 def give_claims(
     ledger: ClaimLedger, pod: Pod, row: int, chosen: Mapping[ClaimKey, tuple[ResourceClaim, Choice]]
-) -> Reserved | Shortfall:
+) -> Reserved | Shortfall | None:
     """Write down what the claims of a pod get on a node.
 
     Parameters
@@ -29,10 +29,19 @@ def give_claims(
         The node.
     chosen
         The claims that are allocated with the pod, with their devices; the others are allocated already.
+
+    Returns
+    -------
+    Reserved, Shortfall or None
+        ``None`` where the node's device plugins give all that the pod asks for.
     """
     devices = ledger.devices
     given: dict[ClaimKey, ClaimAllocation] = {}
+    served_there: set[ClaimKey] = set()
     for key, (claim, choice) in chosen.items():
+        if claim.extended and not choice.forms:
+            served_there.add(key)  # by the node's device plugins
+            continue
         shareable = devices.table(devices.shape[row]).shareable
         allocation = allocation_of(devices.pools[row], shareable, choice, claim, devices.classes)
         if isinstance(allocation, ClaimError):
@@ -47,6 +56,8 @@ def give_claims(
     entries += [""] * (len(found.claims) - len(entries))
     for entry, claim in zip(entries, found.claims, strict=True):
         key = (claim.namespace, claim.name)
+        if key in served_there:
+            continue
         known = given.get(key)
         settled = known or ledger.allocation(key)
         assert settled is not None
@@ -59,7 +70,7 @@ def give_claims(
                 planned=claim.name in found.planned,
             )
         )
-    return Reserved(claims=tuple(held), notes=_notes(held))
+    return Reserved(claims=tuple(held), notes=_notes(held)) if held else None
 
 
 def _notes(held: Sequence[HeldClaim]) -> tuple[str, ...]:

@@ -142,8 +142,18 @@ class FitEvaluator(Evaluator):
             amounts[resource] = amount
         return amounts
 
+    def _free(self, view: NodeView) -> IntMatrix:
+        """Give what is free: ``(R, n)``, to be read only."""
+        free: IntMatrix = view.amounts[FREE]
+        return free
+
+    def _whole(self, view: NodeView) -> IntMatrix:
+        """Give what is free where nobody runs: ``(R, n)``, to be read only."""
+        whole: IntMatrix = self._workspace.layout.allocatable[:, view.rows]
+        return whole
+
     def fits(self, view: NodeView) -> BoolVector:
-        return self._all_fit(view.amounts[FREE])
+        return self._all_fit(self._free(view))
 
     def fits_everywhere(self) -> bool:
         # What counts as gone makes no less room.
@@ -176,25 +186,25 @@ class FitEvaluator(Evaluator):
         return made
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
-        free = view.amounts[FREE]
+        free = self._free(view)
         found = [(_reason(name), free[resource] < amount) for name, resource, amount in self._asked]
         found += [(_reason(name), np.ones_like(found[0][1])) for name in self._absent]
         return found
 
     def unresolvable(self, view: NodeView) -> BoolVector:
-        whole = self._workspace.layout.allocatable
-        never = np.zeros(whole[0, view.rows].shape, bool)
+        whole = self._whole(view)
+        never = np.zeros(whole[0].shape, bool)
         for _, resource, amount in self._asked[1:]:
-            never |= whole[resource, view.rows] < amount
+            never |= whole[resource] < amount
         if self._absent:
             never[:] = True
         return never
 
     def lacks(self, view: NodeView) -> Sequence[Lack]:
-        free, whole = view.amounts[FREE], self._workspace.layout.allocatable
+        free, whole = self._free(view), self._whole(view)
         found = []
         for name, resource, amount in self._asked:
-            unresolvable = None if name == PODS else whole[resource, view.rows] < amount
+            unresolvable = None if name == PODS else whole[resource] < amount
             lacking = free[resource] < amount
             found.append(Lack(lacking, _reason(name), name, amount, free[resource].copy(), unresolvable))
         nothing = np.zeros_like(free[PODS_ROW])
@@ -206,7 +216,7 @@ class FitEvaluator(Evaluator):
         return sorted(found, key=lambda one: (one.resource != PODS, one.resource))
 
     def slots(self, view: NodeView, most: int) -> IntVector:
-        free = view.amounts[FREE]
+        free = self._free(view)
         number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
         for _, resource, amount in self._asked:
             # Division is what takes time, and few nodes have less than all of them need.
@@ -229,6 +239,41 @@ class FitEvaluator(Evaluator):
                 return scored.mean(most_percent(used, capacity), view.rows)
             case ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
                 return score_ratio(used, capacity, scored.weights_at(view.rows), scored.table)
+
+
+class PartlyServedFit(FitEvaluator):
+    """Filter and score of pods that ask for resources which claims serve on nodes that do not list them."""
+
+    amounts_only = False
+    served: tuple[int, ...] = ()
+    """Rows of these resources."""
+
+    @property
+    def amounts(self) -> IntVector:
+        amounts = super().amounts
+        amounts[list(self.served)] = 0
+        return amounts
+
+    def _free(self, view: NodeView) -> IntMatrix:
+        return self._open(super()._free(view), view)
+
+    def _whole(self, view: NodeView) -> IntMatrix:
+        return self._open(super()._whole(view), view)
+
+    def _open(self, amounts: IntMatrix, view: NodeView) -> IntMatrix:
+        """Let nodes that do not list a resource have enough of it: its devices are a claim's."""
+        found = amounts.copy()
+        whole = self._workspace.layout.allocatable
+        for row in self.served:
+            found[row, whole[row, view.rows] <= 0] = AMOUNT_LIMIT
+        return found
+
+    def fits_everywhere(self) -> bool:
+        return False
+
+    @property
+    def batch_key(self) -> Hashable:
+        return None
 
 
 def _reason(name: str) -> str:
@@ -341,7 +386,9 @@ class ResourceFit(Plugin):
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
             return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
-        counted_here = tuple([one for one in pod.requests.items() if one[0] not in self.served])
+        index = self.workspace.layout.index
+        asked = pod.requests.items()
+        counted_here = tuple([one for one in asked if one[0] not in self.served or one[0] in index])
         return (counted_here, tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
@@ -351,6 +398,10 @@ class ResourceFit(Plugin):
         columns = self._columns.get(names)
         if columns is None:
             columns = self._columns[names] = FitColumns(self.workspace, names, self._settings)
+        if not self.served.isdisjoint(names):
+            made = PartlyServedFit(self.workspace, requests, scored_requests, self._settings, columns)
+            made.served = tuple(row for name, row in columns.present if name in self.served)
+            return made
         return FitEvaluator(self.workspace, requests, scored_requests, self._settings, columns)
 
 
