@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from koordcore.cli.descheduler_files import MIGRATING, read_plugin_file, say_idle
@@ -24,7 +25,7 @@ from koordcore.manifests.proof_records import claim_record, proofs_record
 from koordcore.model.certificates import Certificate
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.moves import Move
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import format_resources
 from koordcore.protocol.migration import ANNOTATION_EVICT_REASON, format_job
 from koordcore.protocol.rebalance import (
@@ -167,8 +168,10 @@ def chosen(
     return tuple(move for move in moves if (pod := snapshot.pod(move.pod)) is not None and selection.pod(pod))
 
 
-def moves_table(moves: tuple[Move, ...], note: str) -> Table:
-    """Show moves by wave."""
+def moves_table(
+    moves: tuple[Move, ...], note: str, gets: Mapping[PodKey, str] = MappingProxyType({})
+) -> Table:
+    """Show moves by wave, with what some pods get where they go."""
     columns = (
         Column("POD", tone=Tone.NAME),
         Column("WAVE", number=True),
@@ -182,7 +185,10 @@ def moves_table(moves: tuple[Move, ...], note: str) -> Table:
             str(move.arrives + 1),
             move.source,
             move.target,
-            f"down from wave {move.leaves + 1}" if move.leaves != move.arrives else "",
+            "; ".join(
+                [f"gets {gets[move.pod]}"] * (move.pod in gets)
+                + [f"down from wave {move.leaves + 1}"] * (move.leaves != move.arrives)
+            ),
         )
         for move in moves
     ]

@@ -156,6 +156,13 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     snapshot = load([arguments.folder], strict=True).snapshot
     if not snapshot.pending:
         raise ModelError(f"{arguments.folder}: no pod waits, so nobody arrives")
+    claiming = sum(bool(pod.resource_claims) for pod in snapshot.pending)
+    if claiming:
+        told = f"{claiming} of {len(snapshot.pending)} pods that wait ask for devices by claims"
+        print(
+            f"warning: {told}: this replay looks at cards only; koordcore.replay_schedule plays them",
+            file=sys.stderr,
+        )
     nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending, snapshot.of(SchedulingPodGroup))
     mix = workload_mix([demand_of(pod) for pod in (*snapshot.bound_pods(), *snapshot.pending)])
     results = []
