@@ -385,6 +385,14 @@ def _check_spec(reading: Reading, spec: ClaimSpec, path: str) -> None:
         if (constraint.match_attribute is None) == (constraint.distinct_attribute is None):
             where = f"{path}.constraints[{number}]"
             reading.warn(where, "needs exactly one of matchAttribute and distinctAttribute")
+        for field, attribute in (
+            ("matchAttribute", constraint.match_attribute),
+            ("distinctAttribute", constraint.distinct_attribute),
+        ):
+            if attribute and "/" not in attribute:
+                reading.warn(
+                    f"{path}.constraints[{number}].{field}", f"{attribute} has no domain: no device has it"
+                )
 
 
 def _check_forms(reading: Reading, devices: Json, path: str) -> None:

@@ -93,7 +93,7 @@ class ClusterDevices:
         for row, state in enumerate(snapshot.nodes):
             offered = state.node.allocatable
             listed = frozenset([name for name in by_resource if offered.get(name)])
-            found = gather_pools(index, NodeView(state.name, state.node.labels, listed=listed))
+            found = gather_pools(index, NodeView(state.name, state.node.labels, state.node.features, listed))
             self.pools.append(found)
             self.shape.append(self._shape_of(row, found))
             for pool in found.pools:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from koordcore.allocators.claims.constraints import constraint_values
 from koordcore.allocators.claims.exact.question import Question, Wish, make_question
 from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall
@@ -51,38 +52,46 @@ def claim_shortfalls(
         return ()
     question = make_question(room, forms)
     alone = tuple(
-        _alone(room, forms, wish) for wishes in question.requests for wish in wishes if not wish.hopeful
+        _alone(question, forms, wish) for wishes in question.requests for wish in wishes if not wish.hopeful
     )
     if alone or not question.requests:
         return alone
     return (_together(question, forms, _conflict(question, limits)),)
 
 
-def _alone(room: Room, forms: Sequence[ClaimForms], wish: Wish) -> ClaimShortfall:
+def _alone(question: Question, forms: Sequence[ClaimForms], wish: Wish) -> ClaimShortfall:
     free = wish.mask.bit_count()
+    why = _why(question, wish) + _lost_pools(question.room.table)
     return ClaimShortfall(
         claim=forms[wish.form.claim].claim.name,
         request=wish.form.name,
-        reason=f"{free} of {wish.count} devices can be had{_why(room, wish)}{_lost_pools(room.table)}",
+        reason=f"{free} of {wish.count} devices can be had{why}",
         wanted=wish.count,
         suitable=wish.form.candidates.bit_count(),
         free=free,
     )
 
 
-def _why(room: Room, wish: Wish) -> str:
+def _why(question: Question, wish: Wish) -> str:
     """Say what became of the devices that would suit a request."""
+    room = question.room
     suit = wish.form.candidates
     held = 0 if wish.admin else suit & room.held
     rest = suit & ~held & ~wish.mask
     table = room.table
+    bonds = [question.bonds[number].attribute for number in wish.bonds]
+    bare = 0
+    for place in bits(rest):
+        if any(constraint_values(table, wish.form, name, place) is None for name in bonds):
+            bare |= 1 << place
     left = wish.form.selectable & ~suit
     tainted = left & ~table.tolerated(wish.form.spec.tolerations)
     parts = [
         f"{mask.bit_count()} {what}"
         for mask, what in (
             (held, "held"),
-            (rest, "without what they draw on"),
+            (bare, f"without {' and '.join(dict.fromkeys(bonds))}"),
+            (rest & ~bare, "without what they draw on"),
             (tainted, f"with taints that it does not tolerate: {_taints(table, tainted)}"),
             (left & ~tainted, "not offered to this node"),
         )

@@ -213,6 +213,8 @@ class _Reader:
             count = selectable.bit_count()
         elif spec.mode == EXACT_COUNT:
             count = spec.count
+            if count < 1:
+                raise _Refused(ClaimErrorKind.UNSUPPORTED, f"{label}: unsupported count {count}")
         else:
             raise _Refused(ClaimErrorKind.UNSUPPORTED, f"{label}: unsupported count mode {spec.mode}")
         return Form(
