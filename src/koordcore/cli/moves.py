@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -185,14 +185,18 @@ def moves_table(
             str(move.arrives + 1),
             move.source,
             move.target,
-            "; ".join(
-                [f"gets {gets[move.pod]}"] * (move.pod in gets)
-                + [f"down from wave {move.leaves + 1}"] * (move.leaves != move.arrives)
-            ),
+            "; ".join(_notes(move, gets)),
         )
         for move in moves
     ]
     return Table(title="Moves", columns=columns, rows=rows, note=note)
+
+
+def _notes(move: Move, gets: Mapping[PodKey, str]) -> Iterator[str]:
+    if move.pod in gets:
+        yield f"gets {gets[move.pod]}"
+    if move.leaves != move.arrives:
+        yield f"down from wave {move.leaves + 1}"
 
 
 def waves_table(moves: Sequence[Move], prices: Sequence[int], heading: str, gains: Sequence[str]) -> Table:
