@@ -51,7 +51,6 @@ from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, i
 from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
 from koordcore.scheduling.plugins.exact.heeded import Told, anything_told, forget_vendors, heeded, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
-from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.snapshot.following import ClusterChanges
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
@@ -161,7 +160,6 @@ class ExactPlugin(JointPlugin):
             return False  # a lock ends with time
         # The states of nodes have followed already.
         if reread:
-            self.workspace.drop(Capacities)
             self._questions.clear()
             if "states" in vars(self):
                 self.states.relabel()
