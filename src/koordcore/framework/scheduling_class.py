@@ -7,6 +7,7 @@ Where amounts decide alone, a class keeps that for every state that nodes are in
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable, Sequence
 from copy import copy
 from typing import Final
@@ -93,7 +94,8 @@ class SchedulingClass:
         stale = np.union1d(stale, self._ground.differing(old._ground, past))
         if len(stale) * _REFRESH_SHARE <= len(score):
             known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
-            self._refresh_some(stale)
+            if len(stale):
+                self._refresh_some(array("q", stale.tobytes()))
 
     def go_by(self, plain: SchedulingClass) -> None:
         """Take what nodes say that the source does not touch from a class that differs in that alone."""
@@ -123,13 +125,13 @@ class SchedulingClass:
             self._known.feasible[rows] = True if feasible is None else feasible
             self._known.score[rows] = score
 
-    def _refresh_some(self, rows: IntVector) -> None:
+    def _refresh_some(self, rows: array[int]) -> None:
         """Do what :meth:`_refresh` does for a few nodes."""
-        if len(rows) > _ONE_BY_ONE or self.source is not None:
-            self._refresh(rows)
-        else:
-            for row in {*rows.tolist()}:
+        if len(rows) <= _ONE_BY_ONE and self.source is None:
+            for row in {*rows}:
                 self._refresh_one(row)
+        else:
+            self._refresh(slice(rows[0], rows[0] + 1) if len(rows) == 1 else np.frombuffer(rows, np.int64))
 
     def _refresh_one(self, row: int) -> None:
         """Do what :meth:`_refresh` does for one node, as it is."""
@@ -249,7 +251,7 @@ class SchedulingClass:
         if len(stale) > _ONE_BY_ONE and len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
         else:
-            self._refresh_some(np.frombuffer(stale, np.int64))
+            self._refresh_some(stale)
 
     def refuse(self) -> tuple[Plugin, Refusal] | None:
         """Give who refuses the pod whatever the node: the first whom no eviction mends, else the last."""
