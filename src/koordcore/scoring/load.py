@@ -243,11 +243,11 @@ class LoadState:
         plain_expired = refusing & nodes.plain_filters
         prod_expired = refusing & nodes.prod_filters | plain_expired
         # (3, N): expired for pods that are no prod pods, for prod pods; and who is scored.
-        self._clock = np.stack([plain_expired, prod_expired, nodes.reported & ~expired & nodes.body])
+        self._clock = np.array([plain_expired, prod_expired, nodes.reported & ~expired & nodes.body])
         amounts = (nodes.plain_limits, nodes.prod_limits)
         plain_limits, prod_limits = (np.where(passing, NO_LIMIT, limits) for limits in amounts)
         # (2, C, N)
-        self._limits = np.stack([plain_limits, np.where(nodes.prod_filters, prod_limits, plain_limits)])
+        self._limits = np.array([plain_limits, np.where(nodes.prod_filters, prod_limits, plain_limits)])
         self._fresh_until = self._nodes.fresh_until(self.now)
         self._filtering = self._any_filters()
 

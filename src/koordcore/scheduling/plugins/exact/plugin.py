@@ -49,7 +49,7 @@ from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
-from koordcore.scheduling.plugins.exact.heeded import Told, anything_told, forget_vendors, heeded, locked
+from koordcore.scheduling.plugins.exact.heeded import SAID, Told, anything_told, forget_vendors, heeds, locked
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot.following import ClusterChanges
 from koordcore.topology.cpu import format_cpulist
@@ -142,13 +142,11 @@ class ExactPlugin(JointPlugin):
         return ExactRooms(self.states)
 
     def rereads(self, changes: ClusterChanges) -> bool:
-        if {*changes.said} <= {"labels", "annotations"}:
-            return any(heeded(before) != heeded(after) for before, after in changes.nodes.values())
-        return bool(changes.nodes)
+        return heeds(changes) if changes.said <= SAID else bool(changes.nodes)
 
     def follow(self, changes: ClusterChanges) -> bool:
         reread = self.rereads(changes)
-        if reread:
+        if heeds(changes):
             forget_vendors(self.workspace)
         told = self._moved or changes.nodes or NodeResourceTopology in changes.records
         self._moved = False
