@@ -77,8 +77,10 @@ class FreeFloor:
     def suffices(self, asked: Iterable[tuple[str, int, int]]) -> bool:
         """Tell whether every node has room, by ``(name, resource, amount)``."""
         workspace = self._workspace
-        for row in self._changes.unread():
-            self._floor = list(map(min, self._floor, workspace.free[:, row].tolist()))
+        came = self._changes.unread()
+        if len(came):
+            least = workspace.free[:, np.array(came, np.int64)].min(axis=1)
+            self._floor = list(map(min, self._floor, least.tolist()))
         for _, resource, amount in asked:
             if self._floor[resource] < amount:
                 self._floor[resource] = int(workspace.free[resource].min(initial=AMOUNT_LIMIT))
