@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 import typing
@@ -95,6 +96,30 @@ def test_each_name_is_what_its_module_has() -> None:
         assert inspect.unwrap(value) is getattr(importlib.import_module(module), name)
         assert vars(koordcore)[name] is value
         assert name in dir(koordcore)
+
+
+def test_examples_and_embedders_use_names_of_faces_only() -> None:
+    """The programs of ``examples`` and the blocks of the guides import what packages offer, nothing else."""
+    source, root = Path(str(koordcore.__file__)).parent, Path(__file__).parents[1]
+    faces = {
+        ".".join(path.parent.relative_to(source.parent).parts): face_of(path)
+        for path in source.rglob("__init__.py")
+        if "TYPE_CHECKING" in path.read_text(encoding="utf-8")
+    }
+    pages = [root / "docs" / "guides" / name for name in ("embedding.md", "embedders.md", "plugins.md")]
+    codes = {path: path.read_text(encoding="utf-8") for path in (root / "examples").rglob("*.py")}
+    codes |= {
+        page: "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)) for page in pages
+    }
+    inner = [
+        f"{path.name}: {one.module}.{name.name}"
+        for path, code in codes.items()
+        for one in ast.walk(ast.parse(code))
+        if isinstance(one, ast.ImportFrom) and str(one.module).startswith("koordcore")
+        for name in one.names
+        if name.name not in faces.get(str(one.module), {})
+    ]
+    assert inner == []
 
 
 def test_a_star_brings_what_is_promised() -> None:

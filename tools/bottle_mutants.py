@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 JOURNAL, MIRROR, FEED, WRITING, TURN = "journal", "mirror", "feed", "writing", "turn"
 MUTANTS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("a later pod of the name is taken for the one meant", JOURNAL, '["uid"] != _uid(request)', '["uid"] == ""'),
-    ("a rival's knowledge is not waited for", JOURNAL, " and mirror.followed(\"Pod\") >= self.seen", ""),
+    ("a rival's knowledge is not waited for", JOURNAL, "return all(mirror.followed(kind) >= version for kind, version in self.seen.items())", "return True"),
     ("a batch is done before it is", JOURNAL, "return not self.left and", "return"),
     ("no answer is taken for a refusal", WRITING, "[one for one in failed if one.status and is_final(one.request, one.status)]", "failed"),
     ("bindings are taken for done", JOURNAL, '            return "nodeName" in pod["spec"]\n', "            return True\n"),

@@ -16,7 +16,6 @@ import attrs
 from examples.batch_queue.queue import Job, Queue, Run, What, dispatch
 from koordcore import ClusterSnapshot, Pod, PodKey
 from koordcore.controlplane import Feed, Moment, Request
-from koordcore.protocol.preemption import PREEMPTED_REASON, format_preempted
 from koordcore.simulate.world import (
     Act,
     Answered,
@@ -191,8 +190,9 @@ class BottledQueue:
         """Say for whom a pod leaves, and have it evicted then."""
         uid = self._uid(key)
         self._due[key] = uid
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": PREEMPTED_REASON}
-        condition["message"] = format_preempted(f"default/{job}")
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        # The loader reads for whom a pod leaves out of such a message.
+        condition["message"] = f"koordcore: preempting to accommodate default/{job}"
         said = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
         body = {"metadata": {"name": key.name}, "deleteOptions": {"preconditions": {"uid": uid}}}
         return (

@@ -38,10 +38,10 @@ def names_its_arguments(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **given)
         except Exception as error:
-            told = blamed(function, args, given, error)
-            if told is None:
+            message = blamed(function, args, given, error)
+            if message is None:
                 raise
-            raise TypeError(told) from error
+            raise TypeError(message) from error
 
     return call
 

@@ -338,22 +338,9 @@ class _Search:
     ) -> Outcome:
         return Outcome(status, values, objective, bound, round(self._spent, 9), self._solves)
 
-    def _minimise(
-        self, stage: Stage, best: tuple[int, ...] | None, *, later: int
-    ) -> tuple[OutcomeStatus, tuple[int, ...] | None, int | None]:
-        """Ask the solver for one stage; keep what the earlier stages reached.
-
-        With ``later`` stages still to come it may use half of what is left of the budget.
-
-        Returns
-        -------
-        status, found, lower
-            How the call ended; the solver's assignment; its bound, ``None`` where it has computed none.
-        """
-        try:
-            from ortools.sat.python import cp_model
-        except ImportError:  # whoever has installed the library without its dependencies
-            raise MissingExtraError.for_extra("ortools", "solver", "this question") from None
+    def _model_of(self, stage: Stage, hint: tuple[int, ...] | None) -> cp_model.CpModel:
+        """Put a stage to the model: what the earlier stages reached are constraints; the hint is complete."""
+        from ortools.sat.python import cp_model
 
         if self._model is None:
             self._model = self._program._compile()  # noqa: SLF001 - one file, one idea
@@ -374,8 +361,14 @@ class _Search:
         if stage.terms:
             model.minimize(expression(stage))
         model.proto.clear_solution_hint()
-        for variable, value in zip(variables, best or (), strict=best is not None):
+        for variable, value in zip(variables, hint or (), strict=hint is not None):
             model.add_hint(variable, value)
+        return model
+
+    def _solver(self, later: int) -> cp_model.CpSolver:
+        """Make a solver of one worker, with a seed and a deterministic budget."""
+        from ortools.sat.python import cp_model
+
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = self._limits.seed
@@ -387,6 +380,27 @@ class _Search:
             solver.parameters.symmetry_level = 0
         if self._relaxation is Relaxation.WHOLE:
             solver.parameters.linearization_level = 2
+        return solver
+
+    def _minimise(
+        self, stage: Stage, best: tuple[int, ...] | None, *, later: int
+    ) -> tuple[OutcomeStatus, tuple[int, ...] | None, int | None]:
+        """Ask the solver for one stage; keep what the earlier stages reached.
+
+        With ``later`` stages still to come it may use half of what is left of the budget.
+
+        Returns
+        -------
+        status, found, lower
+            How the call ended; the solver's assignment; its bound, ``None`` where it has computed none.
+        """
+        try:
+            from ortools.sat.python import cp_model
+        except ImportError:  # whoever has installed the library without its dependencies
+            raise MissingExtraError.for_extra("ortools", "solver", "this question") from None
+
+        model = self._model_of(stage, best)
+        solver = self._solver(later)
         code = solver.solve(model)
         response = solver.response_proto
         self._solves += 1

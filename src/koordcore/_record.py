@@ -80,11 +80,11 @@ def _write(made: type, late: list[str]) -> None:
 
 def brief(record: Any) -> str:
     """Write a record with those of its fields that are not what they are when nobody gives them."""
-    told = []
+    fields_shown = []
     for field in attrs.fields(type(record)):
         value, usual = getattr(record, field.name), field.default
         if isinstance(usual, attrs.Factory):  # type: ignore[arg-type]  # a class, whatever its stub says
             usual = usual.factory(record) if usual.takes_self else usual.factory()
         if field.repr and field.init and (usual is attrs.NOTHING or value != usual):
-            told.append(f"{field.name}={value!r}")
-    return f"{type(record).__name__}({', '.join(told)})"
+            fields_shown.append(f"{field.name}={value!r}")
+    return f"{type(record).__name__}({', '.join(fields_shown)})"

@@ -15,7 +15,7 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import HostPort, Pod
 from koordcore.model.preemption import Move, PreemptionPlan, PreemptionRules
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
-from koordcore.result import ScheduleResult, with_victims_told
+from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from tests.preemption.test_flow import node, pod
@@ -41,7 +41,7 @@ def forged(
     decisions = list(result.decisions)
     decisions[number] = attrs.evolve(decision, victims=(*decision.victims, *added))
     changed: PreemptionPlan = attrs.evolve(plan, victims=(*plan.victims, *added), moves=tuple(moves))
-    told = with_victims_told(result.snapshot, (changed,))
+    told = with_victims_leaving(result.snapshot, (changed,))
     found = verify(
         snapshot,
         attrs.evolve(result, decisions=tuple(decisions), preemptions=(changed,), snapshot=told),

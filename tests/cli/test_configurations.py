@@ -285,7 +285,7 @@ DESCHEDULER: Final = {
     "apiVersion": "descheduler/v1alpha2",
     "kind": "DeschedulerConfiguration",
     "deschedulingInterval": "120s",
-    "nodeSelector": {"matchLabels": {"pool": "x"}},
+    "nodeSelector": {},
     "maxNoOfPodsToEvictTotal": 2,
     "profiles": [
         {
@@ -356,7 +356,7 @@ def test_the_configuration_of_the_descheduler_is_read_whole(
     assert waves(capsys) == [0, 1]  # one at a time from a node, as its MigrationController has it
     main(["rebalance", cluster, "--args", given])
     assert (
-        "DeschedulerConfiguration: has no effect: deschedulingInterval, nodeSelector, profiles[0].plugins, "
+        "DeschedulerConfiguration: has no effect: deschedulingInterval, profiles[0].plugins, "
         "profiles[0].pluginConfig[PodLifeTime]"
     ) in capsys.readouterr().err
     main(["rebalance", cluster, "--high", "cpu=65", "--migration", given, "-o", "json", "-q"])

@@ -116,7 +116,7 @@ def test_two_moves_that_cool_most_of_the_way_are_better_than_none(
 @pytest.mark.parametrize(
     ("limits", "moves", "binds"),
     [
-        ({"maxNoOfPodsToEvictTotal": 2}, 2, "evictions lets 2 of 6 move"),
+        ({"maxNoOfPodsToEvictTotal": 2}, 2, "maxNoOfPodsToEvictTotal lets 2 of 6 move"),
         (
             {"objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}}},
             1,
@@ -311,4 +311,7 @@ def test_where_jobs_take_up_a_limit_nothing_moves_and_the_limit_is_named(
     dump = written(tmp_path / "d.json", *six(), job("web-5"), job("web-4", ""))
     found = plan(capsys, dump, "--high", "cpu=60", "--migration", str(half))
     assert found["moves"] == []
-    assert "node hot, beside 2 active PodMigrationJobs, lets 0 of 6 move" in found["why"]["hot"][0]
+    assert (
+        "maxMigratingPerNode of hot, beside 2 active PodMigrationJobs, lets 0 of 6 move"
+        in found["why"]["hot"][0]
+    )

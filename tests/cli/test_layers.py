@@ -272,4 +272,4 @@ def test_a_layer_that_does_not_exist_is_named_to_each_member(
     assert code == 1
     told = {one["message"] for one in plan["decisions"]}
     (text,) = told
-    assert text.endswith("desiredOfferSlot: 2, , the network topology has no layer Rak.")
+    assert text.endswith("desiredOfferSlot: 2, the network topology has no layer Rak.")

@@ -93,7 +93,7 @@ LEFT = [
     "1 Reservation (the profile lean has no Reservation)",
     "2 ElasticQuotas (the profile lean has no ElasticQuota)",
     "1 NodeMetric (the profile lean has no LoadAwareScheduling)",
-    "1 pod that ask for devices (the profile lean has no DeviceShare)",
+    "1 pod with requests for devices (the profile lean has no DeviceShare)",
     "1 pod with device hints (the profile lean has no DeviceShare)",
     "1 pod with CPU or NUMA specs (the profile lean has no NodeNUMAResource)",
     "1 pod with a network topology selector (the profile lean has no Coscheduling)",

@@ -50,10 +50,10 @@ def test_a_gang_keeps_its_minimum() -> None:
 def test_what_may_be_on_its_way_at_once() -> None:
     """Two per node unless said otherwise; no limit in all; 0 is none."""
     (group,) = migrating_groups(pods(4, 4))
-    assert (group.name, group.most) == ("node n", 2)
+    assert (group.name, group.most) == ("maxMigratingPerNode of n", 2)
     args = MigrationControllerArgs(max_migrating_per_node=0, max_migrating_globally=3)
     (group,) = migrating_groups(pods(4, 4), args=args)
-    assert (group.name, group.most) == ("evictions", 3)
+    assert (group.name, group.most) == ("maxMigratingGlobally", 3)
 
 
 def test_limits_of_a_cycle() -> None:

@@ -102,3 +102,17 @@ def test_whoever_takes_three_things_describes_them() -> None:
                 if len(taken) > 2 and missing:
                     bare.append(f"{module}.{own}: {', '.join(missing)}")
     assert bare == []
+
+
+@pytest.mark.slow
+def test_arrays_have_shapes() -> None:
+    """Every public function that takes or gives an array says its shape."""
+    bare = []
+    for path in sorted(SOURCE.rglob("__init__.py")):
+        for module, name in _api.promised(path):
+            for own, one in _questions(name, getattr(importlib.import_module(module), name)):
+                types = " ".join(str(each) for each in getattr(one, "__annotations__", {}).values())
+                shape = re.search(r"\(\w+(?:, \w+)*,?\)", (inspect.getdoc(one) or "").replace("`", ""))
+                if re.search(r"(Bool|Int|Float)(Vector|Matrix|Cube)|NDArray", types) and not shape:
+                    bare.append(f"{module}.{own}")
+    assert bare == []

@@ -96,7 +96,7 @@ def test_a_spine_too_small_is_explained() -> None:
 def test_what_a_node_does_not_take_holds_for_equal_members_too() -> None:
     """Both nodes offer two slots, and neither takes two."""
     pair = tree(x=("s", ["a", "b"]))
-    demand = attrs.evolve(uniform(pair, 2, 2), barred=((0, (2,)), (1, (2,))))
+    demand = attrs.evolve(uniform(pair, 2, 2), conflicts=((0, (2,)), (1, (2,))))
     assert sorted(placed(pair, demand).nodes.values()) == ["a", "b"]
 
 
@@ -267,9 +267,9 @@ def test_what_a_node_does_not_take_together_is_parted(own: str) -> None:
         free=np.array([[8, 8]]),
     )
     assert len(set(placed(network, demand).nodes.values())) == 1
-    parted = attrs.evolve(demand, barred=((0, (1, 1)), (1, (1, 2))))
+    parted = attrs.evolve(demand, conflicts=((0, (1, 1)), (1, (1, 2))))
     assert len(set(placed(network, parted).nodes.values())) == 2
-    nowhere = attrs.evolve(demand, barred=((0, (1, 0)), (1, (1, 0))))
+    nowhere = attrs.evolve(demand, conflicts=((0, (1, 0)), (1, (1, 0))))
     assert isinstance(place_gang(network, nowhere), GangShortfall)
     assert placement_violations(network, parted, dict.fromkeys(("d/a", "d/b", "d/c"), "n1"))
 
@@ -433,7 +433,7 @@ def test_shared_slots_stop_at_the_first_that_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("barred", "nodes"),
+    ("conflicts", "nodes"),
     [
         (((0, (2,)),), {"w-0": "b", "w-1": "b"}),
         (((0, (2,)), (1, (2,))), {"w-0": "a", "w-1": "b"}),
@@ -442,7 +442,7 @@ def test_shared_slots_stop_at_the_first_that_does_not_fit() -> None:
     ],
 )
 def test_members_of_one_shape_keep_to_what_nodes_are_barred_from(
-    barred: tuple[tuple[int, tuple[int, ...]], ...], nodes: dict[str, str]
+    conflicts: tuple[tuple[int, tuple[int, ...]], ...], nodes: dict[str, str]
 ) -> None:
     """A bar that counts members of a shape nobody has is never met; one of nothing bars the node."""
     tree = build_tree([LayerSpec("NodeTopologyLayer")], {"a": {}, "b": {}})
@@ -452,7 +452,7 @@ def test_members_of_one_shape_keep_to_what_nodes_are_barred_from(
         roles=(Role(name="w", members=members, min_available=2),),
         shapes=(shape, shape),
         free=np.array([[2, 2]]),
-        barred=barred,
+        conflicts=conflicts,
     )
     placed = place_gang(tree, demand)
     assert isinstance(placed, GangPlacement)

@@ -178,6 +178,15 @@ def test_a_pod_before_its_node_and_its_class_comes_to_both() -> None:
     assert one.priority in (5, 10)
 
 
+def test_the_end_of_a_later_one_of_a_name_ends_the_one_that_is_known() -> None:
+    """A watch that was cut has shown neither the end of the first nor the second's beginning."""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    reader = EventReader()
+    reader.event("ADDED", stamped(node, 5, "first"))
+    assert reader.event("DELETED", stamped(node, 4, "before")) == ()
+    assert len(reader.event("DELETED", stamped(node, 9, "second"))) == 1
+
+
 def test_what_is_no_event_is_refused() -> None:
     with pytest.raises(ManifestError, match="expected ADDED"):
         EventReader().event("ERROR", {"code": 410})

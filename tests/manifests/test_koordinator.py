@@ -72,7 +72,7 @@ def test_the_configuration_of_the_controllers_is_kept_as_text() -> None:
     assert (config.namespace, dict(config.data)) == ("koordinator-system", data)
     warning, idle = loaded.warnings
     assert warning.path == "data[cpu-normalization-config]"
-    assert idle.message == "has no effect here: cpu-normalization-config, other"
+    assert idle.message == "has no effect here: other"
     assert warning.message.endswith("; the defaults count")
     assert loaded.unread == {"ConfigMap": 1}
     assert loaded.snapshot.of(RawObject)[0].name == "kube-root-ca.crt"

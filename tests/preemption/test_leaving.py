@@ -14,7 +14,7 @@ from koordcore.model.decisions import Nominated, Unschedulable, Victim
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod
 from koordcore.model.preemption import NO_DAMAGE, PreemptionRules
-from koordcore.result import with_victims_told
+from koordcore.result import with_victims_leaving
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from tests.preemption.test_flow import node, pod, victims
@@ -120,7 +120,7 @@ def test_the_checker_names_who_is_evicted_again() -> None:
         result,
         decisions=(attrs.evolve(decision, victims=again),),
         preemptions=(changed,),
-        snapshot=with_victims_told(result.snapshot, (changed,)),
+        snapshot=with_victims_leaving(result.snapshot, (changed,)),
     )
     assert "leaves anyhow and is evicted again" in [one.message for one in verify(snapshot, forged)]
 

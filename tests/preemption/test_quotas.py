@@ -13,7 +13,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
-from koordcore.result import ScheduleResult, with_victims_told
+from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 
@@ -124,7 +124,7 @@ def test_the_checker_names_who_leaves_so_that_others_may_borrow() -> None:
         result,
         decisions=(attrs.evolve(decision, victims=forged),),
         preemptions=(changed,),
-        snapshot=with_victims_told(snapshot.with_pending(*result.snapshot.pending), (changed,)),
+        snapshot=with_victims_leaving(snapshot.with_pending(*result.snapshot.pending), (changed,)),
     )
     assert [(one.subject, one.message) for one in verify(snapshot, told)] == [
         ("default/theirs", "could stay: default/high fits all the same")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+import attrs
+
 from koordcore.allocators.device import allocate_devices
 from koordcore.allocators.device.reservations import DeviceReservation, terms_for
 from koordcore.allocators.device.state import NodeDevices
@@ -53,16 +55,17 @@ def allocate_reserved(
     """
     if state is None or not (reservations or victims):
         return allocate_devices(state, request, numa_mask, policy=policy)
+    for victim in victims:
+        state = state.forget(victim)
+    there = state
+    reservations = [
+        attrs.evolve(one, consumers=tuple(name for name in one.consumers if name not in victims))
+        for one in reservations
+    ]
 
     def attempt(source: DeviceReservation | None) -> DeviceAllocation | DeviceShortfall:
-        terms = terms_for(
-            state,
-            reservations,
-            source=source,
-            victims=victims,
-            ignore_reservations=request.loans_ignored,
-        )
-        return allocate_devices(state, request, numa_mask, policy=policy, terms=terms)
+        terms = terms_for(there, reservations, source=source)
+        return allocate_devices(there, request, numa_mask, policy=policy, terms=terms)
 
     if request.loans_ignored:
         return attempt(None)

@@ -13,20 +13,30 @@ from koordcore import ClusterSnapshot, PreemptionRules, schedule, verify
 from koordcore.model import QuotaPolicy
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
+from koordcore.protocol.preemption import PREEMPTED_REASON
 from koordcore.simulate import KNOWN_RULES, LoopPod, LoopWorld
-from koordcore.simulate.loop_moves import NOMINATED, WAITS, LoopMoves, State, starts
+from koordcore.simulate.loop_moves import LEAVING, NOMINATED, WAITS, LoopMoves, State, starts
 from koordcore.simulate.loop_search import nested_worlds, small_worlds
 from tests.simulate.test_loops import POLICY as GUARDED, real
 
 OURS = KNOWN_RULES["koordcore"]
-LIMITS = QuotaPolicy(monitor_all_quotas=True, enable_runtime_quota=False, enable_min_quota_scale=False)
+LIMITS = QuotaPolicy(
+    monitor_all_quotas=True,
+    enable_runtime_quota=False,
+    enable_min_quota_scale=False,
+    enable_check_parent_quota=True,
+)
 POLICY = GUARDED.with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=LIMITS))
 """The model knows ``min`` and ``max``, not how what is left over is shared at the moment."""
 
 
 def snapshot_of(world: LoopWorld, state: State) -> ClusterSnapshot:
-    placed = {pod: at for pod, at in enumerate(state) if 0 <= at < NOMINATED}
+    placed = {pod: at % LEAVING for pod, at in enumerate(state) if 0 <= at < NOMINATED}
     snapshot = real(world, placed)
+    for pod in snapshot.bound_pods():
+        if state[int(pod.name[1:])] >= LEAVING:
+            told = attrs.evolve(pod, preempted_by="default/somebody", disruption=PREEMPTED_REASON)
+            snapshot = snapshot.forget(pod.key).assume(told)
     promised = {f"p{pod}": f"n{at - NOMINATED}" for pod, at in enumerate(state) if at >= NOMINATED}
     waiting = [attrs.evolve(pod, nominated_node=promised.get(pod.name)) for pod in snapshot.pending]
     return snapshot.with_pending(*waiting)
@@ -52,8 +62,10 @@ def decided(snapshot: ClusterSnapshot, pod: int) -> tuple[str, int, tuple[int, .
         return "places", int(one.node[1:]), ()
     if not isinstance(one, Nominated):
         return None
-    (plan,) = result.preemptions
     victims = tuple(sorted(int(victim.pod.name[1:]) for victim in one.victims))
+    if not victims:
+        return "awaits", int(one.node[1:]), ()
+    (plan,) = result.preemptions
     return "reclaims" if plan.borrowers else "preempts", int(one.node[1:]), victims
 
 
@@ -111,3 +123,62 @@ def test_who_is_promised_room_by_his_own_quota_keeps_it_although_the_one_above_h
     world = LoopWorld((2,), ((0, 2), (1, 1), (1, 3)), pods, (2, 2, -1))
     assert decided(snapshot_of(world, (0, NOMINATED, WAITS)), 2) == ("preempts", 0, (0,))
     assert decided(snapshot_of(world, (0, NOMINATED, WAITS)), 1) == ("places", 0, ())
+
+
+def test_the_library_does_so_beside_those_who_have_to_go_and_still_hold_their_room() -> None:
+    """Whom the library evicts, and whom it lets in, while evictions take their time."""
+    graceful = attrs.evolve(OURS, graceful=True)
+    luck = random.Random(5)
+    seen = Counter[str]()
+    for world in [world for world in small_worlds(3) if len(world.pods) == 3][::307]:
+        moves = LoopMoves(world, graceful)
+        states = [one for one in reached(moves) if WAITS in one and leaving(one)]
+        for state in luck.sample(states, min(2, len(states))):
+            for pod in (pod for pod, at in enumerate(state) if at == WAITS):
+                allowed = [(step.rule, step.node, step.evicted) for step in moves.comes(state, pod)]
+                found = decided(snapshot_of(world, state), pod)
+                # Nobody has to count on who goes and is no less important, nor to ask for a promise of it.
+                mine = world.pods[pod].priority
+                hoped = {node for one, node in leaving(state).items() if world.pods[one].priority >= mine}
+                waits = all(
+                    rule == "awaits" or (rule != "places" and node in hoped) for rule, node, _ in allowed
+                )
+                assert found in allowed if found else waits, (world, state, pod, found, allowed)
+                seen[found[0] if found else "waits"] += 1
+    assert min(seen[rule] for rule in ("places", "awaits", "waits")) > 0, seen
+
+
+def leaving(state: State) -> dict[int, int]:
+    """Tell who has to go, and from where."""
+    return {one: at - LEAVING for one, at in enumerate(state) if LEAVING <= at < NOMINATED}
+
+
+def left_for(snapshot: ClusterSnapshot, name: str, whom: str) -> ClusterSnapshot:
+    """Tell a pod to go for another one."""
+    pod = snapshot.pod(f"default/{name}")
+    assert pod is not None
+    told = attrs.evolve(pod, preempted_by=f"default/{whom}", disruption=PREEMPTED_REASON)
+    return snapshot.forget(pod.key).assume(told)
+
+
+def test_nobody_takes_the_quota_of_who_waits_for_his_room_to_become_free() -> None:
+    """``p1`` was evicted for the quota of ``p2``, which waits for ``p0`` to go: it would be so again."""
+    world = LoopWorld((2, 1), ((0, 2),), (LoopPod(2, 0), LoopPod(1, 0, 0), LoopPod(2, 1, 0)))
+    waiting = left_for(snapshot_of(world, (0, WAITS, NOMINATED)), "p0", "p2")
+    assert decided(waiting, 1) is None
+    # Without p2 it starts at once.
+    assert decided(left_for(snapshot_of(world, (0, WAITS, WAITS)), "p0", "p2"), 1) == ("places", 1, ())
+
+
+def test_nobody_reclaims_twice_while_the_first_takes_its_time() -> None:
+    """``p2`` is promised two; who goes for it is more important than it is, and only borrows."""
+    world = LoopWorld((4,), ((0, 4), (2, 4)), (LoopPod(2, 1, 0), LoopPod(2, 1, 0), LoopPod(2, 0, 1)))
+    assert decided(snapshot_of(world, (0, 0, WAITS)), 2) == ("reclaims", 0, (0,))
+    assert decided(left_for(snapshot_of(world, (0, 0, NOMINATED)), "p0", "p2"), 2) is None
+
+
+def test_who_has_to_go_uses_nothing_of_what_his_quota_is_promised() -> None:
+    """``p2`` goes; ``p0`` alone lies within the min of their quota then, and ``p1`` finds no borrower."""
+    pods = (LoopPod(1, 0, 0), LoopPod(1, 0, 1), LoopPod(2, 0, 0))
+    world = LoopWorld((1, 2), ((1, 2), (1, 1)), pods)
+    assert decided(left_for(snapshot_of(world, (0, WAITS, 1)), "p2", "somebody"), 1) is None

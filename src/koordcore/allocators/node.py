@@ -213,12 +213,10 @@ class DeviceProvider:
     def _cards(self, mask: NUMAMask) -> frozenset[int] | None:
         """Give the cards that NUMA nodes would give; ``None`` where their devices do not serve the pod."""
         if self._answers is not None and self._devices is not None and self._request.designated is None:
-            outline = self._answers.choice(self._number, mask)
-            if isinstance(outline, DeviceShortfall):
+            choice = self._answers.choice(self._number, mask)
+            if isinstance(choice, DeviceShortfall):
                 return None
-            return frozenset(
-                one.minor for kind, chosen in outline if kind is DeviceType.GPU for one in chosen
-            )
+            return frozenset(one.minor for kind, chosen in choice if kind is DeviceType.GPU for one in chosen)
         found = self._ask(mask)
         return None if isinstance(found, DeviceShortfall) else frozenset(found.minors(DeviceType.GPU))
 

@@ -308,7 +308,7 @@ class NodeVerdicts:
         providers = self._providers(offer)
         # On NUMA nodes that serve everything the pod surely has its room; all else is tried out.
         surely = isinstance(step, CPUDemand) and all(provider.aligned for provider in providers)
-        if refusal is None and not (surely and has_room(state, demand, providers=providers)):
+        if refusal is None and not (surely and has_room(state, demand, providers)):
             given = self._given(state_id)
             refusal = given if isinstance(given, NUMARefusal) else None
         ratio, cpu = state.node.cpu_ratio or 1.0, self._cpu.cpu

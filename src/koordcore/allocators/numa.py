@@ -214,7 +214,6 @@ def allocate_numa(
     *,
     args: NUMAArgs = DEFAULT_NUMA_ARGS,
     room: NUMARoom = PLAIN_ROOM,
-    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
 ) -> NUMAAllocation | NUMARefusal:
     """Give a pod its CPUs and its amounts per NUMA node.
 
@@ -222,7 +221,7 @@ def allocate_numa(
     ----------
     admission
         What :func:`filter_numa` answered; it is chosen here where that did not look at NUMA nodes.
-    args, room, providers
+    args, room
         As there.
     """
     demand = demand_on(request, state.node)
@@ -236,7 +235,7 @@ def allocate_numa(
         mask = None
     else:
         if admission is None or not admission.aligned:
-            chosen = align(state, demand, args=args, room=room, providers=providers)
+            chosen = align(state, demand, args=args, room=room)
             if isinstance(chosen, NUMARefusal):
                 return chosen
             admission = chosen

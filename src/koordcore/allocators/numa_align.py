@@ -248,9 +248,7 @@ def _smallest_allowed(field: MaskField) -> list[NUMAMask]:
 def has_room(
     state: NUMAState,
     demand: CPUDemand,
-    *,
-    room: NUMARoom = PLAIN_ROOM,
-    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
+    providers: Sequence[NUMAProvider],
 ) -> bool:
     """Tell whether some set of NUMA nodes surely serves a pod, without choosing the best.
 
@@ -258,26 +256,20 @@ def has_room(
 
     Parameters
     ----------
-    state, demand, room, providers
+    state, demand, providers
         As for :func:`align`.
     """
     node = state.node
     if not node.zones or (demand.bind and not node.topology.valid):
         return False
-    field = field_of(state, demand, DEFAULT_NUMA_ARGS, room, providers)
+    field = field_of(state, demand, DEFAULT_NUMA_ARGS, PLAIN_ROOM, providers)
     whole = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE and len(node.zone_ids) == 1
     return bool(field.names) and not whole and bool(_smallest_allowed(field))
 
 
-def allowed_masks(
-    state: NUMAState,
-    demand: CPUDemand,
-    *,
-    args: NUMAArgs = DEFAULT_NUMA_ARGS,
-    providers: Sequence[NUMAProvider] = NO_PROVIDERS,
-) -> Iterator[NUMAMask]:
+def allowed_masks(state: NUMAState, demand: CPUDemand, args: NUMAArgs) -> Iterator[NUMAMask]:
     """Every set of NUMA nodes that a pod may be given, best first, as :func:`align` would choose them."""
-    field = field_of(state, demand, args, PLAIN_ROOM, providers)
+    field = field_of(state, demand, args, PLAIN_ROOM)
     single = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
     exclusive, status = demand.request.exclusive_here, state.usage.status
     for size in range(1, 2 if single else len(state.node.zone_ids) + 1):

@@ -201,8 +201,8 @@ def _held_by(state: NUMAState, devices: NodeDevices | None, name: str) -> str:
                 parts.append(f"{held.cpuset.bit_count()} CPUs")
             for entry in held.numa_resources:
                 amounts = format_resources(entry.resources)
-                told = [f"{amount} {resource}" for resource, amount in amounts.items()]
-                parts += [f"{_and(told)} on NUMA node {entry.node}"] if told and not held.cpuset else []
+                texts = [f"{amount} {resource}" for resource, amount in amounts.items()]
+                parts += [f"{_and(texts)} on NUMA node {entry.node}"] if texts and not held.cpuset else []
     allocation = None if devices is None else devices.holdings.get(name)
     for kind, cards in allocation.devices.items() if allocation is not None else ():
         parts.append(f"{kind} {', '.join(str(card.minor) for card in cards)}")

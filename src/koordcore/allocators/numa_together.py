@@ -26,7 +26,6 @@ from koordcore.allocators.numa_align import NUMAAdmission, allowed_masks
 from koordcore.allocators.numa_fit import Offer, offer_of
 from koordcore.allocators.numa_request import CPUDemand, CPURequest, NUMARefusal, demand_on
 from koordcore.allocators.numa_state import NUMAState
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUAllocation, CPUBindPolicy, NUMAArgs, amplify
 from koordcore.model.resources import CPU, MEMORY, add
 from koordcore.topology.numa import NUMATopologyPolicy, exclusive_allows
@@ -42,7 +41,6 @@ def fit_together(
     *,
     args: NUMAArgs = DEFAULT_NUMA_ARGS,
     visits: int = DEFAULT_VISITS,
-    limits: Limits = DEFAULT_LIMITS,
 ) -> tuple[NUMAAllocation, ...] | NUMARefusal:
     """Give several pods their CPUs and amounts on one node, all or none.
 
@@ -54,8 +52,6 @@ def fit_together(
         Of the node as a whole before any of them.
     visits
         How many partial placements the search may look at; largest pods go first.
-    limits
-        Budget of the solver.
 
     Returns
     -------
@@ -73,7 +69,7 @@ def fit_together(
             return alone
     order = sorted(range(len(requests)), key=lambda index: (_size(requests[index]), index))
     ordered = [requests[index] for index in order]
-    found = _assigned(state, ordered, amounts, args, limits)
+    found = _assigned(state, ordered, amounts, args)
     if found is None:
         found = _Search(ordered, args, visits).place(0, state, amounts)
     if not found:
@@ -87,7 +83,6 @@ def _assigned(
     requests: Sequence[CPURequest],
     amounts: NodeAmounts,
     args: NUMAArgs,
-    limits: Limits,
 ) -> list[NUMAAllocation] | None:
     """Assign pods under SINGLE_NUMA_NODE to NUMA nodes by solving.
 
@@ -107,7 +102,7 @@ def _assigned(
     ]
     if len(offers) < len(requests):
         return None
-    choices, outcome = _solve_assignment(state, offers, limits)
+    choices, outcome = _solve_assignment(state, offers)
     if outcome.status is OutcomeStatus.INFEASIBLE and state.node.zone_cpu_ratio <= 1:
         return []
     if not outcome.solved:
@@ -116,9 +111,7 @@ def _assigned(
     return _carry_out(state, requests, _canonical(requests, chosen), amounts, args)
 
 
-def _solve_assignment(
-    state: NUMAState, offers: Sequence[Offer], limits: Limits
-) -> tuple[list[dict[int, int]], Outcome]:
+def _solve_assignment(state: NUMAState, offers: Sequence[Offer]) -> tuple[list[dict[int, int]], Outcome]:
     """Solve who goes where, with a variable per pod and NUMA node that could take it alone."""
     node = state.node
     program = Program()
@@ -151,7 +144,7 @@ def _solve_assignment(
             terms = [(variable, offer.demand.request.cpus_needed) for variable, offer in group]
             if terms and node.max_ref_count == 1:
                 program.require(terms, at_most=room.bit_count())
-    return choices, solve(program, limits=limits)
+    return choices, solve(program)
 
 
 def _whole_cores(offer: Offer) -> bool:
@@ -274,7 +267,7 @@ class _Search:
             return []
         if demand.policy is NUMATopologyPolicy.NONE or request.designated is not None:
             return [admission]
-        masks = allowed_masks(state, demand, args=self.args)
+        masks = allowed_masks(state, demand, self.args)
         return [NUMAAdmission(demand.policy, True, mask) for mask in masks]
 
 

@@ -181,9 +181,9 @@ def _check_snapshot(
     decided: Mapping[PodKey, PodDecision] = {one.pod: one for one in result.decisions}
     if [state.node for state in snapshot.nodes] != [state.node for state in result.snapshot.nodes]:
         yield Violation(ViolationKind.SNAPSHOT, "nodes", "are not the same before and after")
-    told = {victim.pod: plan.job for plan in result.preemptions for victim in plan.victims}
-    for key in told.keys() & before.keys():
-        before[key] = attrs.evolve(before[key], disruption=LEAVES_FOR_OTHERS, preempted_by=told[key])
+    preemptor_of = {victim.pod: plan.job for plan in result.preemptions for victim in plan.victims}
+    for key in preemptor_of.keys() & before.keys():
+        before[key] = attrs.evolve(before[key], disruption=LEAVES_FOR_OTHERS, preempted_by=preemptor_of[key])
     reserving = result.policy.plugin("Reservation") is not None
     if _records(claims_after(snapshot, result), reserving) != _records(result.snapshot, reserving):
         yield Violation(ViolationKind.SNAPSHOT, "records", "are not the same before and after")

@@ -37,15 +37,15 @@ def check_claims_near(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iter
     if not new:
         return
     pods = {pod.key: pod for pod in result.snapshot.bound_pods()}
-    told = _told(snapshot)
-    for bound in new if told else ():
+    numas_of = _numas_of(snapshot)
+    for bound in new if numas_of else ():
         pod = pods.get(bound.pod)
         numa = None if pod is None else _numa_node(pod)
         if pod is None or numa is None or _policy_of(result.snapshot, pod, bound.node) != _SINGLE:
             continue
         for held in bound.claims:
             for one in held.allocation.results:
-                near = told.get((one.driver, one.pool, one.device), frozenset())
+                near = numas_of.get((one.driver, one.pool, one.device), frozenset())
                 if near and numa not in near:
                     message = (
                         f"{one.id} of claim {held.name} is near NUMA node {min(near)}, the pod on {numa}"
@@ -53,7 +53,7 @@ def check_claims_near(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iter
                     yield Violation(ViolationKind.NUMA, str(pod.key), message)
 
 
-def _told(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], frozenset[int]]:
+def _numas_of(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], frozenset[int]]:
     """Read which devices tell their NUMA nodes; of several slices that publish one the newest counts."""
     found: dict[tuple[str, str, str], frozenset[int]] = {}
     slices = sorted(snapshot.of(ResourceSlice), key=lambda one: one.generation)

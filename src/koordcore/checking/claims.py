@@ -112,7 +112,7 @@ class ClaimChecker:
                 problems += [f"claim {claim.name}: {text}" for text in written]
             used += mine
         problems += self._check_exclusive(used)
-        problems += self._check_counters(used, node)
+        problems += self._check_counters(used)
         problems += self._check_capacity(used)
         return problems
 
@@ -306,7 +306,7 @@ class ClaimChecker:
                 if not result.admin_access and any(other < number for other, _ in mine):
                     yield f"{device} is taken by an earlier claim of the pod"
 
-    def _check_counters(self, used: Sequence[_Used], node: CheckedNode) -> Iterator[str]:
+    def _check_counters(self, used: Sequence[_Used]) -> Iterator[str]:
         if "DRAPartitionableDevices" not in self._on:
             return
         pools = {(one[1].driver, one[1].pool): one[3] for one in used if one[3].device.consumes_counters}

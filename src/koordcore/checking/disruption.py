@@ -45,6 +45,13 @@ def check_disruptions(
     for move in moves:
         if move.pod in moving:
             yield Violation(ViolationKind.LIMIT, str(move.pod), "has an active PodMigrationJob")
+        for name in (move.source, move.target):
+            if not args.selects(snapshot.node(name).node):
+                yield Violation(ViolationKind.LIMIT, str(move.pod), f"nodeSelector leaves {name} out")
+        pod = snapshot.pod(move.pod)
+        names = args.scheduler_names if args.default_job_mode.keeps_room else None
+        if names is not None and pod is not None and pod.scheduler_name not in names:
+            yield Violation(ViolationKind.LIMIT, str(move.pod), f"schedulerNames lacks {pod.scheduler_name}")
     held = [
         *_budgets(snapshot),
         *_workloads(snapshot, args, moving),

@@ -132,11 +132,11 @@ class _Turn:
         sure = not tree.policy.guarantee_usage
         for name in sorted(asked & tree.quotas.keys()):
             used = held[name]
-            names = {resource for pod in members for resource in pod.requests}
             most, least = tree.quotas[name].max, tree.quotas[name].min
-            # A quota that is beyond its max in anything admits nobody, whatever is asked for.
+            # A quota that is beyond its limit in anything admits nobody, whatever is asked for.
             if any(used.get(one, 0) > bound for one, bound in most.items()):
                 return False
+            names = {resource for pod in members for resource in pod.requests} | most.keys()
             sure &= all(used.get(one, 0) <= least.get(one, 0) and tree.kept(name, one, held) for one in names)
         return True if sure or not tree.policy.enable_runtime_quota else None
 
@@ -227,7 +227,7 @@ def check_needed(
             result=result,
             states=states,
             later=frozenset(later),
-            gone=leaving_anyhow(snapshot, own).union(gone),
+            gone=leaving_anyhow(snapshot, own, (plan.job,)).union(gone),
             coming=coming,
             promised=_promised(snapshot, own, placed),
             everywhere=everywhere,

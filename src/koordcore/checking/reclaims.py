@@ -83,7 +83,7 @@ class _Turns:
         coming = QuotaSums(self._quotas, self._specs)
         for pod in members:
             coming.count(pod)
-        going = self._going(min((pod.priority for pod in members), default=0))
+        going = self._going(min((pod.priority for pod in members), default=0), plan)
         wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
         leaves = {self._sums.chain(pod)[0] for pod in members}
         for name in sorted(coming.whole.keys() & self._quotas.keys()):
@@ -95,15 +95,16 @@ class _Turns:
                 if coming.whole[name][resource] and after > bound and not self._guaranteed:
                     if name not in leaves and self._give_below(plan, name):
                         continue
-                    told = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
-                    yield Violation(ViolationKind.VICTIM, name, told)
+                    message = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
+                    yield Violation(ViolationKind.VICTIM, name, message)
         yield from self._check_victims(plan, set(coming.whole), wanted)
 
-    def _going(self, priority: int) -> QuotaSums:
-        """Add up who leaves anyhow and is less important: as good as gone (ruling 29)."""
+    def _going(self, priority: int | None = None, plan: PreemptionPlan | None = None) -> QuotaSums:
+        """Add up who leaves: everybody, or who is less important or goes for a plan's job (ruling 29)."""
         going = QuotaSums(self._quotas, self._specs)
+        names = () if plan is None else (plan.job, *plan.nominations)
         for pod in self._holding.values():
-            if pod.leaving and pod.priority < priority:
+            if pod.leaving and (priority is None or pod.priority < priority or pod.preempted_by in names):
                 going.count(pod)
         return going
 
@@ -114,6 +115,7 @@ class _Turns:
 
     def _check_victims(self, plan: PreemptionPlan, mine: set[str], wanted: set[str]) -> Iterator[Violation]:
         units: dict[str, dict[str, list[Pod]]] = defaultdict(lambda: defaultdict(list))
+        going = self._going()
         for victim in plan.victims:
             pod = self._holding.get(victim.pod)
             if pod is not None:
@@ -124,12 +126,13 @@ class _Turns:
                 yield Violation(
                     ViolationKind.VICTIM, name, f"gives back to {plan.job} and is no borrower of it"
                 )
-            elif not any(self._beyond(name, list(leaving.values()), one) for one in wanted):
-                told = f"is within its min before the last of its victims leaves for {plan.job}"
-                yield Violation(ViolationKind.VICTIM, name, told)
+            elif not any(self._beyond(name, list(leaving.values()), one, going) for one in wanted):
+                message = f"is within its min before the last of its victims leaves for {plan.job}"
+                yield Violation(ViolationKind.VICTIM, name, message)
 
-    def _beyond(self, name: str, units: Sequence[Sequence[Pod]], resource: str) -> bool:
+    def _beyond(self, name: str, units: Sequence[Sequence[Pod]], resource: str, going: QuotaSums) -> bool:
         """Tell whether a quota is beyond its min until the last of some units leaves, the largest one."""
         amounts = [total(pod.requests for pod in unit).get(resource, 0) for unit in units]
         before_last = self._used(name, resource) - (sum(amounts) - max(amounts))
+        before_last -= going.whole[name][resource] if name in going.whole else 0
         return before_last > self._quotas[name].min.get(resource, 0)

@@ -51,8 +51,8 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
             yield _wrong(name, "came or went")
             continue
         if holder_key(old) in waits:
-            told = {**old.annotations, NOMINATED: waits[holder_key(old)]}
-            if attrs.evolve(old, annotations=told) != new:
+            annotations = {**old.annotations, NOMINATED: waits[holder_key(old)]}
+            if attrs.evolve(old, annotations=annotations) != new:
                 yield _wrong(name, "is nominated, and does not say so or changed otherwise")
             continue
         decision = placed.get(holder_key(old))
@@ -160,10 +160,10 @@ def _check_placed(old: Reservation, new: Reservation, decision: Bound) -> Iterat
 def _used_up(one: Reservation) -> bool:
     """Tell whether a reservation ended as one does that may be used once and is used."""
     ready = [condition for condition in one.status.conditions if condition.kind == "Ready"]
-    told = any(
+    said_so = any(
         condition.status is ConditionStatus.FALSE and condition.reason == "Succeeded" for condition in ready
     )
-    return one.succeeded and one.allocate_once and bool(one.status.current_owners) and told
+    return one.succeeded and one.allocate_once and bool(one.status.current_owners) and said_so
 
 
 def _check_named(

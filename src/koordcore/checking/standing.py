@@ -43,9 +43,9 @@ def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapsh
 
 def _claims(snapshot: ClusterSnapshot, pod: Pod) -> Iterator[HeldClaim]:
     """Give what a running pod holds: as its last decision says, or the claims themselves."""
-    told = {held.entry: held for held in pod.held_claims}
+    entries = {held.entry: held for held in pod.held_claims}
     yield from pod.held_claims
     for entry in pod.resource_claims:
         found = snapshot.find(ResourceClaim, entry.claim, pod.namespace) if entry.claim else None
-        if entry.name not in told and found is not None and found.allocation is not None:
+        if entry.name not in entries and found is not None and found.allocation is not None:
             yield HeldClaim(name=found.name, allocation=found.allocation, entry=entry.name, fresh=False)

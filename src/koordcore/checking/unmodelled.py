@@ -33,8 +33,8 @@ def _beside_unreadable(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
             held = one.held if isinstance(one, Waiting) else one
             node = getattr(held, "node", "")
             if node in closed:
-                told = f"is put on {node} beside {closed[node]}, which cannot be read"
-                yield Violation(ViolationKind.UNREADABLE, str(one.pod), told)
+                message = f"is put on {node} beside {closed[node]}, which cannot be read"
+                yield Violation(ViolationKind.UNREADABLE, str(one.pod), message)
 
 
 def _gets_a_node(decision: object) -> bool:

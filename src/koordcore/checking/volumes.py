@@ -60,8 +60,8 @@ def _shared(
 
 
 def _too_many(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
-    told = snapshot.find(CSINode, state.name)
-    if told is None or not told.limits:
+    csi_node = snapshot.find(CSINode, state.name)
+    if csi_node is None or not csi_node.limits:
         return
     old: set[tuple[str, str]] = set()
     brought: dict[tuple[str, str], PodKey] = {}
@@ -71,7 +71,7 @@ def _too_many(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> 
                 brought.setdefault(volume, pod.key)
             else:
                 old.add(volume)
-    for driver, limit in told.limits.items():
+    for driver, limit in csi_node.limits.items():
         there = {one for one in old | brought.keys() if one[0] == driver}
         for volume, key in brought.items():
             if volume[0] == driver and volume not in old and len(there) > limit:

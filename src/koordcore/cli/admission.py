@@ -78,7 +78,7 @@ def load_admitted(
     broken = {one.source for one in loaded.problems}
     changed: Counter[str] = Counter()
     admitted = [one if one.source in broken else _admitted(one, plain, changed) for one in sources]
-    told = [
+    messages = [
         f"ClusterColocationProfile {name} applied to {count} pod{'s' * (count > 1)}"
         for name, count in sorted(changed.items())
     ]
@@ -87,13 +87,13 @@ def load_admitted(
         if profile.quota_name and profile.quota_name not in known:
             root = reconcile_profile(profile, [state.node for state in plain.nodes])
             admitted.append(SourceObject(f"ElasticQuotaProfile {profile.name}", _quota_manifest(root)))
-            told.append(f"ElasticQuotaProfile {profile.name} made ElasticQuota {root.name}")
+            messages.append(f"ElasticQuotaProfile {profile.name} made ElasticQuota {root.name}")
     admitted, kept = _on_their_nodes(admitted, plain.of(QuotaProfile), broken)
-    told += (
+    messages += (
         f"ElasticQuotaProfile {name} keeps {count} pod{'s' * (count > 1)} of its tree on its nodes"
         for name, count in sorted(kept.items())
     )
-    return assemble(admitted, network, as_gangs, feature_gates, strict), told
+    return assemble(admitted, network, as_gangs, feature_gates, strict), messages
 
 
 def unapplied(snapshot: ClusterSnapshot) -> list[str]:
@@ -103,7 +103,7 @@ def unapplied(snapshot: ClusterSnapshot) -> list[str]:
     for a share of the pods nobody can tell.
     """
     namespaces = {"default": {}, **{one.name: one.labels for one in snapshot.of(Namespace)}}
-    told = []
+    messages = []
     for profile in snapshot.of(ColocationProfile):
         wanted = {**profile.labels, **({LABEL_QOS_CLASS: profile.qos_class} if profile.qos_class else {})}
         count = sum(
@@ -113,8 +113,8 @@ def unapplied(snapshot: ClusterSnapshot) -> list[str]:
         )
         if count:
             pods = f"{count} waiting pod{'s' * (count > 1)}"
-            told.append(f"ClusterColocationProfile {profile.name} is not applied to {pods} (--admit)")
-    return told
+            messages.append(f"ClusterColocationProfile {profile.name} is not applied to {pods} (--admit)")
+    return messages
 
 
 def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str]) -> SourceObject:

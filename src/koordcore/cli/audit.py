@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _unsearched(policy: Policy | None, trees: bool) -> list[str]:
     """Say what the worlds that were searched leave out."""
-    how = "a quota above others, whose max refuses nobody" if trees else "quotas side by side"
+    how = "a quota above others" if trees else "quotas side by side"
     found = [f"searched: one resource, {how}; docs/loops.md says what follows for others"]
     if policy is None:
         return found
@@ -119,11 +119,8 @@ def _unsearched(policy: Policy | None, trees: bool) -> list[str]:
     args = setting.args if isinstance(setting.args, QuotaPolicy) else QuotaPolicy()
     if args.enable_runtime_quota:
         found.append("not searched: limits that are a share of what others leave (enableRuntimeQuota)")
-    if args.enable_check_parent_quota:
-        found.append(
-            "not searched, and not free of loops: a parent whose max is less than the pods below it ask for "
-            "(enableCheckParentQuota)"
-        )
+    if args.enable_check_parent_quota and not trees:
+        found.append("not searched: parents whose max refuses pods (enableCheckParentQuota; --trees)")
     return found
 
 

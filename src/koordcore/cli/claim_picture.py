@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.explaining.claimed_devices import (
     CardView,
+    ClassView,
     CounterLeft,
     DeviceHolder,
     HeldDevice,
@@ -133,68 +134,80 @@ def claim_tables(snapshot: ClusterSnapshot) -> Iterator[Table]:
     """What the cluster has of device classes, its pools that offer nothing, and its claims by state."""
     classes = class_views(snapshot)
     if classes:
-        yield Table(
-            title="Device classes",
-            columns=(
-                Column("CLASS", tone=Tone.NAME),
-                Column("DEVICES", number=True),
-                Column("HELD", number=True),
-                Column("STILL FIT", number=True),
-                Column("NODES", number=True),
-                Column("MOST ON ONE", number=True),
-                Column("", tone=Tone.BAD, text=True),
-            ),
-            rows=[
-                (
-                    one.name,
-                    *map(str, (one.devices, one.held, one.fits, one.nodes, one.most)),
-                    one.problem,
-                )
-                for one in classes
-            ],
-            note="STILL FIT: at once, if nothing else of the same cards were taken",
-        )
+        yield _classes_table(classes)
     broken = broken_pools(snapshot) if snapshot.of(ResourceSlice) else ()
     if broken:
-        more = len(broken) - _POOLS_SHOWN
-        yield Table(
-            title="Pools that offer nothing",
-            columns=(
-                Column("DRIVER", tone=Tone.NAME),
-                Column("POOL", tone=Tone.NAME),
-                Column("WHY", tone=Tone.BAD),
-            ),
-            rows=[(one.driver, one.name, one.problem) for one in broken[:_POOLS_SHOWN]],
-            note=f"… and {more} more" if more > 0 else "",
-        )
+        yield _pools_table(broken)
     claims = snapshot.of(ResourceClaim)
     if claims:
-        states = {
-            "in use": [one for one in claims if one.allocation is not None and one.reserved_for],
-            "allocated, used by nobody": [
-                one for one in claims if one.allocation is not None and not one.reserved_for
-            ],
-            "waiting": [one for one in claims if one.allocation is None],
-        }
-        yield Table(
-            title=_count(len(claims), "resource claim"),
-            columns=(
-                Column("STATE", tone=Tone.NAME),
-                Column("CLAIMS", number=True),
-                Column("DEVICES", number=True),
-                Column("FOR INSTANCE", tone=Tone.DIM),
-            ),
-            rows=[
-                (
-                    state,
-                    str(len(found)),
-                    str(sum(map(_devices, found))),
-                    f"{found[0].namespace}/{found[0].name}",
-                )
-                for state, found in states.items()
-                if found
-            ],
-        )
+        yield _states_table(claims)
+
+
+def _classes_table(classes: Sequence[ClassView]) -> Table:
+    return Table(
+        title="Device classes",
+        columns=(
+            Column("CLASS", tone=Tone.NAME),
+            Column("DEVICES", number=True),
+            Column("HELD", number=True),
+            Column("STILL FIT", number=True),
+            Column("NODES", number=True),
+            Column("MOST ON ONE", number=True),
+            Column("", tone=Tone.BAD, text=True),
+        ),
+        rows=[
+            (
+                one.name,
+                *map(str, (one.devices, one.held, one.fits, one.nodes, one.most)),
+                one.problem,
+            )
+            for one in classes
+        ],
+        note="STILL FIT: at once, if nothing else of the same cards were taken",
+    )
+
+
+def _pools_table(broken: Sequence[PoolView]) -> Table:
+    more = len(broken) - _POOLS_SHOWN
+    return Table(
+        title="Pools that offer nothing",
+        columns=(
+            Column("DRIVER", tone=Tone.NAME),
+            Column("POOL", tone=Tone.NAME),
+            Column("WHY", tone=Tone.BAD),
+        ),
+        rows=[(one.driver, one.name, one.problem) for one in broken[:_POOLS_SHOWN]],
+        note=f"… and {more} more" if more > 0 else "",
+    )
+
+
+def _states_table(claims: Sequence[ResourceClaim]) -> Table:
+    states = {
+        "in use": [one for one in claims if one.allocation is not None and one.reserved_for],
+        "allocated, used by nobody": [
+            one for one in claims if one.allocation is not None and not one.reserved_for
+        ],
+        "waiting": [one for one in claims if one.allocation is None],
+    }
+    return Table(
+        title=_count(len(claims), "resource claim"),
+        columns=(
+            Column("STATE", tone=Tone.NAME),
+            Column("CLAIMS", number=True),
+            Column("DEVICES", number=True),
+            Column("FOR INSTANCE", tone=Tone.DIM),
+        ),
+        rows=[
+            (
+                state,
+                str(len(found)),
+                str(sum(map(_devices, found))),
+                f"{found[0].namespace}/{found[0].name}",
+            )
+            for state, found in states.items()
+            if found
+        ],
+    )
 
 
 def _devices(claim: ResourceClaim) -> int:

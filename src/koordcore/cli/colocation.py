@@ -22,6 +22,7 @@ from koordcore.colocation import (
     render_waterfalls,
 )
 from koordcore.colocation.agent import PodSetting, pod_settings
+from koordcore.colocation.amplifying import amplified
 from koordcore.colocation.cluster import LendingRow, LendingTable, lend
 from koordcore.errors import ModelError
 from koordcore.manifests.lending_patches import lending_patches
@@ -61,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ModelError("no NodeMetric with a time in the dump: give --now")
     config = config_of_snapshot(snapshot)
     if arguments.output == "patches":
-        after = snapshot if now is None else lend(snapshot, config, now=now)
+        after = amplified(snapshot, config).snapshot
+        after = after if now is None else lend(after, config, now=now)
         for call in lending_patches(snapshot, after):
             about = call["path"].removesuffix("/status").rpartition("/")[2]
             if arguments.node in (None, about):
@@ -141,8 +143,8 @@ def _cells(row: LendingRow) -> tuple[str, ...]:
 
     notes = row.batch_note
     if row.mid_note != row.batch_note:
-        told = (("batch", row.batch_note), ("mid", row.mid_note))
-        notes = "; ".join(f"{kind}: {note}" for kind, note in told if note)
+        by_kind = (("batch", row.batch_note), ("mid", row.mid_note))
+        notes = "; ".join(f"{kind}: {note}" for kind, note in by_kind if note)
     return (
         row.node,
         amount("cpu", row.batch[0]),

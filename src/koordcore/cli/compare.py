@@ -90,8 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         shown = (one for one in found.elsewhere if one.pod in pods and selection.pod(pods[one.pod]))
         found = attrs.evolve(found, elsewhere=tuple(shown))
     if for_programs(arguments):
-        told = {} if queues is None else {"kueue": comparison_record(queues)}
-        print_record(arguments, _record(found) | told)
+        queue_part = {} if queues is None else {"kueue": comparison_record(queues)}
+        print_record(arguments, _record(found) | queue_part)
     else:
         for table in () if queues is None else comparison_tables(queues):
             show(table)
@@ -106,8 +106,8 @@ def _print_tables(found: Comparison, limit: int) -> None:
     show(_by_policy(found) if wide else _by_measure(found), *landings)
     pods = len(found.outcomes[0].result.decisions)
     moved = ", ".join(f"{found.moved(one.name)} under {one.name}" for one in found.outcomes[1:])
-    told = f" · landing elsewhere than under {first}: {moved}" if moved else ""
-    say(f"{pods} pods{told} · verified")
+    note = f" · landing elsewhere than under {first}: {moved}" if moved else ""
+    say(f"{pods} pods{note} · verified")
 
 
 def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
@@ -119,7 +119,7 @@ def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
     columns = [Column("POD", tone=Tone.NAME)]
     if wide:
         columns.append(Column("WHERE", text=True))
-        rows = [(known.get(one.pod, str(one.pod)), _told(one, names)) for one in shown]
+        rows = [(known.get(one.pod, str(one.pod)), _landing_text(one, names)) for one in shown]
     else:
         columns += [Column(name.upper(), text=True) for name in names]
         rows = [(known.get(one.pod, str(one.pod)), *(node or "–" for node in one.nodes)) for one in shown]
@@ -128,7 +128,7 @@ def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
     return Table(title="Landing elsewhere", columns=tuple(columns), rows=rows, note=note)
 
 
-def _told(landing: Landing, names: Sequence[str]) -> str:
+def _landing_text(landing: Landing, names: Sequence[str]) -> str:
     by_node: dict[str, list[str]] = {}
     for node, name in zip(landing.nodes, names, strict=True):
         by_node.setdefault(node, []).append(name)
@@ -198,16 +198,16 @@ def _by_measure(found: Comparison) -> Table:
 def _by_policy(found: Comparison) -> Table:
     """Many policies are rows; what is the same under all of them is said once."""
     measures = _measures(found)
-    told = [one for one in measures if one.short and len(set(one.cells)) > 1]
+    shown = [one for one in measures if one.short and len(set(one.cells)) > 1]
     same = [f"{one.name} {one.cells[0]}" for one in measures if len(set(one.cells)) == 1]
     rows = [
-        (outcome.name, *(one.cells[place] for one in told)) for place, outcome in enumerate(found.outcomes)
+        (outcome.name, *(one.cells[place] for one in shown)) for place, outcome in enumerate(found.outcomes)
     ]
     return Table(
         title="Policies",
         columns=(
             Column("POLICY"),
-            *(Column(one.short, number=True, rank=rank) for rank, one in enumerate(told)),
+            *(Column(one.short, number=True, rank=rank) for rank, one in enumerate(shown)),
         ),
         rows=rows,
         note=f"the same under all: {' · '.join(same)}" if same else "",

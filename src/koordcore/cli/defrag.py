@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 from koordcore.cli.finding import find_subject
-from koordcore.cli.inputs import add_paths, load_paths, need_folder
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.moves import (
     CARD_AIMS,
@@ -35,6 +35,7 @@ from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.descheduling.who_stays import who_stays
 from koordcore.errors import ModelError
 from koordcore.manifests import load
+from koordcore.manifests.aliases import canonical_names
 from koordcore.model.certificates import Limits
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod
@@ -92,6 +93,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--block", metavar="LABEL", help="all slots on nodes with the same value of this label"
     )
+    add_now(parser, "that of the dump")
     add_plan_options(parser)
     parser.set_defaults(run=run)
 
@@ -99,7 +101,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when the shape does not fit whatever moves."""
     need_folder(arguments.proofs, "--proofs")
-    snapshot = load_paths(arguments).snapshot
+    snapshot = as_of(arguments, load_paths(arguments).snapshot)
     rules = read_rules(arguments)
     if arguments.empty is not None:
         return _empty(arguments, snapshot, rules)
@@ -288,7 +290,7 @@ def _requests(text: str) -> Resources:
         if not equals:
             raise ModelError(f'--want: expected NAME=AMOUNT, got "{part}"')
         raw[name.strip()] = value.strip()
-    return make_resources({PODS: 1, **parse_resources(raw)})
+    return make_resources({PODS: 1, **parse_resources(canonical_names(raw)[0])})
 
 
 def _print_tables(

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordcore._record import record
-from koordcore.errors import ModelError, Problem
+from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests.config_maps import unpacked
 from koordcore.manifests.loading import opened
 from koordcore.manifests.sources import read_sources
+from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.fields import optional
+from koordcore.protocol.selectors import as_label_selector
 
 CONFIGURATION: Final = "DeschedulerConfiguration"
 COOLING, MIGRATING = "LowNodeLoad", "MigrationController"
@@ -35,12 +38,15 @@ class PluginFile:
         The plugin's arguments, with the counts of the descheduler beside those of the migration controller.
     idle
         Paths of what else a whole configuration says, which has no effect.
+    nodes
+        Nodes that a whole configuration looks at; ``None`` for all.
     whole
         It is a whole configuration, which may have arguments of other plugins, too.
     """
 
     args: Any
     idle: tuple[str, ...] = ()
+    nodes: LabelSelector | None = None
     whole: bool = False
 
 
@@ -95,7 +101,7 @@ def _one_object(option: str, path: Path) -> Any:
 
 def _in_whole(option: str, path: Path, raw: Mapping[str, Any], plugin: str) -> PluginFile:
     found: list[Mapping[str, Any]] = []
-    idle = [name for name in raw if name not in (*_HEADER, "profiles", *_COUNTED)]
+    idle = [name for name in raw if name not in (*_HEADER, "nodeSelector", "profiles", *_COUNTED)]
     for number, profile in enumerate(_list(raw.get("profiles"))):
         place = f"profiles[{number}]"
         idle += (f"{place}.{name}" for name in profile if name not in _PROFILE)
@@ -109,14 +115,18 @@ def _in_whole(option: str, path: Path, raw: Mapping[str, Any], plugin: str) -> P
         raise ModelError(f"{option}: {path}: no profile has arguments of {plugin}")
     counts = {name: raw[name] for name in _COUNTED if raw.get(name) is not None}
     args = {**(found[0] if found else {}), **(counts if plugin == MIGRATING else {})}
-    return PluginFile(args, tuple(idle), whole=True)
+    try:
+        nodes = optional(raw, "nodeSelector", as_label_selector, None)
+    except ManifestError as error:
+        raise ModelError(f"{option}: {path}: {error}") from None
+    return PluginFile(args, tuple(idle), nodes, whole=True)
 
 
 def say_idle(arguments: argparse.Namespace, option: str, read: PluginFile) -> None:
     """Name what a whole configuration says in vain, once for the options that name it."""
     if read.idle and not arguments.quiet:
-        told = f"{option}: {CONFIGURATION}: has no effect: {', '.join(read.idle)}"
-        print(f"warning: {told}", file=sys.stderr)
+        message = f"{option}: {CONFIGURATION}: has no effect: {', '.join(read.idle)}"
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def _list(value: Any) -> Iterator[Mapping[str, Any]]:

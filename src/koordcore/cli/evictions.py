@@ -64,8 +64,8 @@ def preemption_table(result: ScheduleResult) -> Table:
 
 def _costs(plan: PreemptionPlan) -> str:
     """Write what a plan costs, and whose quota gives back what it has borrowed."""
-    told = describe_damage(plan.damage)
-    return f"{told}; reclaimed from {', '.join(plan.borrowers)}" if plan.borrowers else told
+    text = describe_damage(plan.damage)
+    return f"{text}; reclaimed from {', '.join(plan.borrowers)}" if plan.borrowers else text
 
 
 def victims_table(result: ScheduleResult) -> Table:
@@ -74,18 +74,19 @@ def victims_table(result: ScheduleResult) -> Table:
     names = {str(key): name for key, name in stand_in_names(result.snapshot).items()}
     for plan in result.preemptions:
         moved = {move.victim.pod: move.node for move in plan.moves}
+        stopped = plan.stopped
         for victim in plan.victims:
-            lost = "breaks" if victim.job in plan.broken else ""
+            lost = "breaks" if victim.job in stopped else ""
             goes = f"moves to {moved[victim.pod]}" if victim.pod in moved else lost
             job = victim.job if victim.job != str(victim.pod) else ""
             rows.append(
                 (str(victim.pod), victim.node, str(victim.priority), job, goes, names.get(plan.job, plan.job))
             )
         for other in plan.leaving:
-            told = "leaves anyhow"
+            leaving = "leaves anyhow"
             job = other.job if other.job != str(other.pod) else ""
             rows.append(
-                (str(other.pod), other.node, str(other.priority), job, told, names.get(plan.job, plan.job))
+                (str(other.pod), other.node, str(other.priority), job, leaving, names.get(plan.job, plan.job))
             )
     columns = (
         Column("POD", tone=Tone.NAME),

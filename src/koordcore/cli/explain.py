@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any, Final
@@ -21,6 +21,7 @@ from koordcore.cli.explain_tables import (
 )
 from koordcore.cli.finding import Subject, find_subject, is_of_jobs, name_and_paths
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
+from koordcore.cli.layout import Table
 from koordcore.cli.output import NAME, add_output, for_programs, print_record
 from koordcore.cli.placing import place
 from koordcore.cli.plan_tables import jobs_table
@@ -39,8 +40,9 @@ from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.explaining.verdicts import NodeVerdicts
 from koordcore.model.metrics import NodeMetric
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -142,21 +144,13 @@ def run(arguments: argparse.Namespace) -> int:
         _print_fitting(explanation)
         return 0 if advice.settled else 1
     together = advice.members if len(advice.members) > 1 else tuple(one.key for one in subject.pods)
-    tables = explanation_tables(explanation, arguments.nodes)
-    if len(together) > 1:
-        tables.insert(0, members_table(result, together, arguments.limit))
-    several = [plan for plan in result.jobs if not subject.gangs.keys().isdisjoint(plan.job.split(","))]
-    if len(several) > 1:
-        tables.insert(0, jobs_table(result, several))
+    tables = _tables(arguments, subject, result, explanation, together)
     check_heading(*tables)
     if queued is not None:
         say(said(queued))
     say_head(pod, subject, advice)
     if len(advice.members) > 1:
-        for one in job_states(snapshot, pod, policy):
-            where = f", in {one.where}" if one.where else ""
-            counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"
-            say(f"  {'  ' * one.level}{one.name}: {counts}{where}")
+        _say_groups(snapshot, pod, policy)
     say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
     show(*tables)
     _say_details(explanation)
@@ -168,6 +162,31 @@ def run(arguments: argparse.Namespace) -> int:
     if event:
         say(f"Event: {event}")
     return 0 if advice.settled else 1
+
+
+def _tables(
+    arguments: argparse.Namespace,
+    subject: Subject,
+    result: ScheduleResult,
+    explanation: Explanation,
+    together: Sequence[PodKey],
+) -> list[Table]:
+    """Put the jobs and members that are decided together before what is said of one pod."""
+    tables = explanation_tables(explanation, arguments.nodes)
+    if len(together) > 1:
+        tables.insert(0, members_table(result, together, arguments.limit))
+    several = [plan for plan in result.jobs if not subject.gangs.keys().isdisjoint(plan.job.split(","))]
+    if len(several) > 1:
+        tables.insert(0, jobs_table(result, several))
+    return tables
+
+
+def _say_groups(snapshot: ClusterSnapshot, pod: Pod, policy: Policy) -> None:
+    """Say where the group of a pod stands, and each of its parts."""
+    for one in job_states(snapshot, pod, policy):
+        where = f", in {one.where}" if one.where else ""
+        counts = f"at least {one.least}, {one.running} run, {one.waiting} wait"
+        say(f"  {'  ' * one.level}{one.name}: {counts}{where}")
 
 
 def _name_first(arguments: argparse.Namespace) -> tuple[str, list[str]]:

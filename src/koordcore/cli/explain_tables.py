@@ -158,7 +158,7 @@ def _lack(one: Shortfall, *, named: bool) -> str:
     reason = f"{one.reason}: {one.resource}" if one.resource and named else one.reason
     if not one.resource or not one.requested:
         return reason
-    asked, free = amount(one.resource, one.requested), amount(one.resource, one.available)
+    asked, free = amount(one.resource, one.requested), amount(one.resource, max(0, one.available))
     return f"{reason} ({asked} asked, {free} free)"
 
 

@@ -90,8 +90,8 @@ def find_subject(
         raise ModelError(
             f"several pods are called {text}: {', '.join(sorted(str(one.key) for one in found))}"
         )
-    for kind, told in (("gang", _gang), ("workload", workload_of)):
-        members = [pod for pod in everybody if told(pod) == name]
+    for kind, name_of in (("gang", _gang), ("workload", workload_of)):
+        members = [pod for pod in everybody if name_of(pod) == name]
         spaces = sorted({pod.namespace for pod in members})
         if len(spaces) > 1:
             raise ModelError(f"several namespaces have a {kind} {name}: {', '.join(spaces)}")
@@ -159,8 +159,8 @@ def _job(snapshot: ClusterSnapshot, text: str, warnings: Iterable[Problem]) -> S
         and space in ("", pod.namespace)
     ]
     if not pods:
-        told = [one for one in warnings if _is_about(one.object_name, known, space, name)]
-        why = "".join(f"\n  {one.message}" for one in told)
+        about = [one for one in warnings if _is_about(one.object_name, known, space, name)]
+        why = "".join(f"\n  {one.message}" for one in about)
         raise ModelError(f"no pod of {known} {name} in the dump{why}")
     return Subject("job", f"{known} {pods[0].namespace}/{name}", tuple(pods))
 

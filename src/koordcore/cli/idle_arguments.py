@@ -21,7 +21,6 @@ LOW_NODE_LOAD: Final[Mapping[str, str]] = {
 MIGRATION: Final[Mapping[str, str]] = {
     "dryRun": _PLAN,
     "nodeFit": "whoever moves fits where he goes, always",
-    "nodeSelector": "nodes are chosen by --args",
     "maxConcurrentReconciles": _CONTROLLER,
     "evictQPS": _CONTROLLER,
     "evictBurst": _CONTROLLER,

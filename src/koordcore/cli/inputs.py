@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordcore.cli.progress import working
+from koordcore.cli.words import many
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source
@@ -29,7 +30,7 @@ from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMO
 from koordcore.protocol.feature_gates import parse_feature_gates
 from koordcore.protocol.fields import at
 from koordcore.protocol.times import moment_of
-from koordcore.reservations.lifecycle import controlled
+from koordcore.reservations.lifecycle import as_of as at_moment
 from koordcore.result import ScheduleResult
 from koordcore.result.left_out import CANNOT_BE_READ
 from koordcore.snapshot import ClusterSnapshot
@@ -87,8 +88,8 @@ def _layers(text: str) -> ClusterNetworkTopology:
     for part in text.split(","):
         name, equals, labels = (word.strip() for word in part.partition("="))
         if not equals or name in named:
-            told = "stands there twice" if equals else "expected NAME=LABEL"
-            raise argparse.ArgumentTypeError(f"{part.strip()!r}: {told}")
+            wrong = "stands there twice" if equals else "expected NAME=LABEL"
+            raise argparse.ArgumentTypeError(f"{part.strip()!r}: {wrong}")
         named[name] = [label.strip() for label in labels.split("|")]
     try:
         return label_layers(named)
@@ -131,22 +132,22 @@ def _say_configurations(arguments: argparse.Namespace, loaded: Loaded) -> None:
         found = [kind] if any(one.partition(".")[0] == kind for one in loaded.counts) else []
         found += [f"ConfigMap {name}" for name in maps_with(loaded.snapshot, kind)]
         if found:
-            told = f"not looked at: {', '.join(found)} of the dump (--{option} decides by one)"
-            print(told, file=sys.stderr)
+            message = f"not looked at: {', '.join(found)} of the dump (--{option} decides by one)"
+            print(message, file=sys.stderr)
 
 
 def _say_unreadable(loaded: Loaded) -> list[str]:
     """Name on standard error what cannot be read, also for who wants no warnings; gives a line for each."""
-    told = [str(problem) for problem in loaded.problems]
-    if told:
+    lines = [str(problem) for problem in loaded.problems]
+    if lines:
         number = len({(one.source, one.object_name) for one in loaded.problems})
         objects = f"{number} object{'s' * (number != 1)} cannot be read"
         print(f"koordcore: {objects}; all others count:", file=sys.stderr)
-        for line in told[:_SHOWN]:
+        for line in lines[:_SHOWN]:
             print(f"  {line}", file=sys.stderr)
-        if len(told) > _SHOWN:
-            print(f"  … and {len(told) - _SHOWN} more", file=sys.stderr)
-    return told
+        if len(lines) > _SHOWN:
+            print(f"  … and {len(lines) - _SHOWN} more", file=sys.stderr)
+    return lines
 
 
 def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iterator[Source]:
@@ -161,9 +162,9 @@ def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iter
         yield source
 
 
-def _warn(arguments: argparse.Namespace, told: str) -> None:
+def _warn(arguments: argparse.Namespace, message: str) -> None:
     if not arguments.quiet:
-        print(f"warning: {told}: it is not looked at", file=sys.stderr)
+        print(f"warning: {message}: it is not looked at", file=sys.stderr)
 
 
 def _read(arguments: argparse.Namespace, sources: Iterator[Source]) -> tuple[Loaded, list[str]]:
@@ -203,7 +204,7 @@ def need_folder(path: Path | None, option: str) -> None:
 PICTURES: Final = (".png", ".svg", ".pdf")
 
 
-def need_picture(path: Path | None, option: str = "--plot") -> None:
+def need_picture(path: Path | None) -> None:
     """Refuse a picture that cannot be drawn before the work is done.
 
     Raises
@@ -216,8 +217,8 @@ def need_picture(path: Path | None, option: str = "--plot") -> None:
     if path is None:
         return
     if path.suffix.lower() not in PICTURES:
-        raise ModelError(f"{option}: {path}: expected a name that ends in {', '.join(PICTURES)}")
-    need_folder(path, option)
+        raise ModelError(f"--plot: {path}: expected a name that ends in {', '.join(PICTURES)}")
+    need_folder(path, "--plot")
     if find_spec("matplotlib") is None:
         raise MissingExtraError.for_extra("matplotlib", "plots", "drawing")
 
@@ -256,15 +257,11 @@ def read_now(arguments: argparse.Namespace) -> datetime | None:
 
 
 def as_of(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Give the cluster as it stands at ``--now``: reservations whose time is up hold nothing, and are named.
-
-    One that says neither when it was made nor when it ends has no age.
-    """
+    """Give the cluster as it stands at ``--now``; reservations whose time is up are named."""
     now = read_now(arguments)
     if now is None:
         return snapshot
-    undated = [one for one in snapshot.of(Reservation) if one.created is None and one.expires is None]
-    after = controlled(snapshot, now).with_records(*undated)
+    after = at_moment(snapshot, now)
     before = {one.name for one in snapshot.of(Reservation) if one.over}
     ended = [one.name for one in after.of(Reservation) if one.over and one.name not in before]
     if ended and not arguments.quiet:
@@ -292,13 +289,24 @@ def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSna
     if not arguments.lend:
         return snapshot
     # Only who lends pays for what that brings.
+    from koordcore.colocation.amplifying import amplified
     from koordcore.colocation.cluster import config_of_snapshot, latest_report, lend
 
     given = read_now(arguments)
     now = latest_report(snapshot) if given is None else moment_of(given)
+    config = config_of_snapshot(snapshot)
+    done = amplified(snapshot, config)
+    if not arguments.quiet:
+        for name, problem in done.problems.items():
+            print(f"warning: --lend: Node {name} is not amplified: {problem}", file=sys.stderr)
+        if done.changed:
+            nodes = many(len(done.changed), "node")
+            print(f"lent: CPU or memory of {nodes} multiplied as ratios say", file=sys.stderr)
     if now is None:
+        if done.changed:
+            return done.snapshot
         raise ModelError("--lend: no NodeMetric with a time in the dump: give --now")
-    after = lend(snapshot, config_of_snapshot(snapshot), now=now)
+    after = lend(done.snapshot, config, now=now)
     if not arguments.quiet:
         lending = sum(any(state.node.allocatable.get(name, 0) for name in _LENT) for state in after.nodes)
         print(f"lent: {lending} of {len(after.nodes)} nodes offer batch or mid resources", file=sys.stderr)
@@ -323,12 +331,12 @@ def say_podless(arguments: argparse.Namespace, loaded: Loaded) -> None:
     why_not = "see above" if asked else "--as-gangs takes them for gangs"
     for found, why in ((gangs, why_not), (others, "only pods are placed")):
         if found:
-            told = ", ".join(f"{number} {kind}" for kind, number in found)
-            print(f"not looked at: {told} without pods ({why})", file=sys.stderr)
+            message = ", ".join(f"{number} {kind}" for kind, number in found)
+            print(f"not looked at: {message} without pods ({why})", file=sys.stderr)
     waiting = sum(one.waits for one in loaded.snapshot.of(KueueWorkload))
     if waiting and not asked:
-        told = f"{waiting} Workloads of Kueue that wait for quota"
-        print(f"not looked at: {told} (--as-gangs decides quota and places together)", file=sys.stderr)
+        message = f"{waiting} Workloads of Kueue that wait for quota"
+        print(f"not looked at: {message} (--as-gangs decides quota and places together)", file=sys.stderr)
 
 
 def _nobody_has(network: ClusterNetworkTopology, snapshot: ClusterSnapshot) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import attrs
+
 from koordcore.cli.descheduler_files import MIGRATING, read_plugin_file, say_idle
 from koordcore.cli.idle_arguments import MIGRATION, idle_arguments
 from koordcore.cli.layout import Column, Table, Tone
@@ -80,9 +82,10 @@ def read_rules(arguments: argparse.Namespace) -> MoveRules:
         say_idle(arguments, "--migration", read)
     for line in () if arguments.quiet else idle_arguments(rest, MIGRATION, "--migration"):
         print(f"warning: {line}", file=sys.stderr)
-    return MoveRules(
-        policy=policy, migration=migration_controller_args(rest), limits=parse_eviction_limits(counts)
-    )
+    migration = migration_controller_args(rest)
+    if read.nodes is not None:
+        migration = attrs.evolve(migration, node_selectors=(*migration.node_selectors, read.nodes))
+    return MoveRules(policy=policy, migration=migration, limits=parse_eviction_limits(counts))
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
@@ -155,8 +158,8 @@ def certificate_text(certificate: Certificate, what: str, aims: Sequence[str] = 
     if certificate.proven:
         return f"{certificate.status.text}: no plan {what}"
     parts = zip(aims, certificate.objective, certificate.bound, strict=False)
-    told = next((f"{aim} {abs(own)}, bound {abs(bound)}" for aim, own, bound in parts if own != bound), "")
-    return f"not proven: perhaps a plan {what}" + (f" ({told})" if told else "")
+    gap = next((f"{aim} {abs(own)}, bound {abs(bound)}" for aim, own, bound in parts if own != bound), "")
+    return f"not proven: perhaps a plan {what}" + (f" ({gap})" if gap else "")
 
 
 def chosen(

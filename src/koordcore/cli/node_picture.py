@@ -55,11 +55,11 @@ def _head(snapshot: ClusterSnapshot, state: NodeState) -> Iterator[str]:
     cards = cards_of(snapshot, state)
     if cards.total:
         share = 1 - sum(cards.idle) / CARD / cards.total
-        told = f"{cards.held} of {cards.total} held"
-        told += f", {cards.shared} shared" * bool(cards.shared) + f", {cards.broken} broken" * bool(
+        text = f"{cards.held} of {cards.total} held"
+        text += f", {cards.shared} shared" * bool(cards.shared) + f", {cards.broken} broken" * bool(
             cards.broken
         )
-        yield f"  {_bar(share)} cards: {told}{f' ({cards.model})' * bool(cards.model)}"
+        yield f"  {_bar(share)} cards: {text}{f' ({cards.model})' * bool(cards.model)}"
     for number, name in enumerate(snapshot.layout.resources):
         whole = int(snapshot.layout.allocatable[number, row])
         used = int(snapshot.columns.requested[number, row])
@@ -89,8 +89,8 @@ def _device_lines(
     shown: int | None = None
     for (numa, pcie), members in sorted(places.items()):
         if numa != shown:
-            told = {one.topology.socket_id for one in members if one.topology is not None}
-            socket = sockets.get(numa, max(told, default=_UNKNOWN_NUMA))
+            sockets_of = {one.topology.socket_id for one in members if one.topology is not None}
+            socket = sockets.get(numa, max(sockets_of, default=_UNKNOWN_NUMA))
             where = f" (socket {socket})" if socket >= 0 else ""
             yield f"  NUMA {numa}{where}" if numa != _UNKNOWN_NUMA else "  NUMA unknown"
             shown = numa

@@ -90,9 +90,9 @@ def print_record(arguments: argparse.Namespace, record: Mapping[str, Any] | list
     MissingExtraError
         When PyYAML is not installed.
     """
-    told = getattr(arguments, "unreadable", ())
-    if told and isinstance(record, Mapping):
-        record = {**record, "unreadable": told}
+    unreadable = getattr(arguments, "unreadable", ())
+    if unreadable and isinstance(record, Mapping):
+        record = {**record, "unreadable": unreadable}
     text = json.dumps(record, indent=2, default=_plain)
     if arguments.output != YAML:
         print(text)

@@ -22,6 +22,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.plugins.exact.plugin import NO_CARD
+from koordcore.snapshot import ClusterSnapshot
 
 _NAMED: Final = 3
 """Domains of a layer that are named in a gang's row."""
@@ -68,7 +69,7 @@ def print_tables(result: ScheduleResult, rows: Rows) -> None:
         tables += [preemption_table(result), victims_table(result)]
     waiting = [one for one in shown if not isinstance(one, Bound | Nominated | NotOurs)]
     if waiting:
-        tables.append(_waiting_table(waiting, names))
+        tables.append(_waiting_table(waiting, names, result.snapshot))
     strangers = Counter(one.scheduler_name for one in shown if isinstance(one, NotOurs))
     if strangers:
         tables.append(_strangers_table(strangers))
@@ -155,8 +156,8 @@ def _placed_workloads(
         for (name, asks), members in groups.items()
     ]
     rows, note = _cards_said_once(rows)
-    told = "\n".join(filter(None, (note, "--expand shows each pod" * joined)))
-    return Table(title="Placed", columns=columns, rows=rows, note=told)
+    notes = "\n".join(filter(None, (note, "--expand shows each pod" * joined)))
+    return Table(title="Placed", columns=columns, rows=rows, note=notes)
 
 
 def _cards_said_once(rows: list[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], str]:
@@ -198,11 +199,14 @@ def _gets(decision: Bound) -> str:
     return ", ".join((*devices, *decision.notes))
 
 
-def _waiting_table(waiting: Sequence[PodDecision], names: Mapping[PodKey, str]) -> Table:
+def _waiting_table(
+    waiting: Sequence[PodDecision], names: Mapping[PodKey, str], snapshot: ClusterSnapshot
+) -> Table:
     """Pods of a workload that wait for the same reason are one row."""
     groups: dict[tuple[str, str, str], int] = {}
     for one in waiting:
         name, near, why = _waiting_row(one)
+        near = _promised(snapshot, one.pod) or near
         key = (names.get(one.pod, name), near, why)
         groups[key] = groups.get(key, 0) + 1
     columns = (
@@ -218,6 +222,16 @@ def _waiting_table(waiting: Sequence[PodDecision], names: Mapping[PodKey, str]) 
         for (name, near, why), count in groups.items()
     ]
     return Table(title="Not placed", columns=columns, rows=rows)
+
+
+def _promised(snapshot: ClusterSnapshot, key: PodKey) -> str:
+    """Say for whose leaving a nominated pod waits; empty where it waits for nobody."""
+    pod = snapshot.pod(key)
+    place = None if pod is None else pod.nominated_node
+    if pod is None or not place or place not in snapshot.layout.row_of:
+        return ""
+    going = [str(one.key) for one in snapshot.node(place).pods if one.leaving and one.priority < pod.priority]
+    return f"{place}: waits until {', '.join(going)} left" if going else ""
 
 
 def _strangers_table(strangers: Mapping[str, int]) -> Table:

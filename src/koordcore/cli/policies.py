@@ -165,8 +165,8 @@ def known_policy(name: str) -> Policy | None:
 
 def no_such_policy(text: str) -> str:
     """Say that there is neither a file nor a policy of that name, with the nearest name."""
-    told = f"{text}: no such file or folder, and none of {', '.join(POLICY_NAMES)}"
-    return f"{told}{near(text, KNOWN_POLICIES)}"
+    message = f"{text}: no such file or folder, and none of {', '.join(POLICY_NAMES)}"
+    return f"{message}{near(text, KNOWN_POLICIES)}"
 
 
 def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:

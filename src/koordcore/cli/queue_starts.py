@@ -96,12 +96,12 @@ def place_lines(
     line = f"  {place.index + 1} of {len(place.units)} in the queue"
     more = len(place.before) - _SHOWN
     names = ", ".join(place.before[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    told = f"{line}, after {names}" if names else f"{line}, nobody before it"
+    position = f"{line}, after {names}" if names else f"{line}, nobody before it"
     turn = f"  in its turn: {_when(start, now) or _never(message)}"
     if start == earliest:
-        return [told, turn]
+        return [position, turn]
     taken = "others take room before; -o reservations holds it for this start"
-    return [told, turn, f"  {taken}"] if earliest is not None else [told, turn]
+    return [position, turn, f"  {taken}"] if earliest is not None else [position, turn]
 
 
 def queue_record(units: Sequence[tuple[int, QueuedStart]]) -> list[dict[str, Any]]:

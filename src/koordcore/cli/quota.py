@@ -139,8 +139,8 @@ def _quota_policy(policy: Policy) -> QuotaPolicy:
 
 
 def _no_tree(ledger: QuotaLedger, tree: str) -> str:
-    told = f'no quota tree "{tree}"'
+    message = f'no quota tree "{tree}"'
     if not ledger.policy.multi_quota_tree:
-        return f"{told}: trees are told apart with --feature-gates MultiQuotaTree=true, or such a --policy"
+        return f"{message}: trees are told apart with --feature-gates MultiQuotaTree=true, or such a --policy"
     known = ", ".join(one for one in ledger.trees if one)
-    return f"{told}; the dump has {known}" if known else f"{told}: no quota has a tree-id"
+    return f"{message}; the dump has {known}" if known else f"{message}: no quota has a tree-id"

@@ -29,9 +29,10 @@ from koordcore.cli.plan_tables import Rows, cut, print_tables
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queues import Decided, decide, workload_record, workloads_table
-from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.selection import Selection, add_selection, selection_of
 from koordcore.cli.tables import show
 from koordcore.errors import ModelError
+from koordcore.manifests import Loaded
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
 from koordcore.manifests.records import result_record
@@ -41,6 +42,7 @@ from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.result import ScheduleResult
 from koordcore.simulate.record import write_record
+from koordcore.snapshot import ClusterSnapshot
 
 EPILOG: Final = """\
 examples:
@@ -139,13 +141,30 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.proofs:
         proofs = proofs_record(certificates_of(result))
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
+    _warn(arguments, loaded, snapshot, result)
+    _print(arguments, decided, selection, now)
+    left = any(not one.admitted for one in decided.workloads)
+    return 1 if left or any(isinstance(one, Unschedulable) for one in result.decisions) else 0
+
+
+def _warn(
+    arguments: argparse.Namespace, loaded: Loaded, snapshot: ClusterSnapshot, result: ScheduleResult
+) -> None:
+    """Say on standard error what was not looked at, and what could not be."""
     say_left_out(result, quiet=arguments.quiet)
     if snapshot.has(DeviceClass) and not arguments.quiet:
         from koordcore.explaining.selector_errors import selector_errors  # few clusters have classes
 
-        for told in selector_errors(snapshot, snapshot.pending):
-            print(f"warning: {told}", file=sys.stderr)
+        for message in selector_errors(snapshot, snapshot.pending):
+            print(f"warning: {message}", file=sys.stderr)
     say_podless(arguments, loaded)
+
+
+def _print(
+    arguments: argparse.Namespace, decided: Decided, selection: Selection, now: datetime | None
+) -> None:
+    """Print the plan in the way that is asked for."""
+    result = decided.result
     if arguments.output == "patches":
         print_patches(result, now)
         if arguments.lend:
@@ -157,8 +176,6 @@ def run(arguments: argparse.Namespace) -> int:
             show(cut(workloads_table(decided.workloads), arguments.limit))
         expand = arguments.expand or arguments.output == "name"
         print_tables(result, Rows(arguments.limit, expand, selection))
-    left = any(not one.admitted for one in decided.workloads)
-    return 1 if left or any(isinstance(one, Unschedulable) for one in result.decisions) else 0
 
 
 def _print_settings(result: ScheduleResult) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,12 +10,8 @@ from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
-from koordcore.model.selectors import EVERYTHING, LabelSelector, Requirement, SelectorOperator
-
-_COMMA: Final = re.compile(r",(?![^(]*\))")
-_SET: Final = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>not)?in\s*\((?P<values>[^()]*)\)\Z")
-_EQUAL: Final = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!)?={1,2}\s*(?P<value>[^\s!=,()]*)\Z")
-_THERE: Final = re.compile(r"(?P<not>!)?\s*(?P<key>[^\s!=,()]+)\Z")
+from koordcore.model.selectors import EVERYTHING, LabelSelector
+from koordcore.protocol.selector_text import label_selector_of
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -77,27 +72,8 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     ModelError
         When the labels cannot be read.
     """
-    text: str = arguments.selector or ""
-    wanted = tuple(_requirement(part.strip()) for part in _COMMA.split(text) if part.strip())
-    return Selection(arguments.namespace or "", LabelSelector(requirements=wanted))
-
-
-def _requirement(text: str) -> Requirement:
-    """Read one condition on labels.
-
-    >>> _requirement("tier!=db").operator.value, _requirement("zone in (a, b)").values
-    ('NotIn', ('a', 'b'))
-    """
-    if found := _SET.match(text):
-        values = tuple(one.strip() for one in found["values"].split(","))
-        return Requirement(found["key"], _negated(found["not"]), values)
-    if found := _EQUAL.match(text):
-        return Requirement(found["key"], _negated(found["not"]), (found["value"],))
-    if found := _THERE.match(text):
-        there = SelectorOperator.DOES_NOT_EXIST if found["not"] else SelectorOperator.EXISTS
-        return Requirement(found["key"], there)
-    raise ModelError(f'-l: expected NAME=VALUE, NAME!=VALUE, "NAME in (A,B)", NAME or !NAME, got "{text}"')
-
-
-def _negated(word: str | None) -> SelectorOperator:
-    return SelectorOperator.NOT_IN if word else SelectorOperator.IN
+    try:
+        labels = label_selector_of(arguments.selector or "")
+    except ModelError as error:
+        raise ModelError(f"-l: {error}") from None
+    return Selection(arguments.namespace or "", labels)

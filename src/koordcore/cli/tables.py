@@ -170,8 +170,8 @@ def check_heading(*tables: Table) -> None:
     known = [column.name for table in tables for column in table.columns if column.name]
     if heading and tables and heading.upper() not in known:
         near = get_close_matches(heading.upper(), known, 1)
-        told = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(dict.fromkeys(known))}"
-        raise ModelError(f"--sort-by: no column {heading}{told}")
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(dict.fromkeys(known))}"
+        raise ModelError(f"--sort-by: no column {heading}{hint}")
 
 
 def _ordered(table: Table, heading: str) -> Table:

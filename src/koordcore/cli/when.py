@@ -11,7 +11,7 @@ from datetime import datetime
 import attrs
 
 from koordcore.cli.finding import find_subject, is_of_jobs, name_and_paths
-from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_podless
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
@@ -29,6 +29,7 @@ from koordcore.manifests import Loaded
 from koordcore.manifests.encode import pod_manifest
 from koordcore.model.durations import format_duration
 from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END
 from koordcore.scheduling.backfilling import (
@@ -96,40 +97,71 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             say("nobody waits")
         return 0
-    now = read_now(arguments) or _moment(snapshot)
-    policy = read_policy(arguments)
-    ends, durations = expectations(snapshot)
+    snapshot = as_of(arguments, snapshot)
+    now, policy = read_now(arguments) or _moment(snapshot), read_policy(arguments)
     if arguments.all:
-        queued = waiting_members(snapshot) if arguments.as_gangs else ()
-        others = snapshot.apply(*map(PodEnded, queued)) if queued else snapshot
-        with working("serving the queue"):
-            units = queue_starts(others, ends, durations, now=now, policy=policy)
-        if queued:
-            units = (*units, *workload_starts(decide(snapshot, policy, now, as_gangs=True), now))
-        selection = selection_of(arguments)
-        held = {str(key): name for key, name in stand_in_names(snapshot).items()}
-        shown = [
-            (turn, attrs.evolve(unit, name=held.get(unit.name, unit.name)))
-            for turn, unit in enumerate(units, 1)
-            if selection.all
-            or any((pod := snapshot.pod(key)) is not None and selection.pod(pod) for key in unit.pods)
-        ]
-        if arguments.output == "reservations":
-            raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
-        if for_programs(arguments):
-            print_record(arguments, {"queue": queue_record(shown)})
-        else:
-            show_queue(shown, now)
-        return 0 if all(unit.start is not None for unit in units) else 1
+        return _show_everybody(arguments, snapshot, policy, now)
     pods = _asked(arguments, loaded, name)
     if in_queue(snapshot, pods[0]):
-        decided = decide(snapshot, policy, now, as_gangs=True)
-        told = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
-        if for_programs(arguments):
-            print_record(arguments, {"pods": [str(pod.key) for pod in pods], "queued": workload_record(told)})
-        else:
-            say(f"{said(told)}\nquota that others give back later is not foreseen")
-        return 0 if told.admitted else 1
+        return _show_queued(arguments, snapshot, policy, now, pods)
+    return _show_one(arguments, snapshot, policy, now, name, pods)
+
+
+def _show_everybody(
+    arguments: argparse.Namespace, snapshot: ClusterSnapshot, policy: Policy, now: datetime
+) -> int:
+    """Serve the whole queue, and show when everybody starts."""
+    if arguments.output == "reservations":
+        raise ModelError("-o reservations: holds the start of one POD|GANG, not of --all")
+    ends, durations = expectations(snapshot)
+    queued = waiting_members(snapshot) if arguments.as_gangs else ()
+    others = snapshot.apply(*map(PodEnded, queued)) if queued else snapshot
+    with working("serving the queue"):
+        units = queue_starts(others, ends, durations, now=now, policy=policy)
+    if queued:
+        units = (*units, *workload_starts(decide(snapshot, policy, now, as_gangs=True), now))
+    selection = selection_of(arguments)
+    held = {str(key): name for key, name in stand_in_names(snapshot).items()}
+    shown = [
+        (turn, attrs.evolve(unit, name=held.get(unit.name, unit.name)))
+        for turn, unit in enumerate(units, 1)
+        if selection.all
+        or any((pod := snapshot.pod(key)) is not None and selection.pod(pod) for key in unit.pods)
+    ]
+    if for_programs(arguments):
+        print_record(arguments, {"queue": queue_record(shown)})
+    else:
+        show_queue(shown, now)
+    return 0 if all(unit.start is not None for unit in units) else 1
+
+
+def _show_queued(
+    arguments: argparse.Namespace,
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    now: datetime,
+    pods: Sequence[Pod],
+) -> int:
+    """Say what quota says of pods whose Workload waits in a queue."""
+    decided = decide(snapshot, policy, now, as_gangs=True)
+    entry = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
+    if for_programs(arguments):
+        print_record(arguments, {"pods": [str(pod.key) for pod in pods], "queued": workload_record(entry)})
+    else:
+        say(f"{said(entry)}\nquota that others give back later is not foreseen")
+    return 0 if entry.admitted else 1
+
+
+def _show_one(
+    arguments: argparse.Namespace,
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    now: datetime,
+    name: str,
+    pods: Sequence[Pod],
+) -> int:
+    """Say when one pod or gang starts, what may run before, and where it stands in the queue."""
+    ends, durations = expectations(snapshot)
     with working("looking ahead"):
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
         between = None
@@ -163,8 +195,8 @@ def _first_of(arguments: argparse.Namespace) -> str:
         raise ModelError("the following arguments are required: POD|GANG, or --all, and PATH, or --live")
     name, paths = name_and_paths(arguments.paths)
     if not name or not (paths or arguments.live):
-        told = ", ".join(arguments.paths)
-        raise ModelError(f"expected POD|GANG and PATH, got {told} alone; --all is about the whole queue")
+        given = ", ".join(arguments.paths)
+        raise ModelError(f"expected POD|GANG and PATH, got {given} alone; --all is about the whole queue")
     arguments.paths = paths
     return name
 
@@ -190,8 +222,8 @@ def _asked(arguments: argparse.Namespace, loaded: Loaded, name: str) -> list[Pod
         first, *others = subject.gangs
         pod = subject.gangs[first][0]
         if not arguments.quiet:
-            told = f"{', '.join(others[:3])}{' …' * (len(others) > 3)}"
-            print(f"warning: {name}: this is about gang {first}; ask for {told} likewise", file=sys.stderr)
+            rest = f"{', '.join(others[:3])}{' …' * (len(others) > 3)}"
+            print(f"warning: {name}: this is about gang {first}; ask for {rest} likewise", file=sys.stderr)
     if pod.key in snapshot.location:
         raise ModelError(f"pod {pod.key} runs already, on {snapshot.location[pod.key]}")
     job = job_of(snapshot, pod)
@@ -207,6 +239,7 @@ def _record(plan: EarliestStart | NoStart, between: BackfillPlan | None) -> dict
         "start": plan.start.isoformat(),
         "nodes": {str(key): plan.nodes[key] for key in sorted(plan.nodes)},
         "waitsFor": [str(key) for key in plan.waits_for],
+        **({"reservationsEnd": list(plan.expired)} if plan.expired else {}),
         "tooEarly": plan.too_early and plan.too_early.isoformat(),
         "proven": plan.proven,
     }
@@ -270,7 +303,8 @@ def _print(
     else:
         say(f"{name}: starts at {plan.start.isoformat()}, in {plan.start - now}")
         say(f"  at {plan.too_early and plan.too_early.isoformat()} it does not fit yet")
-        say(f"  waits for {', '.join(map(str, plan.waits_for))}")
+        waited = [*map(str, plan.waits_for), *(f"the end of reservation {one}" for one in plan.expired)]
+        say(f"  waits for {', '.join(waited)}")
     for line in queue:
         say(line)
     show(places)
@@ -281,7 +315,8 @@ def _print(
         for job in between.jobs
         for key in sorted(job.pods)
     ]
-    show(Table(title="May start now without delaying it", columns=(*columns, Column("ENDS")), rows=jobs))
+    if jobs:
+        show(Table(title="May start now without delaying it", columns=(*columns, Column("ENDS")), rows=jobs))
     for title, keys in (
         ("would delay it", between.held_back),
         ("no room now", between.without_room),

@@ -166,8 +166,8 @@ def _tell(found: WorldRun, limit: int) -> None:
     )
     _tell_disruption(found)
     for breach in found.breaches:
-        told = f"BROKEN at {breach.time / SECOND:.1f} s, {breach.rule.value}: {breach.what}"
-        print(*textwrap.wrap(told, _WIDTH, subsequent_indent="  "), sep="\n")
+        message = f"BROKEN at {breach.time / SECOND:.1f} s, {breach.rule.value}: {breach.what}"
+        print(*textwrap.wrap(message, _WIDTH, subsequent_indent="  "), sep="\n")
     if found.breaches:
         left = f" --without {','.join(map(str, sorted(found.without)))}" if found.without else ""
         print(f"replay: koordcore world --seed {found.seed} --profile {profile.name}{left}")

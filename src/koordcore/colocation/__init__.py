@@ -3,7 +3,8 @@
 A snapshot lends with :func:`lend`, shows it with :func:`lending_table` and explains it with
 :func:`explain_node`; :func:`batch_of_node` and :func:`mid_of_node` answer for one node. Predictions live in
 :mod:`~koordcore.colocation.prediction` and :mod:`~koordcore.colocation.peak`, ratios in
-:mod:`~koordcore.colocation.normalization`, what a controller writes in :mod:`~koordcore.colocation.sync`,
+:mod:`~koordcore.colocation.normalization` and for a whole snapshot in
+:mod:`~koordcore.colocation.amplifying`, what a controller writes in :mod:`~koordcore.colocation.sync`,
 and the quality of service of pods in :mod:`~koordcore.colocation.resctrl`,
 :mod:`~koordcore.colocation.cpuqos` and :mod:`~koordcore.colocation.profile`.
 """

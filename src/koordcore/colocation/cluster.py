@@ -43,7 +43,10 @@ from koordcore.model.resources import (
     make_resources,
 )
 from koordcore.protocol.colocation import numa_nodes_of
-from koordcore.protocol.normalization import ANNOTATION_NORMALIZATION_RATIO
+from koordcore.protocol.normalization import (
+    ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_NORMALIZATION_RATIO,
+)
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import qos_class_of
 from koordcore.protocol.reserved_on_node import reserved_exactly
@@ -51,6 +54,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import node_values, per_node
 
 _CONFIG_MAP: Final = ("koordinator-system", "slo-controller-config")
+_RATIOS: Final = (ANNOTATION_NORMALIZATION_RATIO, ANNOTATION_AMPLIFICATION_RATIO)
 _LENT: Final = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
 _NOTES: Final = {
     Outcome.LENT: "",
@@ -229,7 +233,7 @@ def _prepare(snapshot: ClusterSnapshot, config: ColocationConfig, now: int) -> _
         if lending.mid_outcome[row] == Outcome.LENT:
             amounts |= zip((MID_CPU, MID_MEMORY), lending.mid[:, row].tolist(), strict=True)
         notes = state.node.annotations
-        ratio = {key: text for key, text in notes.items() if key == ANNOTATION_NORMALIZATION_RATIO}
+        ratio = {key: text for key, text in notes.items() if key in _RATIOS}
         resource = NodeResource(
             resources=immutabledict({name: amount * NANO for name, amount in amounts.items()}),
             annotations=immutabledict(ratio),

@@ -6,7 +6,7 @@ What devices give a node is in :mod:`koordcore.protocol.device_amounts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -40,6 +40,7 @@ MIN_RATIO: Final = 1.0
 MAX_RATIO: Final = 5.0
 _MILLI: Final = NANO // 1000
 _EPSILON: Final = 0.01
+_WHERE: Final = "in cpu normalization calculation"
 
 
 def _first_match(selectors: Iterable[RawSelector | None], labels: Mapping[str, str]) -> int | None:
@@ -83,7 +84,26 @@ def normalization_ratio(
     float or Failed
         1.0 where normalization is off; after a failure the annotation stays as it is.
     """
-    where = "in cpu normalization calculation"
+
+    def info() -> CPUBasicInfo | Failed:
+        if topology_annotations is None:
+            return Failed(f"failed to get NodeResourceTopology {_WHERE}")
+        try:
+            found = cpu_basic_info_of(topology_annotations)
+        except ManifestError as error:
+            return Failed(f"failed to parse CPUBasicInfo {_WHERE}, err: {error}")
+        return found or Failed(f"failed to get CPUBasicInfo {_WHERE}, err: info is missing")
+
+    return normalized(config, labels, info)
+
+
+def normalized(
+    config: NormalizationConfig | None,
+    labels: Mapping[str, str],
+    info_of: Callable[[], CPUBasicInfo | Failed],
+) -> float | Failed:
+    """Compute it, given who says what the cpu is; see :func:`normalization_ratio`."""
+    where = _WHERE
     if config is None:
         return Failed(f"failed to get config {where}, err: config is not available")
     strategy = _normalization_strategy(config, labels)
@@ -93,14 +113,9 @@ def normalization_ratio(
         return Failed(f"failed to get node label {where}, err: {error}")
     if not (strategy.enable if enabled is None else enabled):
         return MIN_RATIO
-    if topology_annotations is None:
-        return Failed(f"failed to get NodeResourceTopology {where}")
-    try:
-        info = cpu_basic_info_of(topology_annotations)
-    except ManifestError as error:
-        return Failed(f"failed to parse CPUBasicInfo {where}, err: {error}")
-    if info is None:
-        return Failed(f"failed to get CPUBasicInfo {where}, err: info is missing")
+    info = info_of()
+    if isinstance(info, Failed):
+        return info
     ratio = _model_ratio(info, strategy)
     if isinstance(ratio, Failed):
         return Failed(f"failed to get ratio {where}, err: {ratio.message}")

@@ -209,7 +209,7 @@ class _Admission:
 
     def plan(self) -> AdmissionPlan:
         """Put the decisions together."""
-        told = {one.workload: one for one in self._decided}
+        decision_of = {one.workload: one for one in self._decided}
         before, after = self._given, self._cluster
         waiting: list[PodDecision] = []
         if self._groups:
@@ -218,7 +218,7 @@ class _Admission:
         for key, members in sorted(self._members.items()):
             left = [pod for pod in members if pod.key not in after.location]
             after = after.with_pending(*left) if left else after
-            why = told[key].reason or "quota is there for fewer pods"
+            why = decision_of[key].reason or "quota is there for fewer pods"
             decided = {pod.key for pod in self._changed.get(key, ())}
             waiting += [
                 Waiting(pod=pod.key, reason=f"Workload {key}: {why}")
@@ -361,7 +361,7 @@ class _Admission:
         group, made = admitted_pods(pods, workload, choice, self._flavors.topologies)
         result = self._scheduled(self._cluster.with_records(group), made, None)
         bound = [one.pod for one in result.bound]
-        told = ""
+        reason = ""
         taken = dict.fromkeys(counts, 0)
         for pod in made:
             taken[pod_set_of(pod, workload)] += pod.key in bound
@@ -372,14 +372,14 @@ class _Admission:
             made = [without_gang(pod) for pod in made]
             result = self._scheduled(self._cluster, made, None)
             bound = [one.pod for one in result.bound]
-            told = f"{len(made) - len(bound)} of its pods find no nodes, and its quota is used"
+            reason = f"{len(made) - len(bound)} of its pods find no nodes, and its quota is used"
             taken = dict(counts)
         amounts = choice.amounts(entry.asked, taken)
         borrows = self._ledger.borrows(entry.queue.name, amounts)
         self._ledger = self._ledger.with_usage(workload.key, entry.queue.name, amounts)
         self._cluster = result.snapshot
         self._results.append(result)
-        if not told:
+        if not reason:
             self._groups.append(group)
         self._changed[workload.key] = tuple(made)
         flavors = {
@@ -395,7 +395,7 @@ class _Admission:
             asked=len(entry.pods),
             flavors=immutabledict(flavors),
             borrows=borrows,
-            reason=told,
+            reason=reason,
         )
 
     def _given_topologies(self, choice: FlavorChoice) -> list[KueueTopology]:

@@ -12,7 +12,6 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice, PodSetFlavors
 from koordcore.controlplane.workload_pods import HOSTNAME, admitted_pods, workload_of
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.network import KueueTopology, ResourceFlavor
@@ -58,7 +57,6 @@ def review_admitted(
     *,
     policy: Policy = Policy(),
     now: datetime | None = None,
-    limits: Limits = DEFAULT_LIMITS,
 ) -> tuple[PlacedWorkload, ...]:
     """Place every admitted Workload anew, each by itself, and compare.
 
@@ -66,7 +64,7 @@ def review_admitted(
     ----------
     snapshot
         The cluster; running pods name their Workload in ``kueue.x-k8s.io/workload``.
-    policy, now, limits
+    policy, now
         As for :func:`koordcore.schedule`.
 
     Returns
@@ -93,7 +91,7 @@ def review_admitted(
         before = {pod.key: str(pod.node_name) for pod in pods}
         away = snapshot.apply(*(PodEnded(key) for key in before))
         group, made = admitted_pods([unbound(pod) for pod in pods], workload, choice, topologies)
-        result = schedule(away.with_records(group), made, policy=policy, now=now, limits=limits)
+        result = schedule(away.with_records(group), made, policy=policy, now=now)
         after = {one.pod: one.node for one in result.bound}
         found.append(
             PlacedWorkload(

@@ -15,13 +15,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
+from immutabledict import immutabledict
 
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
 from koordcore.manifests.calls import STRATEGIC_MERGE_PATCH
+from koordcore.model.mappings import EMPTY
 from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 
 _LEAVES: Final = "DisruptionTarget"
+_SEEN: Final = "seen."
 _SETS: Final = frozenset({"reservedFor", "finalizers", "resourceClaimStatuses"})
 """Lists in which several writers have entries of their own."""
 
@@ -35,26 +38,42 @@ class Batch:
     left
         Those whose effect has not been seen.
     seen
-        Version of the newest pod that the author knew: whoever finishes the batch has to know as much.
+        By kind: version of the newest object that the author knew. Whoever finishes the batch has to know as
+        much: what he has not heard of yet looks as if it had gone.
     """
 
     left: tuple[Request, ...] = ()
-    seen: int = 0
+    seen: immutabledict[str, int] = EMPTY
+
+    @classmethod
+    def of(cls, requests: Iterable[Request], mirror: Mirror) -> Batch:
+        """Put requests together that were decided by what a mirror shows."""
+        left = tuple(requests)
+        kinds = {"Pod", *(mirror.kind_at(one.about) for one in left if one.pod is None)} - {""}
+        return cls(left, immutabledict({kind: mirror.newest(kind) for kind in sorted(kinds)}))
 
     @classmethod
     def read(cls, item: Object) -> Batch:
         """Read a batch out of a ConfigMap."""
         calls = json.loads(zlib.decompress(b64decode(item["binaryData"]["calls"])))
-        return cls(tuple(Request(**one) for one in calls), int(item["data"]["seen"]))
+        told = ((name.partition(_SEEN)[2], text) for name, text in sorted(item["data"].items()))
+        seen = immutabledict({kind: int(text) for kind, text in told if kind})
+        return cls(tuple(Request(**one) for one in calls), seen)
 
     def page(self) -> Object:
         """Give what the ConfigMap holds: the calls, compressed, since it is limited to a mebibyte."""
         text = json.dumps([attrs.asdict(one) for one in self.left], separators=(",", ":"))
         calls = b64encode(zlib.compress(text.encode())).decode()
-        return {"data": {"seen": str(self.seen)}, "binaryData": {"calls": calls}}
+        seen = {_SEEN + kind: str(version) for kind, version in self.seen.items()}
+        return {"data": seen, "binaryData": {"calls": calls}}
 
     def checked(self, mirror: Mirror, *, thoroughly: bool = False) -> Batch:
-        """Drop requests whose effect is seen: from the end up to one that is not, or ``thoroughly`` all."""
+        """Drop requests whose effect is seen: from the end up to one that is not, or ``thoroughly`` all.
+
+        Nothing is dropped before the mirror knows what the author knew.
+        """
+        if not self._known_to(mirror):
+            return self
         left = list(self.left)
         made = {one.about for one in left if one.makes}
         if thoroughly:
@@ -65,7 +84,10 @@ class Batch:
 
     def settled(self, mirror: Mirror) -> bool:
         """Tell whether nothing is left, and the mirror knows all that the author knew."""
-        return not self.left and mirror.followed("Pod") >= self.seen
+        return not self.left and self._known_to(mirror)
+
+    def _known_to(self, mirror: Mirror) -> bool:
+        return all(mirror.followed(kind) >= version for kind, version in self.seen.items())
 
     def without(self, about: Collection[str]) -> Batch:
         """Drop all requests about some objects, and all for pods that needed them."""
@@ -84,9 +106,12 @@ class Batch:
         refused
             Evictions that the server will not do.
         """
-        told = {one.pod: one for one in self.left if one.subresource == "status"}
+        status_of = {one.pod: one for one in self.left if one.subresource == "status"}
         return tuple(
-            back for one in refused if one.subresource == "eviction" for back in _withdrawn(one, told, mirror)
+            back
+            for one in refused
+            if one.subresource == "eviction"
+            for back in _withdrawn(one, status_of, mirror)
         )
 
     def with_further(self, requests: Iterable[Request]) -> Batch:
@@ -122,12 +147,12 @@ def is_final(request: Request, status: int) -> bool:
 
 
 def _withdrawn(
-    eviction: Request, told: Mapping[tuple[str, str] | None, Request], mirror: Mirror
+    eviction: Request, status_of: Mapping[tuple[str, str] | None, Request], mirror: Mirror
 ) -> Iterator[Request]:
     """Give the patch that takes back what we told a pod before its eviction; what others say of it stands."""
     assert eviction.pod is not None
     namespace, name = eviction.pod
-    status = told[eviction.pod].body["status"] if eviction.pod in told else None
+    status = status_of[eviction.pod].body["status"] if eviction.pod in status_of else None
     pod = mirror.find("Pod", name, namespace)
     if status is None and pod is not None:
         status = pod.get("status")

@@ -1,7 +1,8 @@
 """The loop of a scheduler: look, decide, write down, do; again and again.
 
-It remembers nothing that matters. What is taken follows from the pods, what is about to be taken from the
-journal, and so a kill at any moment loses no more than the time since the last look.
+It remembers nothing that matters for long. What is taken follows from the pods, what is about to be taken
+from the journal, and so a kill at any moment loses no more than the time since the last look, and the places
+that members of NonStrict gangs keep until the others come.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import attrs
 from koordcore._blame import names_its_arguments
 from koordcore.checking import verify
 from koordcore.controlplane.feed import Feed
+from koordcore.controlplane.held_places import HeldPlaces
 from koordcore.controlplane.overdue import Overdue
 from koordcore.controlplane.queue import Backoff, SchedulingQueue
 from koordcore.controlplane.requests import Request
 from koordcore.controlplane.steps import Look, Moment, Say, Send, Steps
 from koordcore.controlplane.turn import is_news, orders
-from koordcore.controlplane.untold import UntoldNodes
+from koordcore.controlplane.unreported import UnreportedNodes
 from koordcore.controlplane.writing import Journal
 from koordcore.errors import SolverError
 from koordcore.model.policy import Policy
@@ -98,7 +100,8 @@ class ControlLoop:
         self._queue = SchedulingQueue(settings.policy, limit=settings.batch, backoff=settings.backoff)
         self._overdue = Overdue(patience=settings.patience, quotas=settings.quotas)
         self._left_out: frozenset[str] = frozenset()
-        self._untold = UntoldNodes()
+        self._unreported = UnreportedNodes()
+        self._places = HeldPlaces()
         self._said: dict[tuple[str, ...], float] = {}
         self.snapshot = ClusterSnapshot()
         """The cluster as it was when it was last looked at."""
@@ -112,15 +115,19 @@ class ControlLoop:
         moment: Moment = yield Look()
         yield from self._read(moment.now)
         going = self._overdue.look(self.snapshot, now=moment.now)
+        ended = self._places.ended(moment.wall)
+        if ended:
+            self._queue.room_freed(now=moment.now)
         pods = self._queue.take(self.snapshot, now=moment.now)
         yield Look("read")
-        if not pods and not going:
+        if not (pods or going or ended):
             return None
         for key, reason in going.items():
             yield Say(f"evicting {key}: {reason}")
         policy = self._settings.policy
-        snapshot = self._untold.closed(self.snapshot)
-        result = schedule(snapshot, pods, policy=policy, now=moment.wall, preempt=PreemptionRules())
+        snapshot = self._places.kept(self._unreported.closed(self.snapshot))
+        asked = self._places.others(snapshot, pods)
+        result = schedule(snapshot, asked, policy=policy, now=moment.wall, preempt=PreemptionRules())
         yield Look("decide")
         if broken := verify(snapshot, result):
             raise SolverError(f"the plan is not legal: {broken[0]}")
@@ -139,6 +146,7 @@ class ControlLoop:
         yield from self.journal.carry_out()
         moment = yield Look("write")
         self._queue.done(result.decisions, now=moment.now)
+        self._places.note(self.snapshot, result.decisions)
         remarks = self._unsaid(todo.remarks, moment.now)
         if remarks:
             yield Send(remarks)
@@ -158,7 +166,7 @@ class ControlLoop:
         if not changes:
             return
         self.snapshot = self.snapshot.apply(*changes)
-        self._untold.notice(changes)
+        self._unreported.notice(changes)
         self._queue.notice(changes, now=now)
         left_out = frozenset(map(str, problems))
         for problem in sorted(left_out - self._left_out):

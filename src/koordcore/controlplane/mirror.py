@@ -24,7 +24,7 @@ class Mirror:
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         self._followed: dict[str, int] = {}
         self._newest: dict[str, int] = {}
-        self._told: dict[str, int] = {}
+        self._complete_to: dict[str, int] = {}
         """By kind: version of the last list or bookmark; whatever is no newer has been heard."""
         self._ended: dict[str, dict[tuple[str, str], int]] = {}
         """By kind: at which version objects went, since then."""
@@ -63,7 +63,7 @@ class Mirror:
         """
         ready = {key_of(item): complete(kind, item, self._resources) for item in items}
         self._objects[kind] = ready
-        self._all_told(kind, int(version))
+        self._note_complete(kind, int(version))
         versions = (int(item["metadata"]["resourceVersion"]) for item in ready.values())
         self._newest[kind] = max([self.newest(kind), *versions])
         self.changes += 1
@@ -83,7 +83,7 @@ class Mirror:
         """
         version = int(item["metadata"]["resourceVersion"])
         if what == "BOOKMARK":
-            self._all_told(kind, version)
+            self._note_complete(kind, version)
             return None
         key = key_of(item)
         self._followed[kind] = max(self.followed(kind), version)
@@ -99,16 +99,18 @@ class Mirror:
             self._objects[kind][key] = item
         return item
 
-    def _all_told(self, kind: str, version: int) -> None:
+    def _note_complete(self, kind: str, version: int) -> None:
         """Note that everything up to a version is here."""
-        self._followed[kind] = self._told[kind] = version
+        self._followed[kind] = self._complete_to[kind] = version
         self._ended.pop(kind, None)
 
     def _known(self, kind: str, key: tuple[str, str]) -> int:
         """Version up to which the changes of an object are known, whether it is there or not."""
         kept = self._objects[kind].get(key)
         ended = self._ended.get(kind, {}).get(key, 0)
-        return max(self._told.get(kind, 0), ended, int(kept["metadata"]["resourceVersion"]) if kept else 0)
+        return max(
+            self._complete_to.get(kind, 0), ended, int(kept["metadata"]["resourceVersion"]) if kept else 0
+        )
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -135,12 +137,15 @@ class Mirror:
 
     def at(self, path: str) -> Object | None:
         """Give the object with a path; ``None`` for one that is not there, or whose kind is not followed."""
-        head, _, name = path.rpartition("/")
-        before, between, after = head.partition("/namespaces/")
-        namespace, _, plural = after.partition("/")
-        where = f"{before}/{plural}" if between else head
-        found = (kind for kind, listed in self._resources.items() if listed == where)
-        return self.find(next(found, ""), name, namespace)
+        where, namespace, name = _parts(path)
+        return self.find(self._kind_in(where), name, namespace)
+
+    def kind_at(self, path: str) -> str:
+        """Give the kind of the object with a path; ``""`` for one that is not followed."""
+        return self._kind_in(_parts(path)[0])
+
+    def _kind_in(self, where: str) -> str:
+        return next((kind for kind, listed in self._resources.items() if listed == where), "")
 
     def version_of(self, kind: str) -> str:
         """Give the API version in which a kind is listed."""
@@ -170,6 +175,14 @@ def complete(kind: str, item: Object, resources: Mapping[str, str] = RESOURCES) 
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
     version, said = version_of(kind, resources), kind.partition(".")[0]
     return {**item, "apiVersion": version, "kind": said, "metadata": metadata}
+
+
+def _parts(path: str) -> tuple[str, str, str]:
+    """Give where the objects of a kind are listed, and namespace and name of the one with a path."""
+    head, _, name = path.rpartition("/")
+    before, between, after = head.partition("/namespaces/")
+    namespace, _, plural = after.partition("/")
+    return (f"{before}/{plural}", namespace, name) if between else (head, "", name)
 
 
 def _group(path: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from koordcore._vector import Vector
 from koordcore.model.cluster import PodDisruptionBudget
-from koordcore.model.gangs import DEFAULT_ARGS, PodGroup
+from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
@@ -107,7 +107,7 @@ def half_gangs(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:
             started[f"{pod.namespace}/{name}"] += 1
             if not pod.finished:
                 running[f"{pod.namespace}/{name}"].append(pod)
-    gangs = {name: record.gang for name, record in once(snapshot, gang_state, DEFAULT_ARGS).gangs.items()}
+    gangs = {name: record.gang for name, record in once(snapshot, gang_state).gangs.items()}
     half: dict[str, list[Pod]] = {}
     for name in sorted(running.keys() & gangs.keys()):
         group = gangs[name].group

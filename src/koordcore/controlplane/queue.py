@@ -159,6 +159,11 @@ class SchedulingQueue:
             self._since |= kinds
             self._help(kinds, now)
 
+    def room_freed(self, *, now: float) -> None:
+        """Take note of room that comes free without any change of the cluster."""
+        self._since.add(ChangeKind.POD_ENDED)
+        self._help({ChangeKind.POD_ENDED}, now)
+
     def _pend(self, pod: Pod, now: float) -> bool:
         """Let a pod wait; False where nothing is new about it that could matter."""
         known = self._entries.get(pod.key)

@@ -63,9 +63,9 @@ def orders(
             one = attrs.evolve(one, body={"status": {"nominatedNodeName": None}})
         if one.pod is not None:
             one = _pinned(one, snapshot)
-        told = one.body["status"].get("conditions", ()) if one.subresource == "status" else ()
-        said = any(condition["type"] == "PodScheduled" for condition in told)
-        (remarks if said or (told and call.pod_group) else requests).append(one)
+        conditions = one.body["status"].get("conditions", ()) if one.subresource == "status" else ()
+        said = any(condition["type"] == "PodScheduled" for condition in conditions)
+        (remarks if said or (conditions and call.pod_group) else requests).append(one)
     leaving = {one.pod for one in requests if one.subresource == "eviction"}
     for key in going:
         if (key.namespace, key.name) in leaving:

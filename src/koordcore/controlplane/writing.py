@@ -62,7 +62,7 @@ class Journal:
     def commit(self, requests: Sequence[Request]) -> Steps[bool]:
         """Put a batch in; ``False`` when another one came first, which is finished then: decide anew."""
         metadata = {"name": self._name, "resourceVersion": self._version}
-        batch = Batch(tuple(requests), self._feed.mirror.newest("Pod"))
+        batch = Batch.of(requests, self._feed.mirror)
         body = {"metadata": metadata, **batch.page()}
         put = Request(method="PUT", path=f"{_COLLECTION}/{self._name}", body=body)
         answer = yield from _ask(put)

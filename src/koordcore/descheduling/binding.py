@@ -44,10 +44,10 @@ def _reasons(problem: MoveProblem, room: Room, host: Host, targets: Mapping[PodK
         return ["what may be evicted uses too little of what is scarce"]
     counts: dict[str, int] = {}
     for one in useful:
-        for told in _keeps(problem, room, one, targets):
-            counts[told] = counts.get(told, 0) + 1
+        for reason in _keeps(problem, room, one, targets):
+            counts[reason] = counts.get(reason, 0) + 1
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    return [f"{count} pod{'s' * (count > 1)}: {told}" for told, count in ordered]
+    return [f"{count} pod{'s' * (count > 1)}: {reason}" for reason, count in ordered]
 
 
 def _keeps(problem: MoveProblem, room: Room, one: Movable, targets: Mapping[PodKey, str]) -> list[str]:

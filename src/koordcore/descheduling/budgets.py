@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from koordcore.descheduling.migration.max_unavailable import max_unavailable
 from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
@@ -13,6 +14,10 @@ from koordcore.model.migration import PodMigrationJob
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs, ObjectLimiter
 from koordcore.protocol.gang_names import gang_name
+from koordcore.snapshot import ClusterSnapshot
+
+_IN_ALL: Final = ("maxNoOfPodsToEvictPerNode", "maxNoOfPodsToEvictPerNamespace", "maxNoOfPodsToEvictTotal")
+_AT_ONCE: Final = ("maxMigratingPerNode", "maxMigratingPerNamespace", "maxMigratingGlobally")
 
 
 def move_groups(
@@ -63,8 +68,9 @@ def move_groups(
     moving = moving_pods(pods, jobs)
     groups += _workload_groups(pods, workloads, args, moving)
     groups += _gang_groups(pods, minimums, moving)
-    groups += _limit_groups(pods, limits)
+    groups += _limit_groups(pods, limits, _IN_ALL)
     groups += _limiter_groups(pods, workloads, args)
+    groups += _scheduler_groups(pods, args)
     groups.append(Group("an active PodMigrationJob", tuple(sorted(moving)), 0))
     return tuple(group for group in groups if group.pods and group.most < len(group.pods))
 
@@ -105,6 +111,20 @@ def _workload_groups(
         name = f"{key[1]} {key[0]}/{key[2]}"
         groups.append(Group(name, tuple(sorted(pod.key for pod in own)), max(0, most - away)))
     return groups
+
+
+def _scheduler_groups(pods: Sequence[Pod], args: MigrationControllerArgs) -> list[Group]:
+    """Room that is reserved first serves the schedulers that heed reservations; others' pods stay."""
+    names = args.scheduler_names if args.default_job_mode.keeps_room else None
+    others = [pod.key for pod in pods if names is not None and pod.scheduler_name not in names]
+    return [Group("schedulerNames", tuple(sorted(others)), 0)]
+
+
+def selected_groups(snapshot: ClusterSnapshot, args: MigrationControllerArgs) -> list[Group]:
+    """Pods on nodes that no plan may touch stay there."""
+    left_out = [state for state in snapshot.nodes if not args.selects(state.node)]
+    pods = sorted(pod.key for state in left_out for pod in state.pods)
+    return [Group("nodeSelector", tuple(pods), 0)] if pods else []
 
 
 def _limiter_groups(
@@ -179,7 +199,7 @@ def migrating_groups(
         per_node=_limit(args.max_migrating_per_node),
     )
     moving = moving_pods(pods, jobs)
-    groups = [_beside(group, len(moving & {*group.pods})) for group in _limit_groups(pods, limits)]
+    groups = [_beside(group, len(moving & {*group.pods})) for group in _limit_groups(pods, limits, _AT_ONCE)]
     return tuple(group for group in groups if group.most < len(group.pods))
 
 
@@ -195,19 +215,21 @@ def _limit(most: int | None) -> int | None:
     return most if most is not None and most > 0 else None
 
 
-def _limit_groups(pods: Sequence[Pod], limits: EvictionLimits) -> list[Group]:
+def _limit_groups(pods: Sequence[Pod], limits: EvictionLimits, names: tuple[str, str, str]) -> list[Group]:
+    """Give one limit per node, one per namespace, and one for all, by the names of their settings."""
     by_node: dict[str, list[PodKey]] = {}
     by_namespace: dict[str, list[PodKey]] = {}
     for pod in pods:
         by_node.setdefault(pod.node_name or "", []).append(pod.key)
         by_namespace.setdefault(pod.namespace, []).append(pod.key)
+    per_node, per_namespace, total = names
     groups = []
     if limits.per_node is not None:
         for name, keys in sorted(by_node.items()):
-            groups.append(Group(f"node {name}", tuple(sorted(keys)), limits.per_node))
+            groups.append(Group(f"{per_node} of {name}", tuple(sorted(keys)), limits.per_node))
     if limits.per_namespace is not None:
         for name, keys in sorted(by_namespace.items()):
-            groups.append(Group(f"namespace {name}", tuple(sorted(keys)), limits.per_namespace))
+            groups.append(Group(f"{per_namespace} of {name}", tuple(sorted(keys)), limits.per_namespace))
     if limits.total is not None:
-        groups.append(Group("evictions", tuple(sorted(pod.key for pod in pods)), limits.total))
+        groups.append(Group(total, tuple(sorted(pod.key for pod in pods)), limits.total))
     return groups

@@ -2,7 +2,7 @@
 
 The planners of this package know amounts. Here their moves are carried out on a private copy of the cluster,
 one after the other, by the same plugins that place pods; then :mod:`koordcore.checking.moves` checks every
-step. A pair of pod and node that either refuses is barred and the plan is made again.
+step. A pair of pod and node that either refuses is excluded and the plan is made again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 from koordcore.checking.moves import verify_moves
 from koordcore.checking.violation import Violation
-from koordcore.descheduling.budgets import migrating_groups, move_groups
+from koordcore.descheduling.budgets import migrating_groups, move_groups, selected_groups
 from koordcore.descheduling.moves import Allows, Group
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet, kinds_with
@@ -35,6 +35,7 @@ from koordcore.scheduling.reset import unbound
 from koordcore.snapshot import ClusterSnapshot
 
 _MOST_ROUNDS: Final = 20
+_DEFAULT_ARGS: Final = MigrationControllerArgs()
 
 
 class Plan(Protocol):
@@ -113,13 +114,14 @@ def limits_of(
         limits=limits,
     )
     at_once = migrating_groups(pods, args=args, jobs=jobs)
+    groups = (*groups, *selected_groups(snapshot, args or _DEFAULT_ARGS))
     # What may not even start is a limit on the whole plan, and said as one.
     full = tuple(group for group in at_once if group.most < 1)
     return (*groups, *full), tuple(group for group in at_once if group.most >= 1)
 
 
-def static_allows(snapshot: ClusterSnapshot) -> Allows:
-    """Tell where a pod may run by cordon, labels, required node affinity and taints alone."""
+def static_allows(snapshot: ClusterSnapshot, args: MigrationControllerArgs = _DEFAULT_ARGS) -> Allows:
+    """Tell where a pod may go by cordon, labels, required node affinity, taints and selected nodes alone."""
     nodes = {state.name: state.node for state in snapshot.nodes}
     memo: dict[tuple[PodKey, str], bool] = {}
     hard = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
@@ -130,7 +132,7 @@ def static_allows(snapshot: ClusterSnapshot) -> Allows:
             return known
         pod, node = snapshot.pod(key), nodes[name]
         verdict = False
-        if pod is not None and not node.unschedulable and node.ready:
+        if pod is not None and not node.unschedulable and node.ready and args.selects(node):
             required = pod.affinity.node.required if pod.affinity and pod.affinity.node else None
             verdict = (
                 all(node.labels.get(label) == value for label, value in pod.node_selector.items())
@@ -260,11 +262,11 @@ def checked_plan(
     plan, CheckedMoves
         ``refused`` of the second is set when the rounds ran out; the plan should then not be carried out.
     """
-    static = static_allows(snapshot)
-    barred: set[tuple[PodKey, str]] = set()
+    static = static_allows(snapshot, args or _DEFAULT_ARGS)
+    excluded: set[tuple[PodKey, str]] = set()
 
     def allows(key: PodKey, name: str) -> bool:
-        return (key, name) not in barred and static(key, name)
+        return (key, name) not in excluded and static(key, name)
 
     def attempt() -> tuple[P, CheckedMoves]:
         made = plan(allows)
@@ -279,9 +281,9 @@ def checked_plan(
     for _ in range(_MOST_ROUNDS):
         if checked.refused is None:
             break
-        barred.update(checked.refusals)
+        excluded.update(checked.refusals)
         made, checked = attempt()
-    return (bounded(made, first) if barred else made), checked
+    return (bounded(made, first) if excluded else made), checked
 
 
 def bounded(made: P, first: Certificate) -> P:

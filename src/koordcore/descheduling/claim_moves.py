@@ -140,8 +140,8 @@ def _ways(
     for row in range(len(workspace.layout.names)):
         there = workspace.pods_on(row)
         going = [one for key, one in sorted(there.items()) if key not in staying and evictor.admits(one)]
-        told = (plugin.ways([pod], row, going) for plugin in plugins.plugins)
-        ways = next((one for one in told if one is not None), None)
+        answers = (plugin.ways([pod], row, going) for plugin in plugins.plugins)
+        ways = next((one for one in answers if one is not None), None)
         if ways is None:
             yield None
             continue

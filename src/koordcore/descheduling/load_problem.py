@@ -10,7 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore.descheduling.classify import NodeLoad, classify_pool
 from koordcore.descheduling.evict import Evictor, admitted
-from koordcore.descheduling.moves import Allows, Group, Host, Movable, MoveProblem, anywhere, hot_hosts
+from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem, hot_hosts
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
@@ -43,7 +43,6 @@ def problem_of_load(
     evictor: Evictor,
     groups: Iterable[Group] = (),
     at_once: Iterable[Group] = (),
-    allows: Allows = anywhere,
     costs: Mapping[PodKey, int] | None = None,
 ) -> MoveProblem:
     """Set up the cooling of hot nodes as a problem of moves.
@@ -62,8 +61,8 @@ def problem_of_load(
         Moment in nanoseconds since 1970.
     evictor
         Who says which pods may be evicted.
-    groups, at_once, allows, costs
-        Limits, where pods may run, and prices other than 1.
+    groups, at_once, costs
+        Limits, and prices other than 1.
     """
     by_node = _running(pods)
     loads: dict[str, tuple[NodeLoad, frozenset[str]]] = {}
@@ -96,7 +95,6 @@ def problem_of_load(
         movable=tuple(movable),
         groups=tuple(groups),
         at_once=tuple(at_once),
-        allows=allows,
     )
 
 
@@ -107,7 +105,6 @@ def problem_of_requests(
     evictor: Evictor,
     groups: Iterable[Group] = (),
     at_once: Iterable[Group] = (),
-    allows: Allows = anywhere,
     costs: Mapping[PodKey, int] | None = None,
 ) -> MoveProblem:
     """Set up moves that look at requests alone, as defragmentation does.
@@ -118,8 +115,8 @@ def problem_of_requests(
         The cluster.
     evictor
         Who says which pods may be evicted.
-    groups, at_once, allows, costs
-        Limits, where pods may run, and prices other than 1.
+    groups, at_once, costs
+        Limits, and prices other than 1.
     """
     by_node = _running(pods)
     hosts: list[Host] = []
@@ -136,7 +133,6 @@ def problem_of_requests(
         movable=tuple(movable),
         groups=tuple(groups),
         at_once=tuple(at_once),
-        allows=allows,
     )
 
 

@@ -67,12 +67,12 @@ class Room:
         fits: NDArray[np.bool_] = ((self.free >= asked) | (asked == 0)).all(axis=1)
         return fits & (self.cool >= used).all(axis=1) & self.receives
 
-    def candidates(self, one: Movable, barred: Iterable[str] = ()) -> Iterator[str]:
+    def candidates(self, one: Movable, excluded: Iterable[str] = ()) -> Iterator[str]:
         """Give the hosts that can take a pod and stay cool, tightest first, then by name."""
         asked, used = self._vectors(one)
         fits = self.fits(one)
         fits[self.row[one.node]] = False
-        for name in barred:
+        for name in excluded:
             fits[self.row[name]] = False
         rows = np.flatnonzero(fits)
         if not len(rows):
@@ -114,14 +114,14 @@ class Room:
         self.free[self.row[one.node]] += asked
         self.cool[self.row[one.node]] += used
 
-    def place(self, pods: Sequence[Movable], barred: Iterable[str] = ()) -> bool:
+    def place(self, pods: Sequence[Movable], excluded: Iterable[str] = ()) -> bool:
         """Move all of these, largest first, each to its tightest place; all or none."""
         if not self.may_move(pods):
             return False
-        barred = tuple(barred)
+        excluded = tuple(excluded)
         done: list[tuple[Movable, str]] = []
         for one in sorted(pods, key=lambda one: (-self._size(one.requests), one.pod)):
-            target = next(self.candidates(one, barred), None)
+            target = next(self.candidates(one, excluded), None)
             if target is None:
                 for moved, place in reversed(done):
                     self.move(moved, place, -1)

@@ -203,7 +203,7 @@ def _greedy(
     return room.targets
 
 
-def _relieve(room: Room, host: Host, own: Sequence[Movable], barred: Sequence[str]) -> None:
+def _relieve(room: Room, host: Host, own: Sequence[Movable], excluded: Sequence[str]) -> None:
     """Take as much off a node that cannot be cooled as goes, what relieves it most first."""
     excess = _excess(host)
 
@@ -211,7 +211,7 @@ def _relieve(room: Room, host: Host, own: Sequence[Movable], barred: Sequence[st
         return sum(permille(host, name, min(one.usage.get(name, 0), over)) for name, over in excess.items())
 
     for one in sorted(own, key=lambda one: (-relief(one), one.cost, one.pod)):
-        if relief(one) and room.place([one], barred):
+        if relief(one) and room.place([one], excluded):
             excess = {name: over - one.usage.get(name, 0) for name, over in excess.items()}
             excess = {name: over for name, over in excess.items() if over > 0}
 

@@ -43,6 +43,6 @@ def who_stays(
                 kept[f"{group.name} lets {group.most} of {len(group.pods)} move"] += 1
                 break
     return tuple(
-        f"{count} pod{'s' * (count > 1)}: {told}"
-        for told, count in sorted(kept.items(), key=lambda entry: (-entry[1], entry[0]))
+        f"{count} pod{'s' * (count > 1)}: {reason}"
+        for reason, count in sorted(kept.items(), key=lambda entry: (-entry[1], entry[0]))
     )

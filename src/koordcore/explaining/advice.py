@@ -123,13 +123,13 @@ def advise(
     tried = _placed(snapshot, result, before) if snapshot.of(ElasticQuota) else at_turn
     attempts = Attempts(tried, members, min(least, len(members)), result.policy, now, limits)
     settled = bool(attempts.places(_only(result, own)))
-    told = _told(result, job, asked, decisions)
+    why = _reasons_of(result, job, asked, decisions)
     advice = Advice(
         members=tuple(one.key for one in members),
         place=place,
         queue=len(queue),
         settled=settled,
-        summary=told,
+        summary=why,
         at_turn=at_turn,
     )
     if settled or all(isinstance(one, NotOurs | Waiting) for one in decisions):
@@ -192,11 +192,11 @@ def _has(result: ScheduleResult, job: str, own: set[PodKey]) -> bool:
     return False
 
 
-def _told(
+def _reasons_of(
     result: ScheduleResult, job: Job | None, asked: Pod, decisions: Sequence[PodDecision]
 ) -> tuple[str, ...]:
     if job is not None:
-        return _job_told(result, job)
+        return _job_reasons(result, job)
     (decision,) = decisions
     match decision:
         case Bound() as bound if asked.nominated_node == bound.node:
@@ -216,7 +216,7 @@ def _told(
             return (f"gets no node in its turn: {refused.message}",)
 
 
-def _job_told(result: ScheduleResult, job: Job) -> tuple[str, ...]:
+def _job_reasons(result: ScheduleResult, job: Job) -> tuple[str, ...]:
     plan = next((one for one in result.jobs if one.job == job.name), None)
     if job.stopped:
         return (f"is not tried: {job.refusal or job.waits_for}",)
@@ -232,10 +232,8 @@ def _job_told(result: ScheduleResult, job: Job) -> tuple[str, ...]:
         proven = f", {plan.certificate.status.text}" if plan.certificate else ""
         where = f": chosen together, {', '.join(over)}{proven}" if over else proven
         return (f"{plan.placed} of {plan.members} members get nodes{where}",)
-    told = [one for one in (plan.detail, plan.message) if one]
-    return (
-        f"none of {plan.members} members starts, at least {plan.least} have to: {told[0] if told else ''}",
-    )
+    why = [one for one in (plan.detail, plan.message) if one]
+    return (f"none of {plan.members} members starts, at least {plan.least} have to: {why[0] if why else ''}",)
 
 
 def _ahead(asked: Attempts, snapshot: ClusterSnapshot, before: Sequence[PodDecision]) -> tuple[Ahead, ...]:

@@ -319,7 +319,7 @@ def together(room: Room, mask: int) -> int:
     one that can be had, and may not be the largest.
     """
     table = room.table
-    mask &= ~room.held & ~room.barred & table.offered & table.reaching
+    mask &= ~room.held & ~room.overdrawn & table.offered & table.reaching
     total = 0
     while mask:
         place = (mask & -mask).bit_length() - 1

@@ -239,8 +239,8 @@ def node_statuses(scheduling_class: SchedulingClass, names: Sequence[str]) -> di
         for row in np.flatnonzero(alive & ~mask).tolist():
             final = unresolvable is not None and bool(unresolvable[row])
             code = StatusCode.UNSCHEDULABLE_AND_UNRESOLVABLE if final else StatusCode.UNSCHEDULABLE
-            told = tuple(text for text, holds in reasons if holds[row])
-            found[names[row]] = NodeStatus(code, part.plugin.name, told)
+            own_reasons = tuple(text for text, holds in reasons if holds[row])
+            found[names[row]] = NodeStatus(code, part.plugin.name, own_reasons)
         alive &= mask
     return found
 

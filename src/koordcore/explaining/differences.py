@@ -47,14 +47,14 @@ def plan_differences(first: ScheduleResult, second: ScheduleResult) -> tuple[Pla
     found = []
     for pod in dict.fromkeys((*taken, *other)):
         before, after = taken.get(pod), other.get(pod)
-        texts = _told(before), _told(after)
+        texts = _decision_text(before), _decision_text(after)
         if texts[0] != texts[1]:
             why = _why(pod, before, after, first, second)
             found.append(PlanDifference(pod=pod, first=texts[0], second=texts[1], why=why))
     return tuple(found)
 
 
-def _told(decision: PodDecision | None) -> str:
+def _decision_text(decision: PodDecision | None) -> str:
     if decision is None:
         return ""
     return decision.node if isinstance(decision, Bound) else reason_of(decision)
@@ -174,15 +174,15 @@ def cluster_differences(first: ClusterSnapshot, second: ClusterSnapshot) -> tupl
             changes = _changes(names[name], others[name])
             back = "" if changes else _changes(others[name], names[name])
             if changes or back:
-                told = changes or _regained(back)
-                found.append(ClusterDifference("node", name, told))
+                text = changes or _regained(back)
+                found.append(ClusterDifference("node", name, text))
     for key in sorted({*_pods(first), *_pods(second)}):
         was, now = first.location.get(key), second.location.get(key)
         if was != now:
             found.append(ClusterDifference("pod", str(key), _moved(key, was, now, first, second)))
         elif was is None and (first.pod(key) is None) != (second.pod(key) is None):
-            told = "waits, and is new" if first.pod(key) is None else "waits no more"
-            found.append(ClusterDifference("pod", str(key), told))
+            text = "waits, and is new" if first.pod(key) is None else "waits no more"
+            found.append(ClusterDifference("pod", str(key), text))
     return tuple(found)
 
 

@@ -137,12 +137,12 @@ def _ids(tree: GroupTree) -> tuple[str, ...]:
     return (tree.id, *(each for child in tree.children for each in _ids(child)))
 
 
-def turns_of(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> tuple[tuple[int, Pod], ...]:
+def turns_of(snapshot: ClusterSnapshot) -> tuple[tuple[int, Pod], ...]:
     """Give the pods that wait with the number of their turn: members of a gang have one turn together.
 
     Pods that wait for another scheduler have none, which is 0; they come last.
     """
-    units = enumerate(queue_units(snapshot, policy), 1)
+    units = enumerate(queue_units(snapshot, Policy()), 1)
     waiting = {pod.key: pod for pod in queue_order(snapshot.pending)}
     ours = [(turn, waiting.pop(key)) for turn, unit in units for key in unit.pods if key in waiting]
     return (*ours, *((0, pod) for pod in waiting.values()))

@@ -18,7 +18,7 @@ def lacks_of(job: Job) -> str:
 def lacking(snapshot: ClusterSnapshot, policy: Policy) -> dict[str, str]:
     """Say of each gang that is not tried what it is short of, by the name that decisions give it."""
     jobs = (turn for turn in JobTable(snapshot, policy).turns(snapshot.pending) if isinstance(turn, Job))
-    return {job.name: told for job in jobs if (told := lacks_of(job))}
+    return {job.name: lacks for job in jobs if (lacks := lacks_of(job))}
 
 
 def completing(job: Job) -> Iterator[Remedy]:

@@ -84,9 +84,9 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Show in a notebook what each node says."""
-        told = getattr(self.decision, "message", "") or getattr(self.decision, "reason", "")
+        message = getattr(self.decision, "message", "") or getattr(self.decision, "reason", "")
         where = f"{self.pod}: {self.best or self.bound_to or 'no node'}"
-        return html_table(where, self.table(), [one for one in (told, self.refusal) if one])
+        return html_table(where, self.table(), [one for one in (message, self.refusal) if one])
 
     def table(self) -> dict[str, list[Any]]:
         """Give the verdicts as columns by name, as pandas, polars and pyarrow take them.
@@ -209,6 +209,9 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
     refused = scheduling_class.refuse()
     if refused is not None:
         return Explanation(pod=pod.key, refusal=refused[1].reason)
+    promised = plugins.nominated.refusal(pod)
+    if promised is not None:
+        return Explanation(pod=pod.key, refusal=promised.reason)
     feasible = feasible_nodes(plugins, scheduling_class, pod)
     totals, names = scheduling_class.totals(feasible).copy(), workspace.layout.names
     scores = {name: column.copy() for name, column in scheduling_class.score_table(feasible).items()}

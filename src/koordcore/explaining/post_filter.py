@@ -190,7 +190,7 @@ def preemption_refusals(
         without = snapshot.forget(*(other.key for other in leaving))
         return admission_of(without, pod, policy=policy, now=now).passed
 
-    told = []
+    messages = []
     for may_evict, nobody in rules:
         counts = Counter({_HOPELESS: len(names) - len(tried)})
         for name in tried:
@@ -207,8 +207,8 @@ def preemption_refusals(
             else:
                 # No node is at fault, and none will do as long as the refusal stands (ruling 33).
                 return (_said(len(names), Counter({_HOPELESS: len(names)})),) * len(rules)
-        told.append(_said(len(names), counts))
-    return tuple(told)
+        messages.append(_said(len(names), counts))
+    return tuple(messages)
 
 
 def _rules(snapshot: ClusterSnapshot, pod: Pod, policy: Policy) -> list[_Rule]:

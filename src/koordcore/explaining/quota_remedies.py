@@ -44,10 +44,10 @@ def quota_remedies(asked: Attempts) -> Iterator[Remedy]:
         return
     pods = _whose_end(asked, ledger, chain[0])
     ways = [way for way in (_larger(asked, ledger, chain), _ends(pods)) if way]
-    told = (
+    texts = (
         f"it fits {node} {', or '.join(ways)}" if ways else f"`koordcore quota --quota {chain[0]}` says more"
     )
-    yield Remedy(kind=RemedyKind.QUOTA, text=f"only its quota {chain[0]} is in the way; {told}", pods=pods)
+    yield Remedy(kind=RemedyKind.QUOTA, text=f"only its quota {chain[0]} is in the way; {texts}", pods=pods)
 
 
 def never_by_quota(asked: Attempts) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _larger(asked: Attempts, ledger: QuotaLedger, chain: Sequence[str]) -> str:
             and (grown := _grown(one, needs[name], promise=promise)) != one
         ]
         if changed and asked.fits(snapshot=asked.snapshot.with_records(*changed)):
-            return f"with {'; '.join(_told(asked, one) for one in changed)}"
+            return f"with {'; '.join(_attempt_text(asked, one) for one in changed)}"
     return ""
 
 
@@ -115,7 +115,7 @@ def _most(known: Resources, other: dict[str, int]) -> dict[str, int]:
     return {name: max(known.get(name, 0), amount) for name, amount in other.items()}
 
 
-def _told(asked: Attempts, grown: ElasticQuota) -> str:
+def _attempt_text(asked: Attempts, grown: ElasticQuota) -> str:
     """Say what a quota needs more of, as ``max`` or ``min`` by resource."""
     was = _object(asked, grown.name)
     assert was is not None

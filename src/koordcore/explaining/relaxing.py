@@ -32,8 +32,8 @@ def _without(
     if found:
         nodes = asked.snapshot.nodes
         absent = [key for key in keys if not any(key in state.node.labels for state in nodes)]
-        told = f"; no node has the label {', '.join(absent)}" if absent else ""
-        text = f"without {what} (over {', '.join(keys)}) it fits {some(sorted(set(found.values())))}{told}"
+        hint = f"; no node has the label {', '.join(absent)}" if absent else ""
+        text = f"without {what} (over {', '.join(keys)}) it fits {some(sorted(set(found.values())))}{hint}"
         yield Remedy(kind=RemedyKind.RELAX, text=text)
 
 

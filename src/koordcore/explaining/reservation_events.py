@@ -92,11 +92,11 @@ def reservation_reasons(counts: Mapping[str, ReservationCounts], *, has_affinity
     tainted = [(number, f"had untolerated taint {taint}") for taint, number in taints.items()]
     by_node = [(number, f"for node reason that {reason}") for reason, number in blamed.items()]
     # Upstream's order within taints and within reasons is random; ours is that of the text.
-    told = [*_told(matched), *sorted(_told(tainted)), *sorted(_told(by_node))]
-    return (*told, f"{total} {_ON_RESERVATION}matched owner total")
+    lines = [*_lines(matched), *sorted(_lines(tainted)), *sorted(_lines(by_node))]
+    return (*lines, f"{total} {_ON_RESERVATION}matched owner total")
 
 
-def _told(items: Iterable[tuple[int, str]]) -> list[str]:
+def _lines(items: Iterable[tuple[int, str]]) -> list[str]:
     return [f"{number} {_ON_RESERVATION}{text}" for number, text in items if number > 0]
 
 
@@ -135,8 +135,8 @@ def reservation_event(message: str) -> str | None:
     totals = [int(found[1]) for found in map(_TOTAL.match, items) if found]
     if not totals or totals[-1] > INT64_MAX:
         return None
-    told = _in_order(item for item in items if not _TOTAL.match(item))
-    return _truncated(f"0/{totals[-1]} reservations are available: {', '.join(told)}.")
+    lines = _in_order(item for item in items if not _TOTAL.match(item))
+    return _truncated(f"0/{totals[-1]} reservations are available: {', '.join(lines)}.")
 
 
 def _in_order(items: Iterable[str]) -> list[str]:

@@ -76,8 +76,8 @@ def _assigned(state: ReservationState, pods: tuple[Pod, ...]) -> list[dict[str, 
 
 
 def _ports(ports: Iterable[HostPort]) -> list[dict[str, Any]]:
-    told = {(one.ip, one.protocol, one.port) for one in ports}
-    return [{"hostIP": ip, "protocol": protocol, "port": port} for ip, protocol, port in sorted(told)]
+    distinct = {(one.ip, one.protocol, one.port) for one in ports}
+    return [{"hostIP": ip, "protocol": protocol, "port": port} for ip, protocol, port in sorted(distinct)]
 
 
 def _owner(term: ReservationOwner) -> dict[str, Any]:

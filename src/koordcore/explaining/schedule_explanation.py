@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from koordcore.explaining.diagnosis import diagnose
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -30,8 +29,6 @@ def schedule_explanation(
     *,
     now: datetime,
     policy: Policy = Policy(),
-    rules: PreemptionRules = _RULES,
-    limits: Limits = DEFAULT_LIMITS,
 ) -> Object:
     """Answer for a pending pod, or for the whole job of one that is in a gang, as upstream's object does.
 
@@ -43,10 +40,8 @@ def schedule_explanation(
         Who asks, one of the pending pods.
     now
         The clock, written down as the time of the last update.
-    policy, limits
+    policy
         As for :func:`koordcore.schedule`.
-    rules
-        What may be done for a job that finds no place.
 
     Returns
     -------
@@ -59,13 +54,13 @@ def schedule_explanation(
     turn = _turn_of(asked, pod)
     members = turn.pods if isinstance(turn, Job) else (pod,)
     key = turn.name if isinstance(turn, Job) else str(pod.key)
-    found = schedule(asked, members, policy=policy, now=now, limits=limits)
+    found = schedule(asked, members, policy=policy, now=now)
     placed = _settled(found)
     status: Object = {"schedulable": True} if placed else {}
     detail: Object = {**status, "scheduleExplanation": _explained(asked, found, members, policy, now, placed)}
     if not placed:
         status["failedMessage"] = detail["failedMessage"] = _message(found.decisions)
-        tried = schedule(asked, members, policy=policy, now=now, limits=limits, preempt=rules)
+        tried = schedule(asked, members, policy=policy, now=now, preempt=_RULES)
         if tried.preemptions:
             status["schedulableAfterPreemption"] = detail["schedulableAfterPreemption"] = True
             detail |= _after(asked, tried, members)

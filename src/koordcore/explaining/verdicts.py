@@ -84,8 +84,8 @@ class RefusedNodes(NamedTuple):
     def at(self, row: int) -> dict[str, tuple[Shortfall, ...]]:
         """Give every plugin that refuses a node, in filter order, with what it lacks there."""
         place = int(np.searchsorted(self.rows, row))
-        told = ((name, lacks.at(place)) for name, lacks in self.by_plugin)
-        return {name: shortfalls for name, shortfalls in told if shortfalls}
+        lacking = ((name, lacks.at(place)) for name, lacks in self.by_plugin)
+        return {name: shortfalls for name, shortfalls in lacking if shortfalls}
 
     def nearest(self) -> list[tuple[int, int]]:
         """Group the nodes by who refuses there: the one that lacks least, and how many there are.

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final
 
 import attrs
-import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntVector
@@ -61,16 +60,6 @@ class Reserved:
     claims: tuple[HeldClaim, ...] = ()
 
 
-def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:
-    """Scale raw scores so that the largest feasible one becomes 100 (``DefaultNormalizeScore``)."""
-    # To gather all of them takes longer than to see that it is all of them.
-    top = int((raw if feasible.all() else raw[feasible]).max(initial=0))
-    if top == 0:
-        return np.full_like(raw, 100 if reverse else 0)
-    scaled: IntVector = raw * 100 // top
-    return 100 - scaled if reverse else scaled
-
-
 class Evaluator:
     """One plugin's answers for one class of equal pods; the defaults say "any node, no preference".
 
@@ -114,7 +103,7 @@ class Evaluator:
         return None
 
     def fits(self, view: NodeView) -> BoolVector | None:
-        """Tell which of the nodes can take the pod; ``None`` stands for all of them."""
+        """Tell which of the view's nodes can take the pod, ``(n,)``; ``None`` stands for all of them."""
         return None
 
     @property
@@ -127,11 +116,11 @@ class Evaluator:
         return False
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
-        """Give each reason with the nodes that it holds for; a node may have several."""
+        """Give each reason with the nodes that it holds for, ``(n,)``; a node may have several."""
         return ()
 
     def unresolvable(self, view: NodeView) -> BoolVector | None:
-        """Tell at which of the nodes no eviction would help; ``None`` stands for none of them."""
+        """Tell at which of the nodes no eviction would help, ``(n,)``; ``None`` stands for none of them."""
         return None
 
     def lacks(self, view: NodeView) -> Sequence[Lack] | None:
@@ -171,11 +160,11 @@ class Evaluator:
         raise NotImplementedError  # without a batch key there is nothing to join
 
     def scores(self, view: NodeView) -> IntVector | None:
-        """Score the nodes; ``None`` where the plugin has no preference about this pod."""
+        """Score the nodes, ``(n,)``; ``None`` where the plugin has no preference about this pod."""
         return None
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
-        """Map raw scores of all nodes to 0..100; only the feasible ones count."""
+        """Map raw scores of all nodes, ``(N,)``, to 0..100; only the feasible ones count."""
         return raw
 
     def slots(self, view: NodeView, most: int) -> IntVector | None:

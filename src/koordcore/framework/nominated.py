@@ -16,6 +16,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from koordcore._arrays import BoolVector
+from koordcore.framework.evaluator import Refusal
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod, PodKey
@@ -63,6 +65,7 @@ class NominatedPods:
         self.claimed: list[Pod] = []
         """Pods that were nominated in this call, as they are counted on their nodes."""
         self._held: list[Pod] = []
+        self._limiting: list[Plugin] | None = None
         row_of = workspace.layout.row_of
         for pod in sorted(pods, key=attrgetter("key")):
             row = row_of.get(pod.nominated_node or "")
@@ -103,6 +106,17 @@ class NominatedPods:
     def concern(self, pod: Pod) -> bool:
         """Tell whether any nominated pod counts against one."""
         return bool(self._on) and any(self.against(pod, row) for row in self._on)
+
+    def refusal(self, pod: Pod) -> Refusal | None:
+        """Say why a pod is refused on whatever node as long as those who count against it have no place."""
+        if self._on and self._limiting is None:
+            everyone = (plugin for plugin, _ in self._plugins.everyone)
+            self._limiting = [one for one in everyone if type(one).refuse_beside is not Plugin.refuse_beside]
+        if not self._on or not self._limiting:
+            return None
+        promised = [one for row in sorted(self._on) for one in self.against(pod, row)]
+        found = (one.refuse_beside(pod, promised) for one in self._limiting) if promised else ()
+        return next((one for one in found if one is not None), None)
 
     def narrow(self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector) -> BoolVector:
         """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``."""

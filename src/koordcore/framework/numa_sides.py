@@ -6,7 +6,6 @@ leave them before the choice is made. Neither knows the other: both are found he
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from koordcore._arrays import BoolVector, IntVector, Rows
@@ -53,6 +52,8 @@ class NUMASides:
     ----------
     chooser
         Who chooses; ``None`` where the policy has nobody.
+    giving
+        Who gives things, by name; empty while no pod has asked for any.
     given
         Row and NUMA nodes of pods that were placed beside some side, ``None`` where they do not matter.
     """
@@ -60,18 +61,13 @@ class NUMASides:
     def __init__(self, _: Workspace) -> None:
         self.chooser: ChoosesNUMANodes | None = None
         self.given: dict[PodKey, tuple[int, NUMAMask | None]] = {}
-        self._giving: dict[str, GivesNearby] = {}
+        self.giving: dict[str, GivesNearby] = {}
 
     def enter(self, name: str, plugin: GivesNearby) -> None:
         """Take note of a plugin that gives things; made anew, it takes the place of the one before."""
-        self._giving[name] = plugin
+        self.giving[name] = plugin
 
     def of(self, pod: Pod, row: int) -> tuple[NUMAProvider, ...]:
         """Give all sides of a pod on a node."""
-        return tuple(self._sides(pod, row)) if self._giving else ()
-
-    def _sides(self, pod: Pod, row: int) -> Iterator[NUMAProvider]:
-        for one in self._giving.values():
-            side = one.numa_side(pod, row)
-            if side is not None:
-                yield side
+        sides = (one.numa_side(pod, row) for one in self.giving.values())
+        return tuple(side for side in sides if side is not None)

@@ -351,6 +351,16 @@ class Plugin:
         """
         return False
 
+    def refuse_beside(self, pod: Pod, promised: Sequence[Pod]) -> Refusal | None:
+        """Say why a pod is refused, on whatever node, beside those whom it has to leave their room.
+
+        Parameters
+        ----------
+        promised
+            Nominated pods that count against it, wherever they wait for room; ordered by node, then name.
+        """
+        return None
+
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         """Take note that a pod that was taken off its node asks again: whoever made it makes it anew.
 

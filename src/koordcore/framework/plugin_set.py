@@ -195,7 +195,7 @@ class PluginSet:
         """Forget what is kept by row, and the classes in which some plugins have a part."""
         self._forget_parts(gone)
         self._static.clear()
-        self._grounds.clear()
+        self._results.clear()
         self._groups = StateGroups(self.workspace)
         self._placing = [one for one in self._placing if one not in gone]
         self._removing = [one for one in self._removing if one not in gone]
@@ -244,7 +244,7 @@ class PluginSet:
         self._last: tuple[RequestKey, SchedulingClass] | None = None
         self._sought: set[RequestKey] = set()
         self._static: dict[tuple[int, Hashable], Part] = {}
-        self._grounds: dict[tuple[int, ...], StaticResult] = {}
+        self._results: dict[tuple[int, ...], StaticResult] = {}
         self._groups = StateGroups(self.workspace)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(self.workspace.layout.names))))
@@ -260,8 +260,8 @@ class PluginSet:
                 self._classes.pop(key).retire()
         self._static = {key: part for key, part in self._static.items() if part.owner not in plugins}
         known = {*map(id, self._static.values())}
-        self._grounds = {key: ground for key, ground in self._grounds.items() if known.issuperset(key)}
-        self._groups.keep(self._grounds.values())
+        self._results = {key: one for key, one in self._results.items() if known.issuperset(key)}
+        self._groups.keep(self._results.values())
 
     def of(self, pod: Pod) -> PluginSet:
         """Give the set of the profile that decides a pod: that of its scheduler, else the first one."""
@@ -397,12 +397,12 @@ class PluginSet:
             if part.evaluator.scope is Scope.STATIC and not part.evaluator.answers.isdisjoint(_OF_NODES)
         ]
         signature = tuple(map(id, static))
-        ground = self._grounds.get(signature)
-        if ground is None:
-            ground = self._grounds[signature] = StaticResult.of(tuple(static), self.workspace)
+        found = self._results.get(signature)
+        if found is None:
+            found = self._results[signature] = StaticResult.of(tuple(static), self.workspace)
         change = None if self._fit is None else self.workspace.change_of(*cast("Any", key[self._fit]))
         made = SchedulingClass(
-            self.workspace, pod, parts, ground, change, self._groups, self._remarking, source
+            self.workspace, pod, parts, found, change, self._groups, self._remarking, source
         )
         if opening is not None:
             plain = self._plain_of(pod, key, opening)

@@ -49,7 +49,7 @@ class ClosedEvaluator(Evaluator):
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         """Name the pods, of all nodes together."""
         named = [one for row in sorted(self._holding) for one in self._holding[row]]
-        return [(_told(named), ~self._open[view.rows])]
+        return [(_message(named), ~self._open[view.rows])]
 
     def unresolvable(self, view: NodeView) -> BoolVector:
         """Say that it helps nowhere to evict others."""
@@ -63,11 +63,11 @@ class ClosedEvaluator(Evaluator):
             if row in self._holding:
                 where = np.zeros(len(numbers), np.bool_)
                 where[place] = True
-                found.append(Lack(where, _told(self._holding[row]), unresolvable=where))
+                found.append(Lack(where, _message(self._holding[row]), unresolvable=where))
         return found
 
 
-def _told(pods: Sequence[str]) -> str:
+def _message(pods: Sequence[str]) -> str:
     rest = len(pods) - _NAMED
     named = ", ".join(pods[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
     return f"node(s) held a pod that cannot be read: {named}"

@@ -135,15 +135,15 @@ def _args_of(policy: Policy, setting: PluginSetting, kind: type[Plugin]) -> Any:
         expected = kind.entry_arguments[setting.name]
     if expected is None and (setting.plugin is not None or setting.name not in PLUGINS):
         return args  # a plugin of one's own may say nothing of its arguments
-    told = f"policy {policy.name}: {setting.name}: args: "
+    place = f"policy {policy.name}: {setting.name}: args: "
     if expected is not None and isinstance(args, immutabledict) and not issubclass(expected, Mapping):
         try:
             return expected(**args)
         except TypeError as error:
-            raise ModelError(f"{told}{error}") from error
+            raise ModelError(f"{place}{error}") from error
     if args is not None and not isinstance(args, expected or ()):
         wanted = "nothing" if expected is None else expected.__name__
-        raise ModelError(f"{told}expected {wanted}, got {shown(args)}")
+        raise ModelError(f"{place}expected {wanted}, got {shown(args)}")
     return args
 
 

@@ -22,7 +22,7 @@ class Roles(NamedTuple):
     whole_scorers: tuple[Part, ...]
 
 
-def roles_of(parts: Sequence[Part], ground: StaticResult) -> Roles:
+def roles_of(parts: Sequence[Part], static: StaticResult) -> Roles:
     """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
     refusing: list[Part] = []
     allocating: list[Part] = []
@@ -65,5 +65,5 @@ def roles_of(parts: Sequence[Part], ground: StaticResult) -> Roles:
         other_filters=tuple(other_filters),
         other_scorers=tuple(other_scorers),
         cluster_filters=tuple(cluster_filters),
-        whole_scorers=(*whole_scorers, *ground.uneven),
+        whole_scorers=(*whole_scorers, *static.uneven),
     )

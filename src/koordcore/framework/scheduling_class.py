@@ -57,7 +57,7 @@ class SchedulingClass:
         workspace: Workspace,
         pod: Pod,
         parts: list[Part],
-        ground: StaticResult,
+        static: StaticResult,
         change: IntMatrix | None,
         groups: StateGroups,
         remarking: Sequence[Plugin] = (),
@@ -69,9 +69,9 @@ class SchedulingClass:
         self.pod = pod
         self.parts = parts
         self.change = change
-        self._ground = ground
+        self._static = static
         self.source = source
-        self._roles = roles = roles_of(parts, ground)
+        self._roles = roles = roles_of(parts, static)
         # The states of nodes tell all there is to choose by.
         self._by_states = not (
             roles.other_filters or roles.other_scorers or roles.cluster_filters or roles.whole_scorers
@@ -91,7 +91,7 @@ class SchedulingClass:
         if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return
         feasible, score, stale = before.moved(past, self._workspace.touched)
-        stale = np.union1d(stale, self._ground.differing(old._ground, past))
+        stale = np.union1d(stale, self._static.differing(old._static, past))
         if len(stale) * _REFRESH_SHARE <= len(score):
             known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
             if len(stale):
@@ -99,7 +99,7 @@ class SchedulingClass:
 
     def go_by(self, plain: SchedulingClass) -> None:
         """Take what nodes say that the source does not touch from a class that differs in that alone."""
-        if plain._ground is self._ground:
+        if plain._static is self._static:
             known = {id(part.plugin) for part in plain.parts}
             filters = [part for part in self._roles.other_filters if id(part.plugin) not in known]
             scorers = [part for part in self._roles.other_scorers if id(part.plugin) not in known]
@@ -109,7 +109,7 @@ class SchedulingClass:
         """Give a kind of the class, with the parts of those who may refuse its pods and look at no node."""
         made = copy(self)
         made.pod, made.parts = pod, parts
-        made._roles = self._roles._replace(refusing=roles_of(parts, self._ground).refusing)  # noqa: SLF001
+        made._roles = self._roles._replace(refusing=roles_of(parts, self._static).refusing)  # noqa: SLF001
         return made
 
     def view(self, rows: Rows = ALL_ROWS) -> NodeView:
@@ -138,9 +138,9 @@ class SchedulingClass:
         single = self._known.single
         if single is None:
             single = self._known.single = AmountAnswers(self._workspace, self._roles.amounts, self.change)
-        ground, view = self._ground, NodeView(self._workspace, slice(row, row + 1))
+        static, view = self._static, NodeView(self._workspace, slice(row, row + 1))
         fits, score = single.of(row)
-        score += int(ground.score[row])
+        score += int(static.score[row])
         for part in self._roles.other_filters:
             mask = part.evaluator.fits(view)
             fits = fits and (mask is None or bool(mask[0]))
@@ -148,7 +148,7 @@ class SchedulingClass:
             more = part.evaluator.scores(view)
             if more is not None:
                 score += part.setting.weight * int(more[0])
-        self._known.feasible[row] = fits = fits and bool(ground.mask[row])
+        self._known.feasible[row] = fits = fits and bool(static.mask[row])
         self._known.score[row] = score if fits else -1
 
     def _answers(self, rows: Rows) -> tuple[BoolVector | None, IntVector]:
@@ -193,15 +193,15 @@ class SchedulingClass:
 
     def _by_amounts(self, view: NodeView) -> tuple[BoolVector | None, IntVector]:
         """What static plugins and amounts say, as :meth:`_answers` gives it."""
-        ground, rows = self._ground, view.rows
+        static, rows = self._static, view.rows
         score, enough = self._roles.amounts.answers(view)
         if score is None:
-            score = np.zeros_like(ground.score[rows])
-        if ground.flat is not None:
-            score += ground.flat
+            score = np.zeros_like(static.score[rows])
+        if static.flat is not None:
+            score += static.flat
             return enough, score
-        score += ground.score[rows]
-        return ground.mask[rows] if enough is None else ground.mask[rows] & enough, score
+        score += static.score[rows]
+        return static.mask[rows] if enough is None else static.mask[rows] & enough, score
 
     def best(self) -> Choice:
         """Find the best node; of equals the one with the first name."""
@@ -218,9 +218,9 @@ class SchedulingClass:
         if not known.follows:
             return None
         if known.membership is None:
-            known.membership = self._groups.join(self._ground, self._roles.amounts)
+            known.membership = self._groups.join(self._static, self._roles.amounts)
         if known.membership is None or not known.membership.ready():
-            states = self._groups.states_of(self._ground)
+            states = self._groups.states_of(self._static)
             known.follows = states is not None and not states.over
             return None
         return known.membership
@@ -288,7 +288,7 @@ class SchedulingClass:
 
         Whoever leaves can only make them say yes. Others, such as affinity, may need who leaves.
         """
-        number, view = np.where(self._ground.mask, most, 0), self.view()
+        number, view = np.where(self._static.mask, most, 0), self.view()
         for part in self.parts:
             if not part.setting.filters or part.evaluator.scope is Scope.CLUSTER:
                 continue
@@ -301,7 +301,7 @@ class SchedulingClass:
 
     def local_fits(self, rows: IntVector) -> BoolVector:
         """Tell which of some nodes pass the filters that look at one node at a time, shape (n,)."""
-        fits, view = self._ground.mask[rows], self.view(rows)
+        fits, view = self._static.mask[rows], self.view(rows)
         for part in self.parts:
             if part.setting.filters and part.evaluator.scope is Scope.NODE:
                 mask = part.evaluator.fits(view)
@@ -333,7 +333,7 @@ class SchedulingClass:
 
     def may_fit_after_preemption(self) -> BoolVector:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
-        open_rows = self._ground.mask.copy()
+        open_rows = self._static.mask.copy()
         for part in self.parts:
             unresolvable = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
             if unresolvable is None:

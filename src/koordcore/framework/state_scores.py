@@ -106,12 +106,12 @@ class AmountParts(NamedTuple):
 
 
 class _StateGroup:
-    """Classes of one ground and one batch key, and what each state is worth to each of them."""
+    """Classes of one static result and one batch key, and what each state is worth to each of them."""
 
-    def __init__(self, workspace: Workspace, states: AmountStates, ground: StaticResult) -> None:
+    def __init__(self, workspace: Workspace, states: AmountStates, static: StaticResult) -> None:
         self._workspace = workspace
         self.states = states
-        self.ground = ground
+        self.static = static
         self._members: dict[int, AmountParts] = {}
         self._together: AmountParts | None = None
         self._rows_of_members: IntVector = np.empty(0, np.int64)
@@ -154,10 +154,10 @@ class _StateGroup:
     def _worth(self, parts: AmountParts, rows: IntVector) -> IntMatrix:
         """Rank the states of some nodes: ``(n,)``, or ``(C, n)`` for several classes together."""
         score, enough = parts.answers(NodeView(self._workspace, rows))
-        ground = self.ground
-        rank: IntMatrix = ground.score[rows] if score is None else score + ground.score[rows]
+        static = self.static
+        rank: IntMatrix = static.score[rows] if score is None else score + static.score[rows]
         rank <<= _RANK
-        mask = ground.mask[rows] if enough is None else ground.mask[rows] & enough
+        mask = static.mask[rows] if enough is None else static.mask[rows] & enough
         if np.count_nonzero(mask) < mask.size:
             rank[~np.broadcast_to(mask, rank.shape)] = _UNFIT
             self._some_unfit = True
@@ -202,7 +202,7 @@ class _StateGroup:
         rank = int(ranks[state])
         if rank < 0:
             return Choice(-1, -1, 0)
-        feasible = len(self.ground.mask)
+        feasible = len(self.static.mask)
         if self._some_unfit:
             feasible = int(states.count[:size][ranks >= 0].sum())
         return Choice(int(states.first[state]), rank >> _RANK, feasible)
@@ -232,38 +232,38 @@ class Membership(NamedTuple):
 
 
 class StateGroups:
-    """All groups of one plugin set, by ground and batch key."""
+    """All groups of one plugin set, by static result and batch key."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._groups: dict[Hashable, list[_StateGroup]] = {}
 
-    def keep(self, grounds: Iterable[StaticResult]) -> None:
+    def keep(self, results: Iterable[StaticResult]) -> None:
         """Forget the groups of other grounds, and those that nobody belongs to any more."""
-        known = {*map(id, grounds)}
+        known = {*map(id, results)}
         self._groups = {
             key: kept
             for key, groups in self._groups.items()
-            if (kept := [one for one in groups if one.inhabited and id(one.ground) in known])
+            if (kept := [one for one in groups if one.inhabited and id(one.static) in known])
         }
 
     def tables(self) -> Iterator[AmountStates]:
         """Give the states that groups follow."""
         return (one.states for groups in self._groups.values() for one in groups)
 
-    def states_of(self, ground: StaticResult) -> AmountStates | None:
-        """Give the states in which the nodes of a ground are; ``None`` where they are not followed."""
-        return self._workspace.once(StateTables).of(ground.kinds)
+    def states_of(self, static: StaticResult) -> AmountStates | None:
+        """Give the states in which the nodes of a static result are; ``None`` where they are not followed."""
+        return self._workspace.once(StateTables).of(static.kinds)
 
-    def join(self, ground: StaticResult, parts: AmountParts) -> Membership | None:
+    def join(self, static: StaticResult, parts: AmountParts) -> Membership | None:
         """Bring a class to others like it; ``None`` where the states of its nodes are not followed."""
-        states = self.states_of(ground)
+        states = self.states_of(static)
         if states is None or not states.ready():
             return None
         batch_key = parts.batch_key
-        groups = [] if batch_key is None else self._groups.setdefault((id(ground), batch_key), [])
+        groups = [] if batch_key is None else self._groups.setdefault((id(static), batch_key), [])
         group = next((one for one in groups if not one.full), None)
         if group is None:
-            group = _StateGroup(self._workspace, states, ground)
+            group = _StateGroup(self._workspace, states, static)
             groups.append(group)
         return Membership(group, group.join(parts))

@@ -160,7 +160,7 @@ class Workspace(Amounts):
         Parameters
         ----------
         pod, row, change
-            Who comes, the node, and what :meth:`change_of` gives, if known.
+            Who comes, the node, and what :meth:`change_of` gives, ``(4, R)``, if known.
         """
         self.pods_on(row)[pod.key] = pod
         self._bound[pod.key] = pod

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.errors import ManifestError, Problem
+from koordcore.errors import ManifestError, Problem, join_path
 from koordcore.manifests._reads import Traced, unread
+from koordcore.manifests.aliases import OLD_NAMES
 from koordcore.manifests.idle_settings import IDLE_ARGUMENTS, UNREAD_ARGUMENTS, Unused
 from koordcore.manifests.plugins import REMOVED_PLUGINS, points_of
 from koordcore.manifests.scheduler_args import PLUGIN_ARGS
@@ -18,6 +19,7 @@ from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str,
 
 GROUP: Final = "kubescheduler.config.k8s.io"
 KIND: Final = "KubeSchedulerConfiguration"
+VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta3")
 _ALL: Final = "*"
 
 
@@ -192,7 +194,8 @@ def plugin_args(reader: ConfigReader, raw: Mapping[str, Json], path: str, versio
 def _args(reader: ConfigReader, name: str, raw: Mapping[str, Json], place: str, version: str) -> Any:
     given = reader.value(raw, "args", f"{place}.", as_mapping, {})
     stated = given.get("apiVersion", version), given.get("kind", f"{name}Args")
-    if stated != (version, f"{name}Args"):
+    # Upstream compares group and kind; arguments of another version that it knows are converted.
+    if stated[0] not in VERSIONS or stated[1] != f"{name}Args":
         reader.problem(
             f"{place}.args",
             f"expected {name}Args of {version}, got {show(stated[1])} of {show(stated[0])}",
@@ -214,7 +217,21 @@ def _args(reader: ConfigReader, name: str, raw: Mapping[str, Json], place: str, 
     legal = [path for path in known if _given(traced, path.split("."))]
     for path in (*sorted(legal), *(path for path in unread(traced) if path not in legal)):
         reader.idle(f"{place}.args.{path}", known.get(path, "unknown field"), name)
+    for path, old, new in _old_names(given):
+        reader.idle(f"{place}.args.{path}", f"{old} is called {new} on all pods and nodes; write that", name)
     return record
+
+
+def _old_names(value: Json, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Find resources by names that are rewritten on pods and nodes and, as upstream has it, not here."""
+    if isinstance(value, str) and value in OLD_NAMES:
+        yield path, value, OLD_NAMES[value]
+    for key, one in value.items() if isinstance(value, Mapping) else ():
+        if key in OLD_NAMES:
+            yield f"{path}[{key}]", key, OLD_NAMES[key]
+        yield from _old_names(one, join_path(path, key))
+    for number, one in enumerate(value if isinstance(value, list) else ()):
+        yield from _old_names(one, f"{path}[{number}]")
 
 
 def _given(args: Json, path: Sequence[str]) -> bool:

@@ -181,24 +181,23 @@ def as_time(value: Json) -> datetime:
 
 
 def as_annotations(value: Json) -> immutabledict[str, str]:
-    """Take annotations; a list or an object where text belongs is what people write by hand (ruling 12)."""
+    """Take annotations; what is no text is what people write by hand without quotes (ruling 12)."""
     return immutabledict(
         sorted(
-            (key, text if type(text) is str else _annotation(key, text))
-            for key, text in as_mapping(value).items()
+            (key, text if type(text) is str else _annotation(text)) for key, text in as_mapping(value).items()
         )
     )
 
 
-def _annotation(key: str, value: Json) -> str:
-    if isinstance(value, list | dict):
-        import json  # only for hand-written manifests
+def _annotation(value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""  # as the API server reads it
 
-        return json.dumps(value, ensure_ascii=False)
-    try:
-        return as_str(value)
-    except ManifestError as error:
-        raise error.within(f"[{key}]") from None
+    import json  # only for hand-written manifests
+
+    return json.dumps(value, ensure_ascii=False)
 
 
 def as_resources(value: Json) -> Resources:
@@ -269,7 +268,7 @@ def read_metadata(reading: Reading, raw: Mapping[str, Json], *, namespaced: bool
     annotations = reading.take(meta, "annotations", "metadata", as_annotations, _NONE)
     for key in annotations:
         value = meta["annotations"][key]  # type: ignore[index]  # converted above
-        if type(value) is not str:
+        if value is not None and not isinstance(value, str):
             reading.warn(
                 f"metadata.annotations[{key}]",
                 f"expected string, got {show(value)}; taken as its JSON text",

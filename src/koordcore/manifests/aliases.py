@@ -16,7 +16,7 @@ from koordcore.protocol.fields import Json
 
 MISSPELT_RESOURCES: Final = frozenset({"koordinator.sh/gpu-shared"})
 """Names that only release notes and manuals print; the others were right once."""
-_OLD_NAMES: Final[Mapping[str, str]] = {**DEPRECATED_NAMES, **DEPRECATED_BATCH_NAMES}
+OLD_NAMES: Final[Mapping[str, str]] = {**DEPRECATED_NAMES, **DEPRECATED_BATCH_NAMES}
 
 
 def canonical_names(raw: Mapping[str, Json]) -> tuple[Mapping[str, Json], tuple[Problem, ...]]:
@@ -27,12 +27,12 @@ def canonical_names(raw: Mapping[str, Json]) -> tuple[Mapping[str, Json], tuple[
     tuple
         The list, and what its author should write instead, with paths inside the list.
     """
-    if raw.keys().isdisjoint(_OLD_NAMES):
+    if raw.keys().isdisjoint(OLD_NAMES):
         return raw, ()
     renamed: dict[str, Json] = {}
     notes: list[Problem] = []
     for name, amount in raw.items():
-        target = _OLD_NAMES.get(name, name)
+        target = OLD_NAMES.get(name, name)
         if target != name and target in raw:
             notes.append(Problem(f"[{name}]", f"ignored, because {target} is there too"))
             continue

@@ -26,19 +26,20 @@ from koordcore.manifests.cross_checks import (
     shown,
     topology_remarks,
 )
-from koordcore.manifests.device_sync import sync_devices, untold_holders
+from koordcore.manifests.device_sync import holders_without_devices, sync_devices
 from koordcore.manifests.koordinator import Policies, QuotaReading
 from koordcore.manifests.objects import (
     ReadObject,
+    distinct,
     kind_of,
     left_out,
     read_object,
-    told_once,
     unique_key,
 )
 from koordcore.manifests.pod_admission import pod_problems
 from koordcore.manifests.podless import without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
+from koordcore.manifests.unamplified import unamplified
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.checks import names_its_fields
@@ -123,8 +124,8 @@ class Bundle:
     def _settle(self, before: ReadObject, new: ReadObject) -> None:
         """Let one of two objects of the same name count: the newer one, as for who applies them in turn."""
         if before.content == new.content:
-            told = f"stands twice; it came before in {before.source}, and says the same"
-            self.doubled.append(new.put(Problem("", told)))
+            message = f"stands twice; it came before in {before.source}, and says the same"
+            self.doubled.append(new.put(Problem("", message)))
             return
         dated = bool(before.version and new.version and before.version != new.version)
         newer = new.version > before.version if dated else True
@@ -132,8 +133,10 @@ class Bundle:
             newer = new.named  # what has a name of its own is not ousted by what was called like it
         counts, other = (new, before) if newer else (before, new)
         why = "its resourceVersion is higher" if dated else "it came later" if newer else "it has the name"
-        told = f"stands twice, and not alike: this one counts, because {why}; the other is in {other.source}"
-        self.doubled.append(counts.put(Problem("", told)))
+        message = (
+            f"stands twice, and not alike: this one counts, because {why}; the other is in {other.source}"
+        )
+        self.doubled.append(counts.put(Problem("", message)))
         self.objects[new.key] = counts
 
     # -- when all is known -----------------------------------------------------------------------------
@@ -164,7 +167,7 @@ class Bundle:
         self.nodes, self.records = synced.nodes, reserved.records
         self.warnings += self._placed((*synced.remarks, *reserved.remarks))
         states, pending = self._bind()
-        self.warnings += self._placed(untold_holders(states, self.records))
+        self.warnings += self._placed(holders_without_devices(states, self.records))
         self._cross_checks()
         self._claim_conflicts(states, pending)
         if self.unfit:
@@ -202,21 +205,21 @@ class Bundle:
                     self.policies += one.content.policies
                 case _:
                     pass  # a record
-        self.warnings = told_once(self.warnings)
+        self.warnings = distinct(self.warnings)
         found = [one for one in self.objects.values() if one.record is not None]
         records = [one.record for one in found if one.record is not None]
         remarks = list(not_together(records, [read.pod for read, _ in self.pods]))
-        told: dict[Key, list[Problem]] = {}
+        problems_of: dict[Key, list[Problem]] = {}
         for key, problem in remarks:
-            told.setdefault(unique_key(key), []).append(problem)
+            problems_of.setdefault(unique_key(key), []).append(problem)
         self.records = [
-            left_out(one.key, one.name, told[one.key]) if one.key in told else record
+            left_out(one.key, one.name, problems_of[one.key]) if one.key in problems_of else record
             for one, record in zip(found, records, strict=True)
         ]
         self._quotas = [
             one.content.written
             for one in found
-            if isinstance(one.content, QuotaReading) and one.key not in told
+            if isinstance(one.content, QuotaReading) and one.key not in problems_of
         ]
         if self.network is not None:
             others = [one for one in self.records if not isinstance(one, ClusterNetworkTopology)]
@@ -239,6 +242,7 @@ class Bundle:
         self.warnings += self._placed(reservation_remarks(self.records, self.nodes))
         self.warnings += self._placed(quota_remarks(self._quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))
+        self.warnings += self._placed(unamplified(self.nodes, self.records))
 
     def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:
         for key, problem in remarks:
@@ -268,8 +272,8 @@ class Bundle:
                 self.records.append(pod)
                 reading.warn("spec.nodeName", f"no node {pod.node_name} in the dump; the pod holds nothing")
             if reading.warnings and not pod.unreadable:
-                told = attrs.evolve(found, name=("", "Pod", pod.namespace, pod.name))
-                self.warnings += map(told.put, reading.warnings)
+                named = attrs.evolve(found, name=("", "Pod", pod.namespace, pod.name))
+                self.warnings += map(named.put, reading.warnings)
         states = tuple(NodeState(node, tuple(on_node[node.name])) for node in self.nodes)
         return states, tuple(pending)
 

@@ -257,10 +257,10 @@ def claim_statuses(uid: str, entry: str, claim: str) -> Object:
 
 def extended_status(pod: Pod, claim: str, mappings: Iterable[RequestMapping]) -> Object:
     """What is sent about a pod whose extended resources a claim serves: a patch of its status."""
-    told = [
+    written = [
         {"containerName": one.container, "resourceName": one.resource, "requestName": one.request}
         for one in mappings
     ]
-    body: Object = {"resourceClaimName": claim, "requestMappings": told}
+    body: Object = {"resourceClaimName": claim, "requestMappings": written}
     metadata = {"metadata": {"uid": pod.uid}} if pod.uid else {}
     return {**metadata, "status": {"extendedResourceClaimStatus": body}}

@@ -20,7 +20,12 @@ from koordcore.model.mappings import EMPTY
 from koordcore.protocol.colocation import parse_config
 from koordcore.protocol.device_object import templates_from_manifest
 from koordcore.protocol.fields import Json, load_json
-from koordcore.protocol.normalization import parse_amplification_config, parse_normalization_config
+from koordcore.protocol.normalization import (
+    AMPLIFICATION_KEY,
+    NORMALIZATION_KEY,
+    parse_amplification_config,
+    parse_normalization_config,
+)
 from koordcore.protocol.qos_config import QOS_KEY, parse_qos_config
 
 SLO_CONTROLLER_CONFIG: Final = "slo-controller-config"
@@ -28,7 +33,7 @@ CONTROL_NAMESPACE, SHARED_TEMPLATES = DEFAULT_DEVICE_POLICY.template_source
 _TEMPLATES_KEY: Final = "data.yaml"
 
 _COLOCATION: Final = "colocation-config"
-_DECIDING: Final = (_COLOCATION, QOS_KEY)
+_DECIDING: Final = (_COLOCATION, QOS_KEY, NORMALIZATION_KEY, AMPLIFICATION_KEY)
 _MEASURED: Final = (
     "metricAggregateDurationSeconds",
     "metricReportIntervalSeconds",
@@ -39,8 +44,8 @@ _MEASURED: Final = (
 """Fields by which agents measure; a dump shows what they have measured."""
 _CHECKED: Final[Mapping[str, Callable[[Json], object]]] = {
     _COLOCATION: parse_config,
-    "cpu-normalization-config": parse_normalization_config,
-    "resource-amplification-config": parse_amplification_config,
+    NORMALIZATION_KEY: parse_normalization_config,
+    AMPLIFICATION_KEY: parse_amplification_config,
     QOS_KEY: parse_qos_config,
 }
 

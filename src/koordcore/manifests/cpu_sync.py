@@ -41,8 +41,8 @@ def sync_reservations(nodes: Iterable[Node], records: Sequence[ClusterRecord]) -
         done.append(kept)
         if kept is not record:
             cpus = format_cpulist(kept.reserved_cpus & ~record.reserved_cpus)
-            told = f"CPUs {cpus} of its Node are reserved here too, as the agent does"
+            message = f"CPUs {cpus} of its Node are reserved here too, as the agent does"
             path = f"metadata.annotations[{NODE_RESERVATION}]"
             key = ("topology.node.k8s.io", "NodeResourceTopology", "", record.name)
-            remarks.append((key, Problem(path, told)))
+            remarks.append((key, Problem(path, message)))
     return Reserved(done, remarks)

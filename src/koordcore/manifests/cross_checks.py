@@ -10,6 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
+from koordcore.model.devices import ALL_GPU_RESOURCES
 from koordcore.model.feature_gates import WEBHOOK_GATES
 from koordcore.model.gangs import GatherStrategy, PodGroup
 from koordcore.model.mappings import EMPTY
@@ -19,6 +20,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.quotas import BUILTIN_QUOTAS, ElasticQuota, QuotaProfile
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
+from koordcore.model.resources import Resources
 from koordcore.protocol.fields import Json, field, load_json, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_SPEC
 from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
@@ -36,6 +38,7 @@ Remark: TypeAlias = tuple[Key, Problem]
 
 _SIGS: Final = "scheduling.sigs.k8s.io"
 _SPEC_PATH: Final = f"metadata.annotations[{ANNOTATION_TOPOLOGY_SPEC}]"
+_CARDS: Final = frozenset(ALL_GPU_RESOURCES)
 _RULE_FIELDS: Final = ("layer", "strategy", "podcountmultiple")
 
 
@@ -52,10 +55,10 @@ def stand_ins(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Iterator
     for one in records:
         if isinstance(one, Reservation) and not one.over:
             own = f"is that of Reservation {one.name} too"
-            told = taken.setdefault(one.pod_key, own)
-            if told is not own:
+            first = taken.setdefault(one.pod_key, own)
+            if first is not own:
                 key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
-                yield key, Problem("metadata.uid", f"{one.pod_key.name} {told}")
+                yield key, Problem("metadata.uid", f"{one.pod_key.name} {first}")
 
 
 # --- gangs ----------------------------------------------------------------------------------------------
@@ -66,9 +69,9 @@ def reservation_remarks(records: Iterable[ClusterRecord], nodes: Iterable[Node])
     there = {node.name for node in nodes}
     for one in records:
         if isinstance(one, Reservation) and one.active and one.status.node_name not in there:
-            told = f"no node {one.status.node_name} in the dump; the reservation holds nothing"
+            message = f"no node {one.status.node_name} in the dump; the reservation holds nothing"
             key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
-            yield key, Problem("status.nodeName", told)
+            yield key, Problem("status.nodeName", message)
 
 
 def topology_remarks(
@@ -120,8 +123,11 @@ def gang_remarks(records: Iterable[ClusterRecord], pods: Iterable[Pod]) -> Itera
     for group, members in waiting.items():
         first = members[0]
         many = f"{len(members)} pods wait" if len(members) > 1 else "the pod waits"
-        told = f"the dump has no PodGroup {group}, so {many} for it"
-        yield ("", "Pod", first.namespace, first.name), Problem(f"metadata.labels[{LABEL_POD_GROUP}]", told)
+        message = f"the dump has no PodGroup {group}, so {many} for it"
+        yield (
+            ("", "Pod", first.namespace, first.name),
+            Problem(f"metadata.labels[{LABEL_POD_GROUP}]", message),
+        )
 
 
 def _part_remarks(
@@ -143,11 +149,11 @@ def _part_remarks(
             continue  # said by the parser
         for number, entry in enumerate(entries):
             for rule in entry.spec.gather_strategy:
-                told = layers.remark(rule.layer) if layers is not None else ""
-                if told:
+                message = layers.remark(rule.layer) if layers is not None else ""
+                if message:
                     path = f"metadata.annotations[{ANNOTATION_SUB_GROUPS}].subGroups[{number}].gatherStrategy"
-                    effect = "" if "is read" in told else "; no domain is one of it"
-                    yield key, Problem(path, told + effect)
+                    effect = "" if "is read" in message else "; no domain is one of it"
+                    yield key, Problem(path, message + effect)
 
 
 @record
@@ -194,10 +200,10 @@ def _rule_problems(rule: Mapping[str, Json], layers: _Layers | None) -> Iterator
     if isinstance(strategy, str) and strategy not in list(GatherStrategy):
         words = ", ".join(GatherStrategy)
         yield Problem("strategy", f"{show(strategy)} is none of {words}; it acts as PreferGather")
-    told = layers.remark(layer) if layers is not None and isinstance(layer, str) else ""
-    if told:
+    message = layers.remark(layer) if layers is not None and isinstance(layer, str) else ""
+    if message:
         effect = "no domain is one of it" if strategy == GatherStrategy.MUST_GATHER else "the rule is ignored"
-        yield Problem("layer", told if "is read" in told else f"{told}; {effect}")
+        yield Problem("layer", message if "is read" in message else f"{message}; {effect}")
     if isinstance(multiple, int) and multiple < 0:
         yield Problem("podCountMultiple", f"{multiple} is below zero; it does not bind")
 
@@ -211,8 +217,11 @@ def profile_remarks(records: Sequence[ClusterRecord]) -> Iterator[Remark]:
     for one in records:
         if isinstance(one, QuotaProfile) and one.quota_name not in quotas:
             missing = f"the dump has no ElasticQuota {one.quota_name}"
-            told = f"not applied: {missing}, which its controller makes (--admit)"
-            yield ("quota.koordinator.sh", "ElasticQuotaProfile", one.namespace, one.name), Problem("", told)
+            message = f"not applied: {missing}, which its controller makes (--admit)"
+            yield (
+                ("quota.koordinator.sh", "ElasticQuotaProfile", one.namespace, one.name),
+                Problem("", message),
+            )
 
 
 def quota_remarks(
@@ -226,9 +235,10 @@ def quota_remarks(
     for quota in quotas:
         first = named.setdefault(quota.name, quota)
         if first is not quota:
-            told = f"a quota of this name is in namespace {first.namespace} too; names tell quotas apart"
-            yield _key(quota), Problem("metadata.name", told)
+            message = f"a quota of this name is in namespace {first.namespace} too; names tell quotas apart"
+            yield _key(quota), Problem("metadata.name", message)
     topology = filled_topology(named)
+    asking: dict[str, list[Resources]] = {}
     for quota, message in check_tree(topology, policy=policy):
         yield _key(quota), Problem("", f"the webhook refuses it: {message}")
     for pod in pods:
@@ -236,11 +246,27 @@ def quota_remarks(
         name = resolve_quota(topology, asked, policy=policy)
         key = ("", "Pod", pod.namespace, pod.name)
         if asked.quota and name not in topology.quotas and name not in BUILTIN_QUOTAS:
-            told = f"no ElasticQuota {show(name)}; the default quota counts it"
-            yield key, Problem(f"metadata.labels[{QUOTA_NAME}]", told)
+            message = f"no ElasticQuota {show(name)}; the default quota counts it"
+            yield key, Problem(f"metadata.labels[{QUOTA_NAME}]", message)
+        if name in topology.quotas and not asked.finished:
+            asking.setdefault(name, []).append(asked.request)
         refused = refuse_pod(topology, asked, policy=policy)
         if refused is not None:
             yield key, Problem("", f"the webhook refuses it: {refused.message}")
+    for name, requests in asking.items():
+        yield from _uncounted_cards(topology.quotas[name], requests)
+
+
+def _uncounted_cards(quota: QuotaObject, requests: Iterable[Resources]) -> Iterator[Remark]:
+    """Say that a quota limits cards by a name under which its pods do not ask for them: it limits nothing."""
+    limited = sorted(_CARDS.intersection(quota.max))
+    asked = [_CARDS.intersection(name for name, amount in one.items() if amount) for one in requests]
+    passing = [names for names in asked if names and names.isdisjoint(limited)]
+    if limited and passing:
+        names = ", ".join(sorted(frozenset().union(*passing)))
+        pods = "1 of its pods asks" if len(passing) == 1 else f"{len(passing)} of its pods ask"
+        told = f"counts {', '.join(limited)} alone; {pods} for {names}, which it does not limit"
+        yield _key(quota), Problem("spec.max", told)
 
 
 def filled_topology(named: Mapping[str, QuotaObject]) -> QuotaTopology:

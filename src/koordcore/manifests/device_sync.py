@@ -29,11 +29,13 @@ from koordcore.model.devices import (
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.device import DEVICE_ALLOCATED
 from koordcore.protocol.device_amounts import device_resources
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY, inventory_of
 
 _ASKS: Final = frozenset({*ALL_GPU_RESOURCES, RDMA, FPGA})
+_SHARED: Final = frozenset(name for name in _ASKS if name.startswith("koordinator.sh/"))
 
 
 @record
@@ -62,8 +64,8 @@ def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: 
             done.append(node)
             continue
         amounts, labels = _lacked(node, device)
-        told = amounts if shares or amounts.keys() != {GPU_SHARED} else {}
-        for path, names in (("status.allocatable", told), ("metadata.labels", labels)):
+        lacked = amounts if shares or amounts.keys() != {GPU_SHARED} else {}
+        for path, names in (("status.allocatable", lacked), ("metadata.labels", labels)):
             if names:
                 lacking.setdefault((path, tuple(names)), []).append(node.name)
         done.append(_completed(node, amounts, labels))
@@ -99,8 +101,8 @@ def _completed(node: Node, amounts: Mapping[str, int], labels: Mapping[str, str]
 
 def _lacking(nodes: Sequence[str], path: str, names: Sequence[str]) -> Remark:
     others = "" if len(nodes) == 1 else f" (here and on {len(nodes) - 1} more nodes)"
-    told = f"lacks {', '.join(sorted(names))}; taken from its Device, as the manager does{others}"
-    return ("", "Node", "", nodes[0]), Problem(path, told)
+    message = f"lacks {', '.join(sorted(names))}; taken from its Device, as the manager does{others}"
+    return ("", "Node", "", nodes[0]), Problem(path, message)
 
 
 def _unsplit(nodes: Sequence[Node], pods: Iterable[Pod]) -> Iterator[Remark]:
@@ -110,29 +112,44 @@ def _unsplit(nodes: Sequence[Node], pods: Iterable[Pod]) -> Iterator[Remark]:
         return
     for pod in pods:
         if pod.node_name is None and pod.requests.get(GPU):
-            told = f"no node offers it; ask for {GPU_CORE} and {GPU_MEMORY_RATIO}, as the webhook does"
-            yield ("", "Pod", pod.namespace, pod.name), Problem(f"spec.containers[*].resources[{GPU}]", told)
+            message = f"no node offers it; ask for {GPU_CORE} and {GPU_MEMORY_RATIO}, as the webhook does"
+            yield (
+                ("", "Pod", pod.namespace, pod.name),
+                Problem(f"spec.containers[*].resources[{GPU}]", message),
+            )
 
 
 def _policy_taken(name: str) -> Remark:
     """Upstream looks at the object that has the table: Honor on the other one is lost without a word."""
-    told = "absent beside a table of partitions; its Node's is taken, at which upstream does not look"
+    message = "absent beside a table of partitions; its Node's is taken, at which upstream does not look"
     key = ("scheduling.koordinator.sh", "Device", "", name)
-    return key, Problem(f"metadata.labels[{GPU_PARTITION_POLICY}]", told)
+    return key, Problem(f"metadata.labels[{GPU_PARTITION_POLICY}]", message)
 
 
-def untold_holders(states: Iterable[NodeState], records: Iterable[ClusterRecord]) -> Iterator[Remark]:
-    """Find running pods that asked for devices of a known node and do not say which ones they hold."""
+def holders_without_devices(
+    states: Iterable[NodeState], records: Iterable[ClusterRecord]
+) -> Iterator[Remark]:
+    """Find pods and reservations that have devices of a known node and do not say which ones they hold."""
     known = {one.name for one in records if isinstance(one, DeviceObject)}
     for state in states:
         for pod in state.pods if state.name in known else ():
-            if pod.annotations.get(DEVICE_ALLOCATED):
-                continue
-            asked = sorted(name for name in _ASKS.intersection(pod.requests) if pod.requests[name])
-            if asked:
-                key: Key = ("", "Pod", pod.namespace, pod.name)
-                told = (
-                    f"absent, though the pod runs on {state.name} with {', '.join(asked)}: "
-                    "the devices that it holds are not known and count as free"
-                )
-                yield key, Problem(f"metadata.annotations[{DEVICE_ALLOCATED}]", told)
+            key: Key = ("", "Pod", pod.namespace, pod.name)
+            yield from _without_devices(key, pod, "pod runs", state.name)
+    for one in records:
+        if isinstance(one, Reservation) and one.active and one.status.node_name in known:
+            key = ("scheduling.koordinator.sh", "Reservation", "", one.name)
+            # Whole devices by a device plugin's name are held by their number.
+            counted = one.template is None or not _SHARED.intersection(one.template.requests)
+            if one.template is not None and not counted:
+                held = attrs.evolve(one.template, annotations=one.annotations)
+                yield from _without_devices(key, held, "reservation is", str(one.status.node_name))
+
+
+def _without_devices(key: Key, pod: Pod, stands: str, node: str) -> Iterator[Remark]:
+    asked = sorted(name for name in _ASKS.intersection(pod.requests) if pod.requests[name])
+    if asked and not pod.annotations.get(DEVICE_ALLOCATED):
+        message = (
+            f"absent, though the {stands} on {node} with {', '.join(asked)}: "
+            "the devices that it holds are not known and count as free"
+        )
+        yield key, Problem(f"metadata.annotations[{DEVICE_ALLOCATED}]", message)

@@ -167,8 +167,8 @@ def _pod_conditions(pod: Pod) -> list[Object]:
     if pod.ready:
         conditions.append({"type": "Ready", "status": "True"})
     if pod.disruption:
-        told = {"message": format_preempted(pod.preempted_by)} if pod.preempted_by else {}
-        conditions.append({"type": "DisruptionTarget", "status": "True", "reason": pod.disruption, **told})
+        message = {"message": format_preempted(pod.preempted_by)} if pod.preempted_by else {}
+        conditions.append({"type": "DisruptionTarget", "status": "True", "reason": pod.disruption, **message})
     return conditions
 
 

@@ -191,11 +191,11 @@ class EventReader:
 
     def _say(self, key: Key, kind: str, problems: Iterable[Problem]) -> None:
         """Keep what is to be said about an object, in the place of what was said before."""
-        told = tuple(
+        new = tuple(
             attrs.evolve(one, object_name=shown(self._known[key].name), source="") for one in problems
         )
-        if told:
-            self._said[key, kind] = told
+        if new:
+            self._said[key, kind] = new
         else:
             self._said.pop((key, kind), None)
 
@@ -221,7 +221,11 @@ class EventReader:
         key = unique_key(identity_of(item))
         uid, version = _stamp(item)
         known = self._known.get(key)
-        if known is not None and known.uid == uid and (not version or known.version <= version):
+        if known is None:
+            return
+        same = known.uid == uid and (not version or known.version <= version)
+        # The end of a later one of the name says that this one has gone as well: its own was missed.
+        if same or 0 < known.version < version:
             self._forget(key)
 
     def _forget(self, key: Key) -> None:
@@ -285,8 +289,8 @@ class EventReader:
         """Let a pod stand where it belongs now."""
         reading = Reading(self._memory)
         place, pod = self._placed(reading, key)
-        told = reading.warnings if pod is None or not pod.unreadable else ()
-        self._say(key, "placed warning", told)
+        warnings = reading.warnings if pod is None or not pod.unreadable else ()
+        self._say(key, "placed warning", warnings)
         before = self._standing.pop(key, None)
         if pod is not None:
             self._standing[key] = place, pod
@@ -374,13 +378,13 @@ class EventReader:
     def _read_workload(self, key: Key) -> None:
         raw, name = self._known[key].unread, self._known[key].name
         workload = None
-        told: list[Problem] = []
+        problems: list[Problem] = []
         if raw is not None and name in self._owned and key[:2] not in READ_AS_TEXT:
             reading = Reading(self._memory)
             found = read_workload(reading, raw)
-            told = reading.problems
-            workload = None if told else found
-        self._say(key, "placed warning", told)
+            problems = reading.problems
+            workload = None if problems else found
+        self._say(key, "placed warning", problems)
         self._keep((key, "workload"), workload)
 
     # -- what objects say about each other -----------------------------------------------------------------
@@ -405,16 +409,16 @@ class EventReader:
 
     def _hold_back(self, kind: str, remarks: Iterable[tuple[Key, Problem]]) -> None:
         """Let it be known of some objects that they are left out, and let all others of the kind in."""
-        told: dict[Key, list[Problem]] = {}
+        problems_of: dict[Key, list[Problem]] = {}
         for key, problem in remarks:
-            told.setdefault(unique_key(key), []).append(problem)
+            problems_of.setdefault(unique_key(key), []).append(problem)
         before = {key for key in self._held_back if key[1] == kind}
         for key in before:
             del self._held_back[key]
-        for key, problems in told.items():
+        for key, problems in problems_of.items():
             self._held_back[key] = left_out(key, self._known[key].name, problems)
-        for key in sorted(before | told.keys()):
-            self._say(key, "held back", told.get(key, ()))
+        for key in sorted(before | problems_of.keys()):
+            self._say(key, "held back", problems_of.get(key, ()))
             self._show((key, ""))
 
 

@@ -51,9 +51,9 @@ def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
 def _over(raw: Mapping[str, Any]) -> bool:
     """Tell whether a job has ended, or is being deleted."""
     conditions = _part(raw, "status").get("conditions")
-    told = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+    stated = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
     ended = ("Complete", "Completed", "Failed", "Succeeded")
-    over = any(one.get("type") in ended and one.get("status") == "True" for one in told)
+    over = any(one.get("type") in ended and one.get("status") == "True" for one in stated)
     return over or bool(_part(raw, "metadata").get("deletionTimestamp"))
 
 
@@ -160,8 +160,8 @@ def _under_free_name(one: SourceObject, taken: set[tuple[str, str]], warnings: l
     taken.add((space, free))
     if free == name:
         return one
-    told = f"another pod has this name; the member that is still to be made is shown as {free}"
-    warnings.append(Problem("", told, f"Pod {space}/{name}", one.source))
+    message = f"another pod has this name; the member that is still to be made is shown as {free}"
+    warnings.append(Problem("", message, f"Pod {space}/{name}", one.source))
     return SourceObject(one.source, {**raw, "metadata": {**raw["metadata"], "name": free}})
 
 
@@ -181,6 +181,35 @@ def _is_pod(one: Source) -> TypeGuard[SourceObject]:
 
 _Places: TypeAlias = dict[tuple[str, ...], deque[int]]
 """Places in a dump, in order, by what is said there."""
+
+
+def _pod_of(gang: Group, member: Member, space: str, owner: dict[str, Any]) -> dict[str, Any]:
+    """Make the manifest of a member that is missing."""
+    template = as_mapping(member.template.get("metadata") or {})
+    labels = {**as_mapping(template.get("labels") or {}), **member.labels, LABEL_POD_GROUP: gang.name}
+    metadata = {
+        "name": member.name,
+        "namespace": space,
+        "labels": labels,
+        "annotations": template.get("annotations") or {},
+        "ownerReferences": [owner],
+    }
+    spec = member.template.get("spec") or {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _pod_group_of(gang: Group, space: str) -> dict[str, Any]:
+    notes = {}
+    if gang.parts is not None:
+        notes[ANNOTATION_SUB_GROUPS] = json.dumps(gang.parts)
+    if gang.spec is not None:
+        notes["gang.scheduling.koordinator.sh/network-topology-spec"] = json.dumps(gang.spec)
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": gang.name, "namespace": space, "annotations": notes},
+        "spec": {"minMember": gang.least},
+    }
 
 
 class _Pods:
@@ -213,48 +242,14 @@ class _Pods:
                 if not gang_name(_part(meta, "labels"), _part(meta, "annotations")):
                     self._gang[place] = gang.name
                 continue
-            template = as_mapping(member.template.get("metadata") or {})
-            labels = {**as_mapping(template.get("labels") or {}), **member.labels, LABEL_POD_GROUP: gang.name}
-            metadata = {
-                "name": member.name,
-                "namespace": space,
-                "labels": labels,
-                "annotations": template.get("annotations") or {},
-                "ownerReferences": [
-                    {
-                        "kind": kind,
-                        "name": name,
-                        "uid": "",
-                        "apiVersion": _raw(source).get("apiVersion"),
-                        "controller": True,
-                    }
-                ],
-            }
-            pod = {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": metadata,
-                "spec": member.template.get("spec") or {},
-            }
-            yield SourceObject(source.source, pod)
+            owner = {"kind": kind, "name": name, "uid": "", "apiVersion": _raw(source).get("apiVersion")}
+            yield SourceObject(source.source, _pod_of(gang, member, space, {**owner, "controller": True}))
         if not gang.members:
             return
         if ("PodGroup", space, gang.name) not in kinds:
-            notes = {}
-            if gang.parts is not None:
-                notes[ANNOTATION_SUB_GROUPS] = json.dumps(gang.parts)
-            if gang.spec is not None:
-                notes["gang.scheduling.koordinator.sh/network-topology-spec"] = json.dumps(gang.spec)
-            metadata = {"name": gang.name, "namespace": space, "annotations": notes}
-            group = {
-                "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
-                "kind": "PodGroup",
-                "metadata": metadata,
-                "spec": {"minMember": gang.least},
-            }
-            yield SourceObject(source.source, group)
-        told = f"shown as gang {space}/{gang.name} of {len(gang.members)}, of which {there} are there"
-        warnings.append(Problem("", told, f"{kind} {space}/{name}", source.source))
+            yield SourceObject(source.source, _pod_group_of(gang, space))
+        message = f"shown as gang {space}/{gang.name} of {len(gang.members)}, of which {there} are there"
+        warnings.append(Problem("", message, f"{kind} {space}/{name}", source.source))
 
     def of_workload(
         self, workload: dict[str, Any], source: str, warnings: list[Problem], members: Sequence[Member] = ()
@@ -262,16 +257,18 @@ class _Pods:
         """Give the pods of a Workload of Kueue that are missing; those that are there name it."""
         _, _, space, name = _identity(workload)
         named = [("note", space, name), *(("name", space, own) for _, own in _owners(workload))]
-        places = sorted({place for one in named for place in self._told.get(one, ()) if place in self._left})
+        places = sorted(
+            {place for one in named for place in self._by_reference.get(one, ()) if place in self._left}
+        )
         there = pods_there(workload, {place: _raw(self._left[place]) for place in places})
         self._queued |= there
         for place in there:
             del self._left[place]
         made = list(pods_missing(workload, there.values(), members))
         yield from (SourceObject(source, one) for one in made)
-        told = f"shown as gang of {len(there) + len(made)}, of which {len(there)} are there, "
-        told += f"in queue {queue_of(workload)}"
-        warnings.append(Problem("", told, shown_workload(workload), source))
+        message = f"shown as gang of {len(there) + len(made)}, of which {len(there)} are there, "
+        message += f"in queue {queue_of(workload)}"
+        warnings.append(Problem("", message, shown_workload(workload), source))
 
     def knows(self, gang: Group, space: str) -> bool:
         """Tell whether a member of a group is in the dump."""
@@ -279,18 +276,18 @@ class _Pods:
 
     def has_owned(self, kind: str, space: str, name: str) -> bool:
         """Tell whether pods of a job are in the dump."""
-        return self._first(self._told, ("owner", space, name, kind)) is not None
+        return self._first(self._by_reference, ("owner", space, name, kind)) is not None
 
     @cached_property
-    def _told(self) -> _Places:
+    def _by_reference(self) -> _Places:
         """Where pods are of a name, of an owner, and of a Workload that they name."""
         found: _Places = {}
         for place, one in self._left.items():
             meta = _raw(one)["metadata"]
             _, _, space, name = _identity(_raw(one))
-            told = [("owner", space, own, kind) for kind, own in dict.fromkeys(_owners(_raw(one)))]
+            owners = [("owner", space, own, kind) for kind, own in dict.fromkeys(_owners(_raw(one)))]
             note = _part(meta, "annotations").get(WORKLOAD_ANNOTATION)
-            for key in (("name", space, name), ("note", space, str(note)), *told):
+            for key in (("name", space, name), ("note", space, str(note)), *owners):
                 found.setdefault(key, deque()).append(place)
         return found
 
@@ -316,11 +313,11 @@ class _Pods:
             if _part(raw, "status").get("phase") in ("Succeeded", "Failed"):
                 continue
             other = labels.get("job-name")
-            told = [
+            values_of = [
                 (labels.get(name), other if name.startswith("batch.kubernetes.io/") else None)
                 for name in names
             ]
-            known = (dict.fromkeys(one for one in each if isinstance(one, str)) for each in told)
+            known = (dict.fromkeys(one for one in each if isinstance(one, str)) for each in values_of)
             for values in product(*known):
                 found.setdefault((_identity(raw)[2], *values), deque()).append(place)
         return found

@@ -132,5 +132,5 @@ def idle_gates(gates: Mapping[str, bool], *, loading: bool = False) -> Iterator[
             continue
         acts = FIXED_GATES.get(gate)
         fixed = f"acts as {'on' if acts else 'off'} here, always"
-        told = "no decision here reads it" if acts is None else fixed
-        yield Unused(f"featureGates.{gate}", told)
+        reason = "no decision here reads it" if acts is None else fixed
+        yield Unused(f"featureGates.{gate}", reason)

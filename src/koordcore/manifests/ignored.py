@@ -36,7 +36,12 @@ from koordcore.protocol.device import (
     parse_partition_spec,
 )
 from koordcore.protocol.device_object import GPU_PARTITION_POLICY
-from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END, told_duration, told_end
+from koordcore.protocol.expectations import (
+    EXPECTED_DURATION,
+    EXPECTED_END,
+    parse_duration_expected,
+    parse_end_expected,
+)
 from koordcore.protocol.fields import Json, as_mapping, field, load_json, optional, show
 from koordcore.protocol.gang import ANNOTATION_TOPOLOGY_INDEX, parse_gang_pod
 from koordcore.protocol.gang_names import gang_name
@@ -303,8 +308,8 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
     RESERVATION_IGNORED: misplaced,
     GPU_ISOLATION_PROVIDER: misplaced,
     ANNOTATION_CPU_QOS: readable(parse_cpu_qos),
-    EXPECTED_END: readable(told_end),
-    EXPECTED_DURATION: readable(told_duration),
+    EXPECTED_END: readable(parse_end_expected),
+    EXPECTED_DURATION: readable(parse_duration_expected),
 }
 POD_LABELS: Final[Mapping[str, Check]] = {
     LABEL_QOS_CLASS: word(*(one for one in QoSClass if one is not QoSClass.NONE)),
@@ -359,8 +364,8 @@ def check_preferences(reading: Reading, affinity: Affinity | None) -> None:
         for number, one in enumerate(term.expressions):
             if not one.comparable:
                 path = f"spec.affinity.nodeAffinity.{place}.matchExpressions[{number}].values[0]"
-                told = f"{one.operator} needs an integer, got {show(one.values[0])}; it matches no node"
-                reading.warn(path, told)
+                message = f"{one.operator} needs an integer, got {show(one.values[0])}; it matches no node"
+                reading.warn(path, message)
 
 
 def check_node(reading: Reading, node: Node) -> None:

@@ -25,12 +25,10 @@ from koordcore.protocol.fields import (
     Json,
     as_int,
     as_labels,
-    as_list,
     as_mapping,
     as_str,
     as_strings,
     choice,
-    collect,
     list_of,
     optional,
     required,
@@ -77,13 +75,13 @@ def _group(raw: Json) -> ResourceGroup:
     entry = as_mapping(raw)
     return ResourceGroup(
         resources=required(entry, "coveredResources", as_strings),
-        flavors=required(entry, "flavors", lambda found: collect(_flavor_quota, as_list(found))),
+        flavors=required(entry, "flavors", list_of(_flavor_quota)),
     )
 
 
 def _flavor_quota(raw: Json) -> FlavorQuota:
     entry = as_mapping(raw)
-    listed = optional(entry, "resources", lambda found: collect(_amounts, as_list(found)), ())
+    listed = optional(entry, "resources", list_of(_amounts), ())
     nominal, borrowing, lending = ({**_merged(listed, place)} for place in range(3))
     name = required(entry, "name", as_str)
     return FlavorQuota(flavor=name, nominal=nominal, borrowing=borrowing, lending=lending)
@@ -122,8 +120,8 @@ def _weight(reading: Reading, spec: Mapping[str, Json]) -> int | None:
     """Read the weight of a queue's or cohort's share, in billionths; 1 where it states none."""
     if spec.get("fairSharing") is None:
         return None
-    told = "taken at its word: who has the smallest share comes first; Kueue needs it in its configuration"
-    reading.warn("spec.fairSharing", told)
+    message = "taken at its word: who has the smallest share comes first; Kueue needs it in its configuration"
+    reading.warn("spec.fairSharing", message)
     return reading.take(section(reading, spec, "fairSharing"), "weight", "spec.fairSharing", _share, _WHOLE)
 
 
@@ -176,8 +174,8 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
         head, _, tail = field.partition(".")
         value = section(reading, policies, head).get(tail) if tail else policies.get(head)
         if value is not None and value not in idle:
-            told = f"{value}: nobody is evicted for quota; `koordcore compare` says whom Kueue would"
-            reading.warn(f"spec.preemption.{field}", told)
+            message = f"{value}: nobody is evicted for quota; `koordcore compare` says whom Kueue would"
+            reading.warn(f"spec.preemption.{field}", message)
     return queue
 
 

@@ -187,8 +187,8 @@ def _waits(workload: Object) -> bool:
     status = _part(workload, "status")
     conditions = status.get("conditions")
     listed = conditions if isinstance(conditions, list) else []
-    told = [one for one in listed if isinstance(one, dict)]
-    ended = any(one.get("type") == "Finished" and one.get("status") == "True" for one in told)
+    stated = [one for one in listed if isinstance(one, dict)]
+    ended = any(one.get("type") == "Finished" and one.get("status") == "True" for one in stated)
     leaving = _part(workload, "metadata").get("deletionTimestamp")
     return not ended and not status.get("admission") and not leaving
 

@@ -31,12 +31,14 @@ def lending_patches(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator
             if (changed := _changed(getattr(old.node, field), getattr(new.node, field)))
         }
         path = f"/api/v1/nodes/{new.name}"
-        told = {
+        annotations = {
             key: text for key, text in new.node.annotations.items() if old.node.annotations.get(key) != text
         }
         gone = dict.fromkeys(old.node.annotations.keys() - new.node.annotations.keys())
-        if told or gone:
-            yield _call(path, _MERGE, {"metadata": {"annotations": dict(sorted({**told, **gone}.items()))}})
+        if annotations or gone:
+            yield _call(
+                path, _MERGE, {"metadata": {"annotations": dict(sorted({**annotations, **gone}.items()))}}
+            )
         if status:
             yield _call(f"{path}/status", _MERGE, {"status": status})
     for topology in after.of(NodeResourceTopology):

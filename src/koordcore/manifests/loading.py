@@ -118,8 +118,8 @@ def assemble(
             broken += bool(bundle.add(source).problems)
         if broken > _MAX_BROKEN:
             where = source.source
-            told = "too many problems; from here on the input was not looked at"
-            bundle.unfit.append(Problem("", told, source=where))
+            message = "too many problems; from here on the input was not looked at"
+            bundle.unfit.append(Problem("", message, source=where))
             break
     return bundle.finish(strict=strict or broken > _MAX_BROKEN)
 

@@ -47,8 +47,8 @@ def named(reading: Reading, raw: Mapping[str, Json], source: str) -> Mapping[str
     found = dict[str, Json]()
     if name is None or name == "":
         found["name"] = _name_after(source)
-        told = f"none is there; the object is called {found['name']} after its place"
-        reading.warn("metadata.name", told)
+        message = f"none is there; the object is called {found['name']} after its place"
+        reading.warn("metadata.name", message)
     elif reading.take(known, "name", "metadata", as_name, None) is None:
         found["name"] = _called(name)
     # Of kinds without a namespace nobody reads it.

@@ -47,7 +47,7 @@ _POD: Final = ("", "Pod")
 UNREAD_FIELD: Final = "has no effect: nothing here reads it"
 _MOST: Final = 100
 """Problems of one object that are kept; who has that many has thousands."""
-_TOLD: Final = 3
+_SHOWN: Final = 3
 """Problems of one object that stand in its decision."""
 
 Content: TypeAlias = "PodReading | Node | Policies | QuotaReading | ClusterRecord"
@@ -248,7 +248,7 @@ def _decoded(decoder: Decoder, reading: Reading, raw: Mapping[str, Json], *, wat
     return content
 
 
-def told_once(warnings: Iterable[Problem]) -> list[Problem]:
+def distinct(warnings: Iterable[Problem]) -> list[Problem]:
     """Name a field that nobody reads once for all objects of a kind that have it."""
     found: dict[object, Problem] = {}
     more: Counter[object] = Counter()
@@ -286,8 +286,8 @@ def _look_at(reading: Reading, content: Any) -> None:
         if content.pod.bound:
             for name, amount in content.pod.requests.items():
                 if amount > AMOUNT_LIMIT:
-                    told = f"requests {amount} of {name}; at most {AMOUNT_LIMIT} can be counted"
-                    reading.problem("spec", told)
+                    message = f"requests {amount} of {name}; at most {AMOUNT_LIMIT} can be counted"
+                    reading.problem("spec", message)
     elif isinstance(content, Node):
         check_node(reading, content)
 
@@ -379,8 +379,8 @@ def left_out(key: Key, name: Key, problems: Iterable[Problem]) -> Unreadable:
 
 def _in_short(problems: Iterable[Problem]) -> str:
     texts = list(dict.fromkeys(str(Problem(one.path, one.message)) for one in problems))
-    rest = len(texts) - _TOLD
-    return "; ".join(texts[:_TOLD]) + (f"; and {rest} more" if rest > 0 else "")
+    rest = len(texts) - _SHOWN
+    return "; ".join(texts[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def _most(problems: Iterable[Problem]) -> list[Problem]:

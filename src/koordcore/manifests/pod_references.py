@@ -9,7 +9,7 @@ import attrs
 from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading
 from koordcore.model.pods import Pod, PodResourceClaim, SchedulingGroup
-from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, collect, optional, required
+from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, collect, list_of, optional, required
 
 
 def read_resource_claims(
@@ -19,7 +19,7 @@ def read_resource_claims(
     claims = reading.recall(spec, "resourceClaims", "spec", _claims, ())
     if not claims or not status.get("resourceClaimStatuses"):
         return claims
-    made = dict(reading.take(status, "resourceClaimStatuses", "status", _statuses, ()))
+    made = dict(reading.take(status, "resourceClaimStatuses", "status", list_of(_status), ()))
     return tuple(attrs.evolve(one, claim=made.get(one.name, "")) if one.template else one for one in claims)
 
 
@@ -37,10 +37,6 @@ def _claim(value: Json) -> PodResourceClaim:
     if bool(claim.claim) == bool(claim.template):
         raise ManifestError.at("", "needs one of resourceClaimName and resourceClaimTemplateName")
     return claim
-
-
-def _statuses(value: Json) -> tuple[tuple[str, str], ...]:
-    return collect(_status, as_list(value))
 
 
 def _status(value: Json) -> tuple[str, str]:

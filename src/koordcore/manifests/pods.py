@@ -44,7 +44,7 @@ from koordcore.protocol.fields import (
     as_list,
     as_mapping,
     as_str,
-    collect,
+    list_of,
     required,
 )
 from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
@@ -253,8 +253,7 @@ def _gate(value: Json) -> str:
     return required(as_mapping(value), "name", as_str)
 
 
-def _gates(value: Json) -> tuple[str, ...]:
-    return collect(_gate, as_list(value))
+_gates: Final = list_of(_gate)
 
 
 def _claims(reading: Reading, spec: Mapping[str, Json], pod: str) -> tuple[str, ...]:

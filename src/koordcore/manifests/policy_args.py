@@ -145,7 +145,7 @@ def _devices(args: DevicePolicy) -> Object:
         "matchedResources": sorted(args.template_resources),
     }
     usual = DevicePolicy()
-    told = (args.template_source, args.template_resources) != (
+    configured = (args.template_source, args.template_resources) != (
         usual.template_source,
         usual.template_resources,
     )
@@ -154,7 +154,7 @@ def _devices(args: DevicePolicy) -> Object:
         "scoringStrategy": {"type": str(args.strategy), "resources": _weights(args.weights.items())},
         "disableDeviceNUMATopologyAlignment": not args.align_numa,
         **_given(
-            gpuSharedResourceTemplatesConfig=templates if told else {}, gpuShareUnsupportedModels=models
+            gpuSharedResourceTemplatesConfig=templates if configured else {}, gpuShareUnsupportedModels=models
         ),
     }
 

@@ -45,7 +45,7 @@ from koordcore.protocol.holdings import without
 from koordcore.protocol.networks import network_of
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
-from koordcore.result import ScheduleResult, with_victims_told
+from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.claim_records import with_claims
 from koordcore.snapshot.cluster import bind
@@ -323,7 +323,7 @@ def result_from_record(
     used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
     return ScheduleResult(
         decisions=decisions,
-        snapshot=with_victims_told(after.with_records(*used) if used else after, plans),
+        snapshot=with_victims_leaving(after.with_records(*used) if used else after, plans),
         jobs=optional(raw, "jobs", list_of(_job), ()),
         together=optional(raw, "together", list_of(_joint), ()),
         preemptions=plans,

@@ -105,8 +105,10 @@ def read_reservation(reading: Reading, raw: Mapping[str, Json]) -> Reservation:
         reading.warn("spec.owners", f"matches nobody: {unreadable}")
     taints = reading.recall(spec, "taints", "spec", as_taints, ())
     if any(taint.effect in _HARD for taint in taints):
-        told = "keep out owners with a reservation affinity alone; others tolerate them, as upstream has it"
-        reading.warn("spec.taints", told)
+        message = (
+            "keep out owners with a reservation affinity alone; others tolerate them, as upstream has it"
+        )
+        reading.warn("spec.taints", message)
     return Reservation(
         name=meta.name,
         uid=meta.uid,

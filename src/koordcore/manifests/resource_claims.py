@@ -43,12 +43,11 @@ from koordcore.protocol.fields import (
     Json,
     as_bool,
     as_int,
-    as_list,
     as_mapping,
     as_str,
     as_strings,
     choice,
-    collect,
+    list_of,
     optional,
     required,
 )
@@ -68,8 +67,8 @@ def read_device_class(reading: Reading, raw: Mapping[str, Json]) -> DeviceClass:
     spec = section(reading, raw, "spec")
     return DeviceClass(
         name=meta.name,
-        selectors=reading.take(spec, "selectors", "spec", _selectors, ()),
-        config=reading.take(spec, "config", "spec", _configs, ()),
+        selectors=reading.take(spec, "selectors", "spec", list_of(_selector), ()),
+        config=reading.take(spec, "config", "spec", list_of(_config), ()),
         extended_resource_name=reading.take(spec, "extendedResourceName", "spec", as_str, ""),
         created=meta.created,
     )
@@ -80,7 +79,7 @@ def read_resource_claim(reading: Reading, raw: Mapping[str, Json]) -> ResourceCl
     meta = read_metadata(reading, raw)
     spec = _read_spec(reading, raw, "spec")
     status = section(reading, raw, "status")
-    reserved = reading.take(status, "reservedFor", "status", _consumers, ())
+    reserved = reading.take(status, "reservedFor", "status", list_of(_consumer), ())
     if len(reserved) > MAX_CONSUMERS:
         reading.warn("status.reservedFor", f"at most {MAX_CONSUMERS} entries, got {len(reserved)}")
     for number, uid in _repeated([one.uid or one.name for one in reserved]):
@@ -97,7 +96,7 @@ def read_resource_claim(reading: Reading, raw: Mapping[str, Json]) -> ResourceCl
         spec=spec,
         allocation=allocation,
         reserved_for=reserved,
-        devices=reading.take(status, "devices", "status", _device_statuses, ()),
+        devices=reading.take(status, "devices", "status", list_of(_device_status), ()),
         owner=_owner(meta),
         pod_claim_name=meta.annotations.get(POD_CLAIM_NAME, ""),
         deleting=meta.deleted is not None,
@@ -141,9 +140,9 @@ def _read_spec(reading: Reading, raw: Mapping[str, Json], path: str) -> ClaimSpe
 def _spec(value: Json) -> ClaimSpec:
     raw = as_mapping(value)
     return ClaimSpec(
-        requests=optional(raw, "requests", lambda one: collect(_request, as_list(one)), ()),
-        constraints=optional(raw, "constraints", lambda one: collect(_constraint, as_list(one)), ()),
-        config=optional(raw, "config", _configs, ()),
+        requests=optional(raw, "requests", list_of(_request), ()),
+        constraints=optional(raw, "constraints", list_of(_constraint), ()),
+        config=optional(raw, "config", list_of(_config), ()),
     )
 
 
@@ -151,7 +150,7 @@ def _request(value: Json) -> ClaimRequest:
     raw = as_mapping(value)
     name = required(raw, "name", as_str)
     if raw.get("firstAvailable") is not None:
-        forms = required(raw, "firstAvailable", lambda one: collect(_alternative, as_list(one)))
+        forms = required(raw, "firstAvailable", list_of(_alternative))
         return ClaimRequest(name, forms, prioritized=True)
     if raw.get("exactly") is not None:
         return ClaimRequest(name, (required(raw, "exactly", _form),))
@@ -177,20 +176,14 @@ def _form(value: Json) -> DeviceSubRequest:
     admin: bool | None = optional(raw, "adminAccess", as_bool, None)
     return DeviceSubRequest(
         class_name=optional(raw, "deviceClassName", as_str, ""),
-        selectors=optional(raw, "selectors", _selectors, ()),
+        selectors=optional(raw, "selectors", list_of(_selector), ()),
         mode=mode,
         count=(count or 1) if mode == EXACT_COUNT else count,
         admin_access=admin,
-        tolerations=optional(raw, "tolerations", _tolerations, ()),
+        tolerations=optional(raw, "tolerations", list_of(_toleration), ()),
         capacity=amounts,
-        derived_attributes=optional(
-            raw, "derivedAttributes", lambda one: collect(_derived, as_list(one)), ()
-        ),
+        derived_attributes=optional(raw, "derivedAttributes", list_of(_derived), ()),
     )
-
-
-def _selectors(value: Json) -> tuple[str | None, ...]:
-    return collect(_selector, as_list(value))
 
 
 def _selector(value: Json) -> str | None:
@@ -207,10 +200,6 @@ def _selector(value: Json) -> str | None:
 def _derived(value: Json) -> DerivedAttribute:
     raw = as_mapping(value)
     return DerivedAttribute(required(raw, "name", as_str), required(raw, "expression", as_str))
-
-
-def _tolerations(value: Json) -> tuple[DeviceToleration, ...]:
-    return collect(_toleration, as_list(value))
 
 
 def _toleration(value: Json) -> DeviceToleration:
@@ -230,10 +219,6 @@ def _constraint(value: Json) -> DeviceConstraint:
     match: str | None = optional(raw, "matchAttribute", as_str, None)
     distinct: str | None = optional(raw, "distinctAttribute", as_str, None)
     return DeviceConstraint(optional(raw, "requests", as_strings, ()), match, distinct)
-
-
-def _configs(value: Json) -> tuple[DeviceConfig, ...]:
-    return collect(_config, as_list(value))
 
 
 def _config(value: Json) -> DeviceConfig:
@@ -275,8 +260,8 @@ def read_allocation(value: Json) -> ClaimAllocation:
     devices: Mapping[str, Json] = optional(raw, "devices", as_mapping, {})
     selector: NodeSelector | None = optional(raw, "nodeSelector", as_node_selector, None)
     try:
-        results = optional(devices, "results", lambda one: collect(_result, as_list(one)), ())
-        config = optional(devices, "config", _configs, ())
+        results = optional(devices, "results", list_of(_result), ())
+        config = optional(devices, "config", list_of(_config), ())
     except ManifestError as error:
         raise error.within("devices") from None
     return ClaimAllocation(
@@ -297,17 +282,13 @@ def _result(value: Json) -> DeviceResult:
         pool=required(raw, "pool", as_str),
         device=required(raw, "device", as_str),
         admin_access=optional(raw, "adminAccess", as_bool, False),
-        tolerations=optional(raw, "tolerations", _tolerations, ()),
+        tolerations=optional(raw, "tolerations", list_of(_toleration), ()),
         binding_conditions=optional(raw, "bindingConditions", as_strings, ()),
         binding_failure_conditions=optional(raw, "bindingFailureConditions", as_strings, ()),
         share_id=share,
         consumed_capacity=consumed,
         skip_node_operations=optional(raw, "skipNodeOperations", as_strings, ()),
     )
-
-
-def _consumers(value: Json) -> tuple[ClaimConsumer, ...]:
-    return collect(_consumer, as_list(value))
 
 
 def _consumer(value: Json) -> ClaimConsumer:
@@ -320,14 +301,10 @@ def _consumer(value: Json) -> ClaimConsumer:
     )
 
 
-def _device_statuses(value: Json) -> tuple[AllocatedDeviceStatus, ...]:
-    return collect(_device_status, as_list(value))
-
-
 def _device_status(value: Json) -> AllocatedDeviceStatus:
     raw = as_mapping(value)
     share: str | None = optional(raw, "shareID", as_str, None)
-    pairs = optional(raw, "conditions", lambda one: collect(_condition, as_list(one)), ())
+    pairs = optional(raw, "conditions", list_of(_condition), ())
     return AllocatedDeviceStatus(
         driver=required(raw, "driver", as_str),
         pool=required(raw, "pool", as_str),

@@ -41,6 +41,7 @@ from koordcore.protocol.fields import (
     as_strings,
     at,
     collect,
+    list_of,
     optional,
     required,
 )
@@ -94,7 +95,7 @@ def read_resource_slice(reading: Reading, raw: Mapping[str, Json]) -> ResourceSl
         all_nodes=reading.take(spec, "allNodes", "spec", as_bool, False),
         per_device_node_selection=reading.take(spec, "perDeviceNodeSelection", "spec", as_bool, None),
         devices=devices,
-        shared_counters=reading.take(spec, "sharedCounters", "spec", _counter_sets, ()),
+        shared_counters=reading.take(spec, "sharedCounters", "spec", list_of(_counter_set), ()),
         skip_node_operations=reading.take(spec, "skipNodeOperations", "spec", as_strings, ()),
     )
     _check_slice(reading, record)
@@ -133,7 +134,7 @@ def _device(memory: Memory, value: Json) -> SliceDevice:
         node_name=optional(raw, "nodeName", as_str, ""),
         node_selector=selector,
         all_nodes=optional(raw, "allNodes", as_bool, False),
-        taints=optional(raw, "taints", _taints, ()),
+        taints=optional(raw, "taints", list_of(_taint), ()),
         binds_to_node=optional(raw, "bindsToNode", as_bool, False),
         binding_conditions=optional(raw, "bindingConditions", as_strings, ()),
         binding_failure_conditions=optional(raw, "bindingFailureConditions", as_strings, ()),
@@ -192,7 +193,7 @@ def _policy(value: Json) -> CapacityPolicy:
     valid_range: CapacityRange | None = optional(raw, "validRange", _range, None)
     return CapacityPolicy(
         default=optional(raw, "default", as_amount, None),
-        valid_values=optional(raw, "validValues", lambda values: collect(as_amount, as_list(values)), ()),
+        valid_values=optional(raw, "validValues", list_of(as_amount), ()),
         valid_range=valid_range,
     )
 
@@ -211,10 +212,6 @@ def _range(value: Json) -> CapacityRange:
 
 def _counters(value: Json) -> dict[str, int]:
     return _by_name(value, lambda one: required(as_mapping(one), "value", as_amount))
-
-
-def _counter_sets(value: Json) -> tuple[CounterSet, ...]:
-    return collect(_counter_set, as_list(value))
 
 
 def _counter_set(value: Json) -> CounterSet:
@@ -236,10 +233,6 @@ def _consumption(value: Json) -> CounterConsumption:
 
 
 # --- taints -------------------------------------------------------------------------------------------
-
-
-def _taints(value: Json) -> tuple[DeviceTaint, ...]:
-    return collect(_taint, as_list(value))
 
 
 def _taint(value: Json) -> DeviceTaint:

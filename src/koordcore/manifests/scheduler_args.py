@@ -182,8 +182,8 @@ def claim_args(raw: Mapping[str, Json]) -> ClaimArgs:
     strategy = optional(scoring, "type", as_str, _PACKED)
     if strategy not in (_PACKED, _SPREAD):
         known = f'"{_SPREAD}", "{_PACKED}"'
-        told = f'Unsupported value: "{strategy}": supported values: {known}'
-        raise ManifestError.at("scoringStrategy.type", told)
+        message = f'Unsupported value: "{strategy}": supported values: {known}'
+        raise ManifestError.at("scoringStrategy.type", message)
     return ClaimArgs(
         mode=AllocationMode(mode),
         await_claims=optional(raw, "awaitClaims", as_bool, False),

@@ -16,8 +16,8 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._config_reader import (
-    GROUP,
     KIND,
+    VERSIONS,
     ConfigReader,
     PluginRef,
     PluginSet,
@@ -57,7 +57,6 @@ __all__ = [
     "scheduler_configuration",
 ]
 
-_VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta3")
 _TOP: Final = (
     "apiVersion",
     "kind",
@@ -260,11 +259,11 @@ def scheduler_configuration(raw: Mapping[str, Json]) -> SchedulerConfiguration:
 
 
 def _read(reader: ConfigReader, raw: Mapping[str, Json]) -> SchedulerConfiguration:
-    version, kind = raw.get("apiVersion", _VERSIONS[0]), raw.get("kind", KIND)
+    version, kind = raw.get("apiVersion", VERSIONS[0]), raw.get("kind", KIND)
     if kind == "ConfigMap":
         raise ManifestError.at("kind", f"this is a ConfigMap, and no text in its data is a {KIND}")
-    if version not in _VERSIONS:
-        reader.problem("apiVersion", f"expected {' or '.join(_VERSIONS)}, got {show(version)}")
+    if version not in VERSIONS:
+        reader.problem("apiVersion", f"expected {' or '.join(VERSIONS)}, got {show(version)}")
     if kind != KIND:
         reader.problem("kind", f"expected {KIND}, got {show(kind)}")
     reader.only(raw, (*_TOP, *COMPONENT_FIELDS), "")

@@ -162,8 +162,8 @@ def _decompress(data: bytes, limits: SourceLimits) -> bytes:
     if len(unpacked) > limits.file_bytes:
         raise _too_large(limits)
     if len(unpacked) > most:
-        told = f"unpacks to more than {limits.gzip_ratio} times its size (SourceLimits.gzip_ratio)"
-        raise ManifestError.at("", told)
+        message = f"unpacks to more than {limits.gzip_ratio} times its size (SourceLimits.gzip_ratio)"
+        raise ManifestError.at("", message)
     return unpacked
 
 

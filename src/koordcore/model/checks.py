@@ -88,10 +88,10 @@ def names_its_fields(kind: type[T]) -> type[T]:
             for field in attrs.fields(kind):  # type: ignore[arg-type]  # an attrs class
                 if field.alias in given and field.converter is not None:
                     _convert(known, field, given[field.alias])
-            told = blamed(make, (self, *args), fields, error)
-            if told is None:
+            message = blamed(make, (self, *args), fields, error)
+            if message is None:
                 raise
-            raise ModelError(f"{known}: {told}") from None
+            raise ModelError(f"{known}: {message}") from None
 
     kind.__init__ = init  # type: ignore[assignment, method-assign]  # the same parameters
     return kind
@@ -103,8 +103,8 @@ def _convert(known: str, field: attrs.Attribute[Any], value: Any) -> None:
     except KoordcoreError:
         raise
     except Exception:
-        told = f"expected {_words(field.type)}, got {shown(value)}"
-        raise ModelError(f"{known}: {field.name}: {told}") from None
+        message = f"expected {_words(field.type)}, got {shown(value)}"
+        raise ModelError(f"{known}: {field.name}: {message}") from None
 
 
 def _complain(record: Any) -> None:
@@ -113,9 +113,9 @@ def _complain(record: Any) -> None:
     for field in attrs.fields(kind):
         for text in _condition(kind, field, exact=False):
             if not _compiled(kind, text)(record):
-                told = _misfit(field, getattr(record, field.name))
+                message = _misfit(field, getattr(record, field.name))
                 known = _named(kind, lambda name: getattr(record, name, ""))
-                raise ModelError(f"{known}: {field.name}: {told}")
+                raise ModelError(f"{known}: {field.name}: {message}")
 
 
 def _named(kind: type, fields: Callable[[str], Any]) -> str:
@@ -177,8 +177,8 @@ def _one(annotation: str, value: str, known: Mapping[str, Any], *, exact: bool) 
     if annotation.startswith("tuple[") and annotation.endswith("]"):
         parts = [part.strip() for part in _split(annotation[6:-1], ",")]
         inside = [_checks(part, f"{value}[{at}]", known, exact=exact) for at, part in enumerate(parts)]
-        told = [f"type({value}) is tuple", f"len({value}) == {len(parts)}", *filter(None, inside)]
-        return f"({' and '.join(told)})"
+        message = [f"type({value}) is tuple", f"len({value}) == {len(parts)}", *filter(None, inside)]
+        return f"({' and '.join(message)})"
     if annotation.startswith("immutabledict["):
         amounts = annotation.endswith(", int]")
         counted = f" and (not {value} or {{*map(type, {value}.values())}} == {{int}})" if amounts else ""

@@ -361,10 +361,10 @@ class DeviceShortfall:
                 available=self.available,
                 resolvable=self.resolvable,
             )
-            for reason in self.told
+            for reason in self.messages
         )
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def messages(self) -> tuple[str, ...]:
         """The reasons, or what says more than they do: who holds what a pod must be given."""
         return (self.detail,) if self.detail else self.reasons

@@ -254,6 +254,10 @@ class NodeResourceTopology:
         As ``/proc/cpuinfo`` names it; empty where the node does not say.
     cache_mask
         All ways of the last-level cache; 0 where the node does not say.
+    cpu_model
+        Name of the CPU's model; ``None`` where the node says nothing of its CPU.
+    hyper_threads, turbo
+        Whether each is switched on.
     """
 
     name: str
@@ -271,6 +275,9 @@ class NodeResourceTopology:
     be_shared_pools: tuple[CPUSharedPool, ...] = ()
     cpu_vendor: str = ""
     cache_mask: int = 0
+    cpu_model: str | None = None
+    hyper_threads: bool = False
+    turbo: bool = False
 
     __attrs_post_init__ = check_fields
 

@@ -203,6 +203,16 @@ class PreemptionPlan:
 
     __attrs_post_init__ = check_fields
 
+    @property
+    def stopped(self) -> tuple[str, ...]:
+        """Give the gangs of ``broken`` that do not run on elsewhere with their minimum."""
+        moved = {one.victim.pod for one in self.moves}
+        alone = sum(one.job == str(one.pod) and one.pod not in moved for one in self.victims)
+        if self.damage.jobs - alone >= len(self.broken):
+            return self.broken
+        alive = {one.victim.job for one in self.moves}
+        return tuple(one for one in self.broken if one not in alive)
+
     def _repr_html_(self) -> str:
         """Show the victims in a notebook."""
         cost = f"{self.damage.pods} pods evicted, {self.damage.jobs} jobs lost, {self.damage.moves} moved"

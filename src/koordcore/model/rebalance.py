@@ -12,6 +12,8 @@ from koordcore.model.checks import check_fields
 from koordcore.model.colocation import RawSelector
 from koordcore.model.mappings import frozen
 from koordcore.model.migration import DEFAULT_JOB_MODE, JobMode
+from koordcore.model.nodes import Node
+from koordcore.model.selectors import LabelSelector
 
 DEFAULT_POOL: Final = "__default_node_pool__"
 """Name of the pool that the block at the top of the arguments stands for."""
@@ -212,6 +214,8 @@ class ObjectLimiter:
     __attrs_post_init__ = check_fields
 
 
+JOB_SCHEDULERS: Final = ("koord-scheduler",)
+"""Whose pods get migration jobs that reserve room first, where nothing is said."""
 _DEFAULT_LIMITERS: Final = immutabledict({"workload": ObjectLimiter(300 * 10**9)})
 
 
@@ -231,6 +235,11 @@ class MigrationControllerArgs:
         Workloads of one pod, or whose limit equals their size, are migrated, too.
     limiters
         Buckets by type, ``workload`` or ``namespace``.
+    scheduler_names
+        Whose pods migrate where room is reserved first. Left out, jobs are made for those of
+        ``koord-scheduler`` (:data:`JOB_SCHEDULERS`), and plans of moves take pods of all schedulers.
+    node_selectors
+        Pods move among the nodes that every one of these selects; none selects all nodes.
     """
 
     dry_run: bool = False
@@ -245,9 +254,14 @@ class MigrationControllerArgs:
     limiters: immutabledict[str, ObjectLimiter] = attrs.field(default=_DEFAULT_LIMITERS, converter=frozen)
     default_job_mode: JobMode = DEFAULT_JOB_MODE
     default_job_ttl: int = 300 * 10**9
-    scheduler_names: tuple[str, ...] = ("koord-scheduler",)
+    scheduler_names: tuple[str, ...] | None = None
+    node_selectors: tuple[LabelSelector, ...] = ()
 
     __attrs_post_init__ = check_fields
+
+    def selects(self, node: Node) -> bool:
+        """Tell whether pods may leave a node, or go there."""
+        return all(one.matches(node.labels) for one in self.node_selectors)
 
 
 @attrs.frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -57,7 +57,9 @@ def may_evict(preemptor: Pod, pod: Pod) -> bool:
     return WAITS_AT_PERMIT not in pod.annotations
 
 
-def terminating_victims(pending: Iterable[Pod], on_node: Mapping[str, Iterable[Pod]]) -> dict[str, str]:
+def terminating_victims(
+    pending: Iterable[Pod], on_node: Mapping[str, Iterable[Pod]], jobs: Collection[str] = ()
+) -> dict[str, str]:
     """Find victims of an earlier attempt that are on their way out of a nominated node.
 
     Parameters
@@ -66,17 +68,20 @@ def terminating_victims(pending: Iterable[Pod], on_node: Mapping[str, Iterable[P
         Members of the job.
     on_node
         Pods by node, in the node's order.
+    jobs
+        Names of the job.
 
     Returns
     -------
     dict
-        Pod key to node: for each member the first such pod that it may evict itself.
+        Pod key to node: for each member the first such pod that it may evict itself or that goes for its job.
     """
     found: dict[str, str] = {}
     for member in pending:
         node = member.nominated_node
         for pod in on_node.get(node or "", ()):
-            if pod.leaving and pod.disruption in _FOR_OTHERS and may_evict(member, pod):
+            known = pod.preempted_by in jobs or may_evict(member, pod)
+            if pod.leaving and pod.disruption in _FOR_OTHERS and known:
                 found[str(pod.key)] = str(node)
                 break
     return found
@@ -87,6 +92,7 @@ def check_eligible(
     pending: Iterable[Pod],
     on_node: Mapping[str, Iterable[Pod]],
     statuses: Mapping[str, StatusCode],
+    jobs: Collection[str] = (),
 ) -> Eligibility:
     """Decide whether a job may preempt (``preempt.go: preemptionEligible``).
 
@@ -100,6 +106,8 @@ def check_eligible(
         Pods by node, in the node's order.
     statuses
         What the filters said about the trigger, by node.
+    jobs
+        Names of the job.
     """
     waiting = tuple(pending)
     if not waiting:
@@ -112,7 +120,7 @@ def check_eligible(
         # A nominated node that cannot be mended any more does not hold the trigger back.
         if pod.key != trigger.key or statuses.get(pod.nominated_node or "", UNRESOLVABLE) != UNRESOLVABLE
     ]
-    terminating = terminating_victims(asked, on_node)
+    terminating = terminating_victims(asked, on_node, jobs)
     if terminating:
         return Eligibility(reason=TERMINATING, terminating=immutabledict(terminating))
     return Eligibility()

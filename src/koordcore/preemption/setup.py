@@ -82,7 +82,10 @@ def _rank(pod: Pod) -> int | None:
 
 
 def leaving_pods(
-    snapshot: ClusterSnapshot, preemptor: Pod, gone: Collection[Leaving] = ()
+    snapshot: ClusterSnapshot,
+    preemptor: Pod,
+    gone: Collection[Leaving] = (),
+    jobs: Collection[str] = (),
 ) -> tuple[Pod, ...]:
     """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on.
 
@@ -91,11 +94,13 @@ def leaving_pods(
     snapshot
         The cluster.
     preemptor
-        For whom room is made; only who is less important counts.
+        For whom room is made; who is less important counts.
     gone
         Who is to leave by earlier plans of the same call.
+    jobs
+        Names of its job: whoever was evicted for it counts as well.
     """
-    return given_up(running_on(snapshot), preemptor, gone)
+    return given_up(running_on(snapshot), preemptor, gone, jobs)
 
 
 def make_problem(
@@ -106,6 +111,7 @@ def make_problem(
     minimums: Mapping[str, int],
     own: Collection[Leaving] = (),
     gone: Collection[Leaving] = (),
+    leaving: Sequence[Pod] | None = None,
     tree: NetworkTopology | None = None,
     spec: NetworkTopologySpec | None = None,
     bound: Sequence[str] = (),
@@ -119,6 +125,8 @@ def make_problem(
 
     Parameters
     ----------
+    snapshot
+        The cluster, whose bound pods are the candidates.
     preemptor
         The member whose priority counts.
     pending
@@ -131,6 +139,8 @@ def make_problem(
         the rows of their nodes.
     gone
         Bound pods that have left as far as this question goes, likewise; ``free`` counts their room already.
+    leaving
+        Bound pods that leave anyhow and whose room counts as free; :func:`leaving_pods` when left out.
     tree, spec
         The network and the job's wish for gathering; both or none.
     bound
@@ -162,7 +172,7 @@ def make_problem(
         if row is not None and pod.key not in mine and pod.priority >= preemptor.priority:
             room[:, row] -= amounts_of(layout, pod)
     budgets = snapshot.of(PodDisruptionBudget)
-    for pod in leaving_pods(snapshot, preemptor, gone):
+    for pod in leaving_pods(snapshot, preemptor, gone) if leaving is None else leaving:
         room[:, layout.row_of[str(pod.node_name)]] += amounts_of(layout, pod)
     candidates, jobs = collect_candidates(
         running_on(snapshot),

@@ -13,18 +13,23 @@ from koordcore.preemption.parties import Candidates, Jobs, Names
 from koordcore.preemption.running import Leaving, RunningPods, covers
 
 
-def given_up(running: RunningPods, preemptor: Pod, gone: Collection[Leaving] = ()) -> tuple[Pod, ...]:
+def given_up(
+    running: RunningPods, preemptor: Pod, gone: Collection[Leaving] = (), jobs: Collection[str] = ()
+) -> tuple[Pod, ...]:
     """List the pods whose room a preemptor may count on without evicting them: they are leaving already.
 
     Parameters
     ----------
     gone
         Pods that have left as far as this question goes.
+    jobs
+        Names of the job that asks: whoever goes for it counts, of whatever priority.
     """
-    mask = running.leaving & running.evictable & (running.priority < preemptor.priority)
+    mask = running.leaving & running.evictable
     if not mask.any():
         return ()
-    return tuple(running.pods[one] for one in np.flatnonzero(mask & ~running.marked(gone)).tolist())
+    found = (running.pods[one] for one in np.flatnonzero(mask & ~running.marked(gone)).tolist())
+    return tuple(pod for pod in found if pod.priority < preemptor.priority or pod.preempted_by in jobs)
 
 
 def collect_candidates(
@@ -70,16 +75,7 @@ def collect_candidates(
     listed = there & running.evictable & below & ~running.marked(protected)
     ones = np.flatnonzero(listed)
     gang, least = _gangs(running, there, minimums)
-    mine = gang[ones]
-    single = np.flatnonzero(mine < 0)
-    used = np.empty(0, np.int64)
-    job = single
-    if len(single) < len(ones):
-        alone = mine < 0
-        used = np.unique(mine[~alone])
-        job = np.empty(len(ones), dtype=np.int64)
-        job[~alone] = np.searchsorted(used, mine[~alone])
-        job[alone] = len(used) + np.arange(len(single))
+    job, used, single = _numbered(gang[ones])
     # Mostly all that run are less important than who preempts: then nothing is copied.
     rows: Rows = slice(None) if len(ones) == len(listed) else ones
 
@@ -121,6 +117,22 @@ def collect_candidates(
         gang=np.concatenate([np.ones(len(used), dtype=np.bool_), np.zeros(len(single), dtype=np.bool_)]),
     )
     return candidates, jobs
+
+
+def _numbered(gang: IntVector) -> tuple[IntVector, IntVector, IntVector]:
+    """Number the jobs of pods whose gangs are given, ``(V,)``: gangs first, then each pod without one.
+
+    Gives the job of each pod, ``(V,)``; the gangs that occur, ``(G,)``; where pods without one are, ``(S,)``.
+    """
+    alone = gang < 0
+    single = np.flatnonzero(alone)
+    if len(single) == len(gang):
+        return single, np.empty(0, np.int64), single
+    used = np.unique(gang[~alone])
+    job = np.empty(len(gang), dtype=np.int64)
+    job[~alone] = np.searchsorted(used, gang[~alone])
+    job[alone] = len(used) + np.arange(len(single))
+    return job, used, single
 
 
 def _gangs(

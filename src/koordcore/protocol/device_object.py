@@ -37,7 +37,6 @@ from koordcore.protocol.fields import (
     as_str,
     as_str_mapping,
     at,
-    collect,
     field,
     list_of,
     load_json,
@@ -229,9 +228,7 @@ def device_object_from_manifest(raw: Mapping[str, Any]) -> DeviceObject:
     labels = at("metadata.labels", as_str_mapping, metadata.get("labels") or {})
     annotations = at("metadata.annotations", as_str_mapping, metadata.get("annotations") or {})
     spec = optional(raw, "spec", as_mapping, _NOTHING)
-    entries = at(
-        "spec.devices", lambda value: collect(device_from_manifest, as_list(value)), spec.get("devices") or []
-    )
+    entries = at("spec.devices", list_of(device_from_manifest), spec.get("devices") or [])
     warnings = []
     named: dict[tuple[DeviceType, int], Device] = {}
     for index, entry in enumerate(entries):

@@ -52,13 +52,13 @@ def expected_end(pod: Pod, job: Workload | None = None) -> datetime | None:
     """
     started = pod.started or pod.scheduled
     text = pod.annotations.get(EXPECTED_END)
-    told = _after(started, _own_duration(pod)) if text is None else told_end(text)
+    expected = _after(started, _own_duration(pod)) if text is None else parse_end_expected(text)
     own = _after(started, _seconds(pod.active_deadline))
     whole = None if job is None else _after(job.started, _seconds(job.active_deadline))
-    return min((one for one in (told, own, whole) if one is not None), default=None)
+    return min((one for one in (expected, own, whole) if one is not None), default=None)
 
 
-def told_duration(text: str) -> timedelta:
+def parse_duration_expected(text: str) -> timedelta:
     """Read the annotation of a duration.
 
     Raises
@@ -72,7 +72,7 @@ def told_duration(text: str) -> timedelta:
         raise _at(EXPECTED_DURATION, error) from None
 
 
-def told_end(text: str) -> datetime:
+def parse_end_expected(text: str) -> datetime:
     """Read the annotation of an end.
 
     Raises
@@ -89,7 +89,7 @@ def told_end(text: str) -> datetime:
 
 def _own_duration(pod: Pod) -> timedelta | None:
     text = pod.annotations.get(EXPECTED_DURATION)
-    return None if text is None else told_duration(text)
+    return None if text is None else parse_duration_expected(text)
 
 
 def _seconds(deadline: int | None) -> timedelta | None:

@@ -146,9 +146,9 @@ def extended_claim(pod: Pod, claimed: Sequence[str], classes: Mapping[str, str])
     requests: list[ClaimRequest] = []
     mappings: list[RequestMapping] = []
     for name in sorted(claimed):
-        mine, told = _for_resource(pod, name, classes[name])
+        mine, own_mappings = _for_resource(pod, name, classes[name])
         requests += mine
-        mappings += told
+        mappings += own_mappings
     return ExtendedClaim(
         ResourceClaim(
             name=claim_name(pod, _ENTRY),

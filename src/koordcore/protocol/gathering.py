@@ -9,10 +9,9 @@ from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.protocol.fields import (
     Json,
     as_int,
-    as_list,
     as_mapping,
     as_str,
-    collect,
+    list_of,
     load_json,
     optional,
 )
@@ -56,7 +55,7 @@ def parse_topology_spec(text: str) -> NetworkTopologySpec | None:
         optional(
             as_mapping(raw),
             "gatherStrategy",
-            lambda rules: collect(parse_gather_rule, as_list(rules)),
+            list_of(parse_gather_rule),
             (),
             fold_case=True,
         )

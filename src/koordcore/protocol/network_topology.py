@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, collect, optional, required
+from koordcore.protocol.fields import (
+    Json,
+    as_mapping,
+    as_str,
+    as_strings,
+    list_of,
+    optional,
+    required,
+)
 from koordcore.topology.network import DomainStatus, LayerSpec
 
 TOPOGRAPH_LABELS: Final = (
@@ -29,16 +37,14 @@ def parse_cluster_network_topology(raw: Json) -> tuple[LayerSpec, ...]:
 
 
 def _layers(raw: Json) -> tuple[LayerSpec, ...]:
-    return optional(
-        as_mapping(raw), "networkTopologySpec", lambda entries: collect(_layer, as_list(entries)), ()
-    )
+    return optional(as_mapping(raw), "networkTopologySpec", list_of(_layer), ())
 
 
 def _layer(raw: Json) -> LayerSpec:
     entry = as_mapping(raw)
     return LayerSpec(
         required(entry, "topologyLayer", as_str),
-        optional(entry, "labelKey", lambda keys: collect(as_str, as_list(keys)), ()),
+        optional(entry, "labelKey", as_strings, ()),
         optional(entry, "parentTopologyLayer", as_str, ""),
     )
 

@@ -25,6 +25,10 @@ ANNOTATION_CPU_BASIC_INFO: Final = "node.koordinator.sh/cpu-basic-info"
 ANNOTATION_AMPLIFICATION_RATIO: Final = "node.koordinator.sh/resource-amplification-ratio"
 ANNOTATION_RAW_ALLOCATABLE: Final = "node.koordinator.sh/raw-allocatable"
 
+NORMALIZATION_KEY: Final = "cpu-normalization-config"
+AMPLIFICATION_KEY: Final = "resource-amplification-config"
+"""Keys of the ConfigMap ``slo-controller-config``."""
+
 T = TypeVar("T")
 
 Ratios = immutabledict[str, float]

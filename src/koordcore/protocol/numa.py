@@ -22,7 +22,15 @@ from koordcore.model.resources import (
     parse_resources,
     scale_of,
 )
-from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, collect, load_json, optional
+from koordcore.protocol.fields import (
+    Json,
+    as_int,
+    as_mapping,
+    as_str,
+    list_of,
+    load_json,
+    optional,
+)
 from koordcore.protocol.hints import hints_at
 from koordcore.topology.cpu import NO_CPUS, CPUSet, format_cpulist, parse_cpulist
 
@@ -149,12 +157,8 @@ def parse_resource_status(text: str) -> ResourceStatus:
     value = load_json(text)
     raw = {} if value is None else as_mapping(value)
     cpuset = optional(raw, "cpuset", lambda json_value: parse_cpulist(as_str(json_value)), 0, fold_case=True)
-    entries = optional(raw, "numaNodeResources", _numa_node_resources, _NOWHERE, fold_case=True)
+    entries = optional(raw, "numaNodeResources", list_of(_numa_node_resource), _NOWHERE, fold_case=True)
     return ResourceStatus(cpuset, entries)
-
-
-def _numa_node_resources(value: Json) -> tuple[NUMANodeResource, ...]:
-    return collect(_numa_node_resource, as_list(value))
 
 
 def _numa_node_resource(value: Json) -> NUMANodeResource:

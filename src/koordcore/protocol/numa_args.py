@@ -8,7 +8,15 @@ from typing import Final
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.numa import DEFAULT_NUMA_ARGS, CPUBindPolicy, NUMAArgs
 from koordcore.model.plugin_args import ScoringStrategy
-from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, at, collect, optional
+from koordcore.protocol.fields import (
+    Json,
+    as_int,
+    as_mapping,
+    as_str,
+    at,
+    list_of,
+    optional,
+)
 
 _EMPTY: Final[Mapping[str, Json]] = {}
 _NO_WEIGHTS: Final[tuple[tuple[str, int], ...]] = ()
@@ -48,7 +56,7 @@ def _strategy(raw: Mapping[str, Json], key: str) -> tuple[ScoringStrategy, tuple
     text = optional(value, "type", as_str, "")
     if text not in (ScoringStrategy.LEAST_ALLOCATED, ScoringStrategy.MOST_ALLOCATED):
         raise ManifestError.at(f"{key}.type", f"expected LeastAllocated or MostAllocated, got {text!r}")
-    weights = optional(value, "resources", lambda entries: collect(_weight, as_list(entries)), _NO_WEIGHTS)
+    weights = optional(value, "resources", list_of(_weight), _NO_WEIGHTS)
     for index, (name, weight) in enumerate(weights):
         if not name or not 1 <= weight <= 100:
             raise ManifestError.at(f"{key}.resources[{index}]", f"expected a weight of 1..100, got {weight}")

@@ -40,10 +40,16 @@ from koordcore.protocol.fields import (
     as_str,
     at,
     collect,
+    list_of,
     load_json,
     optional,
 )
-from koordcore.protocol.normalization import CPUBasicInfo, cpu_basic_info_of, parse_amplification
+from koordcore.protocol.normalization import (
+    ANNOTATION_CPU_BASIC_INFO,
+    CPUBasicInfo,
+    cpu_basic_info_of,
+    parse_amplification,
+)
 from koordcore.protocol.reserved_on_node import reserved_cpus
 from koordcore.topology.cpu import NO_CPUS, NO_TOPOLOGY, CPUSet, CPUTopology, parse_cpulist
 
@@ -132,11 +138,7 @@ def parse_cpu_topology(text: str) -> CPUTopology:
     """
     value = load_json(text)
     raw = {} if value is None else as_mapping(value)
-    return CPUTopology.of(optional(raw, "detail", _cpu_rows, _NO_ROWS, fold_case=True))
-
-
-def _cpu_rows(value: Json) -> tuple[tuple[int, int, int, int], ...]:
-    return collect(_cpu_row, as_list(value))
+    return CPUTopology.of(optional(raw, "detail", list_of(_cpu_row), _NO_ROWS, fold_case=True))
 
 
 def _cpu_row(value: Json) -> tuple[int, int, int, int]:
@@ -187,7 +189,8 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
         ratios = parse_amplification(annotations)
     except ManifestError:
         ratios = _NO_RATIOS
-    vendor, mask = _cache(annotations)
+    info = _lenient(annotations, ANNOTATION_CPU_BASIC_INFO, _basic_info, None)
+    vendor, mask = _cache(info or CPUBasicInfo())
     return NodeResourceTopology(
         name=name,
         topology=topology,
@@ -200,6 +203,9 @@ def node_resource_topology_of(raw: Mapping[str, Json]) -> NodeResourceTopology:
         be_shared_pools=_lenient(annotations, ANNOTATION_BE_CPU_SHARED_POOLS, _pools, _NO_POOLS),
         cpu_vendor=vendor,
         cache_mask=mask,
+        cpu_model=None if info is None else info.model,
+        hyper_threads=info is not None and info.hyper_thread,
+        turbo=info is not None and info.turbo,
     )
 
 
@@ -209,12 +215,12 @@ _MAKERS: Final = dict.fromkeys(("intel", "genuineintel"), "GenuineIntel") | dict
 """What people call the makers of CPUs, to what ``/proc/cpuinfo`` calls them."""
 
 
-def _cache(annotations: Mapping[str, str]) -> tuple[str, int]:
+def _basic_info(text: str) -> CPUBasicInfo | None:
+    return cpu_basic_info_of({ANNOTATION_CPU_BASIC_INFO: text})
+
+
+def _cache(info: CPUBasicInfo) -> tuple[str, int]:
     """Give the maker of the CPUs and all ways of their last-level cache, as far as the node says them."""
-    try:
-        info = cpu_basic_info_of(annotations) or CPUBasicInfo()
-    except ManifestError:
-        return "", 0
     digits = info.cache_mask.strip().lower()
     known = 0 < len(digits) <= _MASK_DIGITS and all(one in "0123456789abcdef" for one in digits)
     vendor = _MAKERS.get(info.vendor.strip().lower(), info.vendor)

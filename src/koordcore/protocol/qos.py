@@ -174,15 +174,15 @@ _BASES: Final = {"hexadecimal": 16, "binary": 2, "octal": 8, "old_octal": 8, "de
 _MAX_INTEGER_TEXT: Final = 256
 
 
-def parse_integer(text: str, *, bits: int = 32) -> int:
-    """Read an integer text whose base is told by its prefix, as Go's ``ParseInt(text, 0, bits)`` does.
+def parse_integer(text: str) -> int:
+    """Read an integer text whose base is told by its prefix, as Go's ``ParseInt(text, 0, 32)`` does.
 
     ``0x10`` is 16, ``010`` is 8, ``0b11`` is 3, and ``1_000`` is 1000.
 
     Raises
     ------
     ManifestError
-        When the text is no such number or does not fit into that many bits.
+        When the text is no such number or does not fit into 32 bits.
 
     Examples
     --------
@@ -195,8 +195,8 @@ def parse_integer(text: str, *, bits: int = 32) -> int:
     kind, digits = next((name, match[name]) for name in _BASES if match[name] is not None)
     value = int(digits.replace("_", "") or "0", _BASES[kind])
     value = -value if match["sign"] == "-" else value
-    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise ManifestError.at("", f'expected an integer of {bits} bits, got "{text[:60]}"')
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ManifestError.at("", f'expected an integer of 32 bits, got "{text[:60]}"')
     return value
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.model.selectors import NOTHING, LabelSelector
-from koordcore.protocol.fields import Json, as_list, as_mapping, collect, optional
+from koordcore.protocol.fields import Json, as_mapping, list_of, optional
 from koordcore.protocol.pod_qos import ResourceQoS, parse_resource_qos
 from koordcore.protocol.selectors import as_label_selector
 
@@ -49,9 +49,7 @@ def parse_qos_config(raw: Json) -> QoSConfig:
     """
     fields = as_mapping(raw)
     cluster = optional(fields, "clusterStrategy", _strategy, _EMPTY, fold_case=True)
-    nodes = optional(
-        fields, "nodeStrategies", lambda value: collect(_node_strategy, as_list(value)), (), fold_case=True
-    )
+    nodes = optional(fields, "nodeStrategies", list_of(_node_strategy), (), fold_case=True)
     return QoSConfig(cluster, nodes)
 
 

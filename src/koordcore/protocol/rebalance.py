@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError
+from koordcore.errors import ManifestError, ModelError
 from koordcore.model.durations import format_duration
 from koordcore.model.migration import DEFAULT_JOB_MODE, JobMode
 from koordcore.model.rebalance import (
@@ -26,6 +26,7 @@ from koordcore.model.rebalance import (
     ObjectLimiter,
     PodSelector,
 )
+from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.colocation import parse_selector
 from koordcore.protocol.fields import (
     Json,
@@ -40,6 +41,7 @@ from koordcore.protocol.fields import (
     optional,
     show,
 )
+from koordcore.protocol.selector_text import label_selector_of
 
 _Convert: TypeAlias = Callable[[Json], Any]
 _MINUTE: Final = "1m0s"
@@ -356,6 +358,14 @@ def _limiter_of(value: Json) -> ObjectLimiter:
     )
 
 
+def _node_selectors(value: Json) -> tuple[LabelSelector, ...]:
+    text = as_str(value).strip()
+    try:
+        return (label_selector_of(text),) if text else ()
+    except ModelError as error:
+        raise ManifestError.at("", str(error)) from None
+
+
 def _limiters_of(value: Json) -> immutabledict[str, ObjectLimiter]:
     limiters = ((name, at(f"[{name}]", _limiter_of, one)) for name, one in as_mapping(value).items())
     return immutabledict(sorted(limiters))
@@ -386,7 +396,9 @@ def migration_controller_args(raw: Mapping[str, Json]) -> MigrationControllerArg
         limiters=optional(done, "objectLimiters", _limiters_of, immutabledict()),
         default_job_mode=JobMode(mode),
         default_job_ttl=as_duration(done["defaultJobTTL"]),
-        scheduler_names=tuple(done["schedulerNames"]),
+        # Left out, it holds for jobs alone.
+        scheduler_names=tuple(done["schedulerNames"]) if raw.get("schedulerNames") else None,
+        node_selectors=optional(done, "nodeSelector", _node_selectors, ()),
     )
 
 

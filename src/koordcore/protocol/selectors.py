@@ -37,6 +37,7 @@ from koordcore.protocol.fields import (
     as_strings,
     choice,
     collect,
+    list_of,
     optional,
     required,
 )
@@ -62,8 +63,7 @@ def _requirement(value: Json) -> Requirement:
         raise ManifestError.at("", str(error)) from None
 
 
-def _requirements(value: Json) -> tuple[Requirement, ...]:
-    return collect(_requirement, as_list(value))
+_requirements: Final = list_of(_requirement)
 
 
 def _label_requirement(value: Json, fold_case: bool) -> Requirement:
@@ -93,7 +93,7 @@ def as_label_selector(value: Json, *, fold_case: bool = False) -> LabelSelector:
         optional(
             raw,
             "matchExpressions",
-            lambda found: collect(lambda one: _label_requirement(one, fold_case), as_list(found)),
+            list_of(lambda one: _label_requirement(one, fold_case)),
             (),
             fold_case=fold_case,
         ),
@@ -140,7 +140,7 @@ def _node_affinity(value: Json) -> NodeAffinity:
         optional(
             raw,
             "preferredDuringSchedulingIgnoredDuringExecution",
-            lambda terms: collect(_preferred_node, as_list(terms)),
+            list_of(_preferred_node),
             (),
         ),
     )
@@ -171,13 +171,13 @@ def _pod_affinity(value: Json) -> PodAffinity:
         optional(
             raw,
             "requiredDuringSchedulingIgnoredDuringExecution",
-            lambda terms: collect(_pod_term, as_list(terms)),
+            list_of(_pod_term),
             (),
         ),
         optional(
             raw,
             "preferredDuringSchedulingIgnoredDuringExecution",
-            lambda terms: collect(_weighted_pod_term, as_list(terms)),
+            list_of(_weighted_pod_term),
             (),
         ),
     )

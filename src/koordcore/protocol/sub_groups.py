@@ -24,6 +24,7 @@ from koordcore.protocol.fields import (
     as_mapping,
     as_str,
     collect,
+    list_of,
     load_json,
     optional,
     required,
@@ -67,7 +68,7 @@ def parse_sub_groups(text: str) -> SubGroups:
     """
     raw = as_mapping(load_json(text))
     _known(raw, _WHOLE)
-    entries = required(raw, "subGroups", lambda one: collect(_entry, as_list(one)))
+    entries = required(raw, "subGroups", list_of(_entry))
     least = optional(raw, "minSubGroups", _count, 0)
     if not entries:
         raise ManifestError.at("subGroups", "names no part")

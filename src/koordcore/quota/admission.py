@@ -162,6 +162,8 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
 
     Parameters
     ----------
+    ledger, pod
+        The quotas with what is used of them, and who asks.
     checks
         Rules of the embedder's own, after those of the ledger's policy.
 
@@ -181,32 +183,12 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
     request, used, limit = masked_request(ledger, name, pod), ledger.used_of(name), limit_of(ledger, name)
     if name == ROOT_QUOTA:
         request, used = NO_RESOURCES, NO_RESOURCES
-    exceeded = exceeding(used, request, limit)
-    if exceeded:
-        refusal = QuotaRefusal(
-            quota=name,
-            kind=QuotaCheckKind.RUNTIME,
-            exceeded=exceeded,
-            request=request,
-            used=used,
-            limit=limit,
-            ancestor=name,
-        )
-        return _refused(ledger, pod, refusal)
-    if not pod.preemptible:
+    refusal = _beyond(QuotaCheckKind.RUNTIME, name, name, request, used, limit)
+    if refusal is None and not pod.preemptible:
         held, least = ledger.held_of(name), ledger.min_of(name)
-        exceeded = exceeding(held, request, least)
-        if exceeded:
-            refusal = QuotaRefusal(
-                quota=name,
-                kind=QuotaCheckKind.NON_PREEMPTIBLE,
-                exceeded=exceeded,
-                request=request,
-                used=held,
-                limit=least,
-                ancestor=name,
-            )
-            return _refused(ledger, pod, refusal)
+        refusal = _beyond(QuotaCheckKind.NON_PREEMPTIBLE, name, name, request, held, least)
+    if refusal is not None:
+        return _refused(ledger, pod, refusal)
     for check in checks:
         problem = check.check_pod(ledger, name, pod)
         if problem:
@@ -290,6 +272,27 @@ def exceeding(used: Resources, request: Resources, limit: Resources) -> tuple[st
     )
 
 
+def _beyond(
+    kind: QuotaCheckKind, name: str, ancestor: str, request: Resources, used: Resources, limit: Resources
+) -> QuotaRefusal | None:
+    """Give the refusal of a pod that would bring a quota beyond a limit; ``None`` where it does not."""
+    known = used
+    if kind is QuotaCheckKind.PARENT:  # upstream asks ancestors about the pod's own resources alone
+        known = immutabledict({key: amount for key, amount in used.items() if key in request})
+    exceeded = exceeding(known, request, limit)
+    if not exceeded:
+        return None
+    return QuotaRefusal(
+        quota=name,
+        kind=kind,
+        exceeded=exceeded,
+        request=request,
+        used=used,
+        limit=limit,
+        ancestor=ancestor,
+    )
+
+
 def _check_ancestors(
     ledger: QuotaLedger, pod: QuotaPod, name: str, request: Resources
 ) -> QuotaRefusal | None:
@@ -311,18 +314,8 @@ def _check_ancestors(
                 message=f"Could not find the elasticQuota {above}, quotaNameTopo: [{' '.join(trail)}]",
             )
         used, limit = ledger.used_of(above), limit_of(ledger, above)
-        mine = immutabledict({key: amount for key, amount in used.items() if key in request})
-        exceeded = exceeding(mine, request, limit)
-        if exceeded:
-            refusal = QuotaRefusal(
-                quota=name,
-                kind=QuotaCheckKind.PARENT,
-                exceeded=exceeded,
-                request=request,
-                used=used,
-                limit=limit,
-                ancestor=above,
-            )
+        refusal = _beyond(QuotaCheckKind.PARENT, name, above, request, used, limit)
+        if refusal is not None:
             return _refused(ledger, pod, refusal, trail)
         at = above
 

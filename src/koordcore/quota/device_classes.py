@@ -71,8 +71,8 @@ def _counted_again(
     nodes: Vector[NodeState], records: Vector[ClusterRecord], value: frozenset[str], snapshot: ClusterSnapshot
 ) -> frozenset[str]:
     del nodes
-    told = (old or new for old, new in changed_records(snapshot, records))
-    return _counted(snapshot) if any(isinstance(one, ElasticQuota) for one in told) else value
+    changed = (old or new for old, new in changed_records(snapshot, records))
+    return _counted(snapshot) if any(isinstance(one, ElasticQuota) for one in changed) else value
 
 
 def quota_reader(snapshot: ClusterSnapshot) -> Callable[[Pod], QuotaPod]:

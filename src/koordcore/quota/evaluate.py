@@ -136,6 +136,8 @@ def evaluate_creation(quotas: Iterable[QuotaObject], name: str, request: ExactLi
 
     Parameters
     ----------
+    quotas
+        All of the cluster.
     name
         As resolved by :func:`~koordcore.protocol.quota_webhook.resolve_quota`; built-in quotas admit all.
     request

@@ -328,7 +328,7 @@ def format_waterfall(waterfall: Waterfall) -> str:
         )
         for member in family.members:
             mark = ">" if member.quota == family.on_path else " "
-            lines.append(f" {mark} {member.quota}: {_told(member, amount)}")
+            lines.append(f" {mark} {member.quota}: {_member_text(member, amount)}")
         for number, one in enumerate(family.rounds, start=1):
             lines.append(f"   round {number} deals {amount(one.left)} by weight: {pairs(one.granted)}")
             if one.returned:
@@ -342,7 +342,7 @@ def format_waterfall(waterfall: Waterfall) -> str:
     return "\n".join(lines)
 
 
-def _told(member: MemberShare, amount: Callable[[int], str]) -> str:
+def _member_text(member: MemberShare, amount: Callable[[int], str]) -> str:
     parts = [f"min {amount(member.min)}"]
     if member.floor != member.min:
         parts.append(f"floor {amount(member.floor)}")

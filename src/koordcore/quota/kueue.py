@@ -131,7 +131,7 @@ class QueueLedger:
         pod = _usage(key, _queue(queue), amounts)
         placed = self._with(pod)
         outcome = admit(placed.ledger.untrack(pod), pod)
-        return _told(outcome, queue) if isinstance(outcome, QuotaRefusal) else placed
+        return _shortfall(outcome, queue) if isinstance(outcome, QuotaRefusal) else placed
 
     def with_usage(self, key: str, queue: str, amounts: Mapping[str, int]) -> QueueLedger:
         """Count what a workload uses already, whether or not it may."""
@@ -319,7 +319,7 @@ def _cycle(name: str, cohorts: Mapping[str, Cohort]) -> str:
     return f"its cohorts form a cycle: {' -> '.join([*trail[trail.index(name) :], name])}"
 
 
-def _told(refusal: QuotaRefusal, queue: str) -> QueueShortfall:
+def _shortfall(refusal: QuotaRefusal, queue: str) -> QueueShortfall:
     where = refusal.ancestor or _queue(queue)
     name = refusal.exceeded[0]
     flavor, _, resource = name.partition("/")

@@ -29,6 +29,12 @@ def chain_of(ledger: QuotaLedger, pod: QuotaPod) -> tuple[str, ...]:
     return tuple(chain)
 
 
+def checked_chain(ledger: QuotaLedger, pod: QuotaPod) -> tuple[str, ...]:
+    """Name the quotas that limit a pod: its own and, with ``enableCheckParentQuota``, those above."""
+    chain = chain_of(ledger, pod)
+    return chain if ledger.policy.enable_check_parent_quota else chain[:1]
+
+
 def lent_by(
     ledger: QuotaLedger, chain: Sequence[str], mine: Collection[tuple[str, ...]], wanted: Iterable[str]
 ) -> frozenset[str] | None:

@@ -200,12 +200,12 @@ class PageData:
         match one:
             case Bound():
                 notes = [result.device for held in one.claims for result in held.allocation.results]
-                told = ", ".join((*notes, *one.notes))
-                said |= {"o": "placed", "n": self.row_of[one.node], "w": self.texts(told)}
+                text = ", ".join((*notes, *one.notes))
+                said |= {"o": "placed", "n": self.row_of[one.node], "w": self.texts(text)}
             case Nominated():
                 victims = ", ".join(str(victim.pod) for victim in one.victims)
-                told = f"once {victims} left" if victims else ""
-                said |= {"o": "nominated", "n": self.row_of[one.node], "w": self.texts(told)}
+                text = f"once {victims} left" if victims else ""
+                said |= {"o": "nominated", "n": self.row_of[one.node], "w": self.texts(text)}
             case Waiting():
                 said |= {"o": "waiting", "w": self.texts(one.reason)}
                 if one.held is not None:

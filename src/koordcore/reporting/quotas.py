@@ -29,10 +29,14 @@ def _tree(ledger: QuotaLedger, name: str) -> dict[str, Any]:
     rows = []
     for row in quota_table(ledger, name):
         said = attrs.asdict(row)
-        told = _waterfall(ledger, row.quota, row.resource)
-        if told is not None:
-            said |= {"path": [_place(one, families, row.resource) for one in told.families]}
-            said |= {"binds": str(told.bound), "at": told.at, "holders": [list(one) for one in told.holders]}
+        waterfall = _waterfall(ledger, row.quota, row.resource)
+        if waterfall is not None:
+            said |= {"path": [_place(one, families, row.resource) for one in waterfall.families]}
+            said |= {
+                "binds": str(waterfall.bound),
+                "at": waterfall.at,
+                "holders": [list(one) for one in waterfall.holders],
+            }
         rows.append(said)
     return {"tree": name, "rows": rows, "families": list(families.values())}
 

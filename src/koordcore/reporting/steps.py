@@ -134,11 +134,11 @@ def _leaving(key: PodKey, anyhow: set[PodKey], elsewhere: Mapping[PodKey, str]) 
 
 def _damage(plan: PreemptionPlan) -> Iterator[tuple[str, str]]:
     cost = plan.damage
-    yield "evicted", _told(cost)
+    yield "evicted", _damage_text(cost)
     if cost.moves:
         yield "moved", _count(cost.moves, "pod")
-    if plan.broken:
-        yield "gangs that stop", ", ".join(plan.broken)
+    if plan.stopped:
+        yield "gangs that stop", ", ".join(plan.stopped)
     if plan.borrowers:
         yield "quotas that give back", ", ".join(plan.borrowers)
     if plan.domain:
@@ -146,10 +146,10 @@ def _damage(plan: PreemptionPlan) -> Iterator[tuple[str, str]]:
     if plan.left_out:
         yield "members without a place", ", ".join(plan.left_out)
     if plan.alternative is not None:
-        yield "next best", f"{plan.alternative.where}: {_told(plan.alternative.damage)}"
+        yield "next best", f"{plan.alternative.where}: {_damage_text(plan.alternative.damage)}"
 
 
-def _told(cost: Damage) -> str:
+def _damage_text(cost: Damage) -> str:
     """Say what evictions cost, in the order in which costs are compared."""
     parts = [f"{_count(cost.violations, 'pod')} beyond disruption budgets"] if cost.violations else []
     if cost.highest != NO_PRIORITY:

@@ -314,7 +314,7 @@ def reservation_columns_again(
     states, holders = list(before.states), list(before.holders)
     row, open_, back = before.row.copy(), before.open.copy(), list(before.back)
     columns, by_row, over = before.columns.copy(), dict(before.by_row), before.over
-    anew = _told_anew(changes, states, before, nodes, snapshot)
+    anew = _changed_states(changes, states, before, nodes, snapshot)
     if anew is None:
         return reservation_columns(snapshot)
     for number in sorted(anew):
@@ -350,7 +350,7 @@ def reservation_columns_again(
     )
 
 
-def _told_anew(
+def _changed_states(
     changes: list[tuple[Reservation, Reservation]],
     states: list[ReservationState],
     before: ReservationColumns,

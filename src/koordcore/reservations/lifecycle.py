@@ -24,6 +24,8 @@ from koordcore.reservations.state import reserve_pod
 from koordcore.snapshot import ClusterSnapshot
 
 __all__ = [
+    "after_ends",
+    "as_of",
     "collected",
     "controlled",
     "made_available",
@@ -34,6 +36,7 @@ __all__ = [
     "next_sync",
     "reserve_pod",
     "synced",
+    "time_up",
 ]
 
 _SECOND: Final = 10**9
@@ -104,6 +107,33 @@ def controlled(snapshot: ClusterSnapshot, now: datetime) -> ClusterSnapshot:
         if after is not one:
             changed.append(after)
     return snapshot.with_records(*changed) if changed else snapshot
+
+
+def time_up(reservation: Reservation) -> datetime | None:
+    """Give the moment after which a reservation on a node holds nothing; ``None`` where none is known.
+
+    Whoever says neither when it was made nor when it ends has no age.
+    """
+    ends = [reservation.expires]
+    if reservation.created is not None and reservation.ttl is not None:
+        ends.append(reservation.created + timedelta(microseconds=reservation.ttl // 1000))
+    if reservation.ttl == 0 or not reservation.active:
+        return None
+    return min((end for end in ends if end is not None), default=None)
+
+
+def as_of(snapshot: ClusterSnapshot, now: datetime) -> ClusterSnapshot:
+    """Give the cluster as it stands at a moment: reservations whose time is up by then hold nothing."""
+    undated = [one for one in snapshot.of(Reservation) if one.created is None and one.expires is None]
+    return controlled(snapshot, now).with_records(*undated)
+
+
+def after_ends(snapshot: ClusterSnapshot, moment: datetime) -> ClusterSnapshot:
+    """Give the cluster right after a moment, which ends reservations that hold until then."""
+    ends = map(time_up, snapshot.of(Reservation))
+    if not any(end is not None and end <= moment for end in ends):
+        return snapshot
+    return as_of(snapshot, moment + timedelta(microseconds=1))
 
 
 def next_sync(reservation: Reservation, now: datetime) -> int:

@@ -180,8 +180,8 @@ def pre_allocate(
         return found
     lacking, reasons = found
     if required:
-        told = [*(f"Insufficient {name} by node" for name in sorted(lacking)), *reasons]
-        return ReservationRefusal(tuple(told) or (NO_POD,))
+        reasons_found = [*(f"Insufficient {name} by node" for name in sorted(lacking)), *reasons]
+        return ReservationRefusal(tuple(reasons_found) or (NO_POD,))
     if not lacking and (candidates or prefers_none):
         lacking = set(fits_node(requests, node, matched=0, args=args))
     if lacking:

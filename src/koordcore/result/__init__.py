@@ -114,19 +114,21 @@ class ScheduleResult:
         return next((one for one in self.decisions if one.pod == key), None)
 
 
-def with_victims_told(snapshot: ClusterSnapshot, plans: Iterable[model.PreemptionPlan]) -> ClusterSnapshot:
+def with_victims_leaving(snapshot: ClusterSnapshot, plans: Iterable[model.PreemptionPlan]) -> ClusterSnapshot:
     """Write on the victims of some plans that they are to leave, and for whom; they are still there."""
-    told = [(victim, plan.job) for plan in plans for victim in plan.victims]
-    job_of = {victim.pod: job for victim, job in told}
-    nodes = {victim.node for victim, _ in told if victim.node in snapshot.layout.row_of} if told else set()
+    leaving = [(victim, plan.job) for plan in plans for victim in plan.victims]
+    job_of = {victim.pod: job for victim, job in leaving}
+    nodes = (
+        {victim.node for victim, _ in leaving if victim.node in snapshot.layout.row_of} if leaving else set()
+    )
     if not nodes:
         return snapshot
     pods = {
-        name: tuple(_told(pod, job_of) if pod.key in job_of else pod for pod in snapshot.node(name).pods)
+        name: tuple(_leaving(pod, job_of) if pod.key in job_of else pod for pod in snapshot.node(name).pods)
         for name in sorted(nodes)
     }
     return with_pods(snapshot, pods, snapshot.pending)
 
 
-def _told(pod: Pod, job_of: Mapping[PodKey, str]) -> Pod:
+def _leaving(pod: Pod, job_of: Mapping[PodKey, str]) -> Pod:
     return attrs.evolve(pod, disruption=PREEMPTED_REASON, preempted_by=job_of[pod.key])

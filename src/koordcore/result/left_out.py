@@ -84,7 +84,7 @@ _DEVICE_RESOURCES: Final = frozenset(
 )
 
 
-def _told(*keys: str) -> Callable[[Pod], bool]:
+def _annotated(*keys: str) -> Callable[[Pod], bool]:
     return lambda pod: any(key in pod.annotations for key in keys)
 
 
@@ -94,25 +94,25 @@ def _picks_nodes(pod: Pod) -> bool:
 
 
 _PODS: Final[tuple[tuple[str, str, Callable[[Pod], bool]], ...]] = (
-    ("DeviceShare", "that ask for devices", lambda pod: not _DEVICE_RESOURCES.isdisjoint(pod.requests)),
+    ("DeviceShare", "with requests for devices", lambda pod: not _DEVICE_RESOURCES.isdisjoint(pod.requests)),
     (
         "DeviceShare",
         "with device hints",
-        _told(DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC),
+        _annotated(DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC),
     ),
     (
         "NodeNUMAResource",
         "with CPU or NUMA specs",
-        _told(ANNOTATION_RESOURCE_SPEC, ANNOTATION_NUMA_TOPOLOGY_SPEC),
+        _annotated(ANNOTATION_RESOURCE_SPEC, ANNOTATION_NUMA_TOPOLOGY_SPEC),
     ),
-    ("Coscheduling", "with a network topology selector", _told(ANNOTATION_TOPOLOGY_SELECTOR)),
+    ("Coscheduling", "with a network topology selector", _annotated(ANNOTATION_TOPOLOGY_SELECTOR)),
     (
         "SchedulingHint",
         "with a scheduling hint",
-        _told(ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT),
+        _annotated(ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT),
     ),
-    ("Reservation", "with reservation affinity", _told(RESERVATION_AFFINITY)),
-    ("NodeAffinity", "that choose nodes by labels", _picks_nodes),
+    ("Reservation", "with reservation affinity", _annotated(RESERVATION_AFFINITY)),
+    ("NodeAffinity", "with a choice of nodes by labels", _picks_nodes),
     (
         "InterPodAffinity",
         "with pod affinity",
@@ -151,16 +151,27 @@ def left_out(
     preempting
         Whether the call could evict.
     """
-    here = {one.name for one in policy.plugins}
-    asked = tuple(pods)
-    return (
-        *_unreadable(snapshot),
-        *_records(snapshot, policy, here),
-        *_counted(_PODS, asked, here, policy, "pod"),
-        *_counted(_NODES, [state.node for state in snapshot.nodes], here, policy, "node"),
-        *quota_trees(snapshot, policy),
-        *(() if preempting else _preempting(policy)),
-    )
+    found = [*_unreadable(snapshot)]
+    for profile, asked in _by_profile(policy, pods):
+        here = {one.name for one in profile.plugins}
+        found += _records(snapshot, profile, here)
+        found += _counted(_PODS, asked, here, profile, "pod")
+        found += _counted(_NODES, [state.node for state in snapshot.nodes], here, profile, "node")
+        found += quota_trees(snapshot, profile)
+        found += () if preempting else _preempting(profile)
+    return tuple(dict.fromkeys(found))
+
+
+def _by_profile(policy: Policy, pods: Iterable[Pod]) -> Iterable[tuple[Policy, list[Pod]]]:
+    """Give the profiles that decide about somebody, each with those pods; the first where nobody is asked."""
+    if not policy.others:
+        return [(policy, list(pods))]
+    asked: dict[int, list[Pod]] = {}
+    for pod in pods:
+        profile = policy.profile_of(pod.scheduler_name) or policy
+        number = next(place for place, one in enumerate(policy.profiles) if one is profile)
+        asked.setdefault(number, []).append(pod)
+    return [(policy.profiles[number], asked[number]) for number in sorted(asked)] or [(policy, [])]
 
 
 def _unreadable(snapshot: ClusterSnapshot) -> Iterator[LeftOut]:

@@ -12,11 +12,11 @@ _COLUMNS: Final = ("namespace", "pod", "outcome", "node", "score", "why")
 
 def decision_table(decisions: Iterable[PodDecision]) -> dict[str, list[Any]]:
     """Give one row per decision, in their order; see :meth:`koordcore.ScheduleResult.table`."""
-    rows = [(one.pod.namespace, one.pod.name, *_told(one)) for one in decisions]
+    rows = [(one.pod.namespace, one.pod.name, *_cells(one)) for one in decisions]
     return {name: [row[place] for row in rows] for place, name in enumerate(_COLUMNS)}
 
 
-def _told(one: PodDecision) -> tuple[str, str, int | None, str]:
+def _cells(one: PodDecision) -> tuple[str, str, int | None, str]:
     """Give outcome, node, score and reason."""
     match one:
         case Bound():

@@ -19,7 +19,9 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
+from koordcore.reservations.lifecycle import after_ends, time_up
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
@@ -42,6 +44,8 @@ class EarliestStart:
         Where each pod would go then; members of a gang beyond its minimum may be missing.
     waits_for
         Running pods that have to be gone, by end and key.
+    expired
+        Reservations on these nodes whose time is up by then, by name.
     too_early
         The last moment before ``start`` at which anything changes, and at which the job was shown not to
         fit; ``None`` where it fits at once.
@@ -56,6 +60,7 @@ class EarliestStart:
     start: datetime
     nodes: immutabledict[PodKey, str] = attrs.field(converter=immutabledict)
     waits_for: tuple[PodKey, ...] = ()
+    expired: tuple[str, ...] = ()
     too_early: datetime | None = None
     probes: int = 0
     proven: bool = True
@@ -63,7 +68,7 @@ class EarliestStart:
 
 @attrs.frozen(kw_only=True)
 class NoStart:
-    """The job does not fit even when every pod whose end is known has left.
+    """The job does not fit even when every pod and reservation whose end is known has gone.
 
     Parameters
     ----------
@@ -115,9 +120,9 @@ class BackfillPlan:
 
 
 def _later(snapshot: ClusterSnapshot, ends: Mapping[PodKey, datetime], moment: datetime) -> ClusterSnapshot:
-    """Give the cluster at a moment: whoever has ended by then is gone."""
+    """Give the cluster at a moment: whoever has ended by then is gone, reservations like pods."""
     gone = [key for key in sorted(ends) if ends[key] <= moment and key in snapshot.location]
-    return snapshot.forget(*gone) if gone else snapshot
+    return after_ends(snapshot.forget(*gone) if gone else snapshot, moment)
 
 
 def _placed(result: ScheduleResult) -> bool:
@@ -170,7 +175,10 @@ class _Search:
         self._policy = policy
         self._limits = limits
         self.now = now
-        self.moments = sorted({end for end in ends.values() if end > now})
+        held = {end for one in snapshot.of(Reservation) if (end := time_up(one)) is not None}
+        self.moments = sorted({end for end in (*ends.values(), *held) if end > now})
+        # Owners lose what others win.
+        self.gains = all(end <= now for end in held)
         self.known: dict[datetime, ScheduleResult] = {}
 
     def at(self, moment: datetime) -> ScheduleResult:
@@ -190,7 +198,7 @@ class _Search:
         """Give the first moment at which the job fits; ``None`` where there is none."""
         if self.fits(self.now):
             return self.now
-        if not monotone:
+        if not (monotone and self.gains):
             return next((moment for moment in self.moments if self.fits(moment)), None)
         if not self.moments or not self.fits(self.moments[-1]):
             return None
@@ -236,9 +244,9 @@ def earliest_start(
     if start is None:
         last = search.at(search.moments[-1] if search.moments else now)
         failed = next((one for one in last.decisions if not isinstance(one, Bound)), None)
-        told = [getattr(failed, "message", "") or getattr(failed, "reason", "")]
-        told += [text for plan in last.jobs for text in (plan.message, plan.detail)]
-        message = next(filter(None, told), "")
+        messages = [getattr(failed, "message", "") or getattr(failed, "reason", "")]
+        messages += [text for plan in last.jobs for text in (plan.message, plan.detail)]
+        message = next(filter(None, messages), "")
         return NoStart(pods=asked, message=message, probes=len(search.known))
     place = search.moments.index(start) if start in search.moments else -1
     too_early = None if place < 0 else (search.moments[place - 1] if place else now)
@@ -249,6 +257,13 @@ def earliest_start(
         start=start,
         nodes={one.pod: one.node for one in search.at(start).bound},
         waits_for=tuple(key for _, key in waits if snapshot.location[key] in used),
+        expired=tuple(
+            sorted(
+                one.name
+                for one in snapshot.of(Reservation)
+                if one.status.node_name in used and (end := time_up(one)) is not None and now < end <= start
+            )
+        ),
         too_early=too_early,
         probes=len(search.known),
     )
@@ -296,8 +311,8 @@ def backfill(
         spans = [durations.get(pod.key) for pod in pods]
         end = None if None in spans else now + max(one for one in spans if one is not None)
         fitted = False
-        barred: set[str] = set()
-        for trial in _trials(current, plan, end, barred):
+        excluded: set[str] = set()
+        for trial in _trials(current, plan, end, excluded):
             result = schedule(trial, pods, policy=policy, now=now, limits=limits)
             if not _placed(result):
                 continue
@@ -315,7 +330,7 @@ def backfill(
                 current, known = after, later
                 jobs.append(BackfilledJob(pods={one.pod: one.node for one in result.bound}, end=end))
                 break
-            barred.update(one.node for one in result.bound)
+            excluded.update(one.node for one in result.bound)
         else:
             (held_back if fitted else without_room).extend(pod.key for pod in pods)
     again = earliest_start(current, plan.pods, known, now=now, policy=policy, limits=limits)
@@ -333,7 +348,7 @@ _MOST_TRIALS: Final = 32
 
 
 def _trials(
-    current: ClusterSnapshot, plan: EarliestStart, end: datetime | None, barred: Collection[str]
+    current: ClusterSnapshot, plan: EarliestStart, end: datetime | None, excluded: Collection[str]
 ) -> Iterable[ClusterSnapshot]:
     """Give the clusters on which a job is tried.
 
@@ -342,7 +357,7 @@ def _trials(
 
     Parameters
     ----------
-    barred
+    excluded
         Nodes where the job was in the way; the caller adds to them between the trials.
     """
     if end is None or end > plan.start:
@@ -352,7 +367,7 @@ def _trials(
     yield current
     before = 0
     for _ in range(_MOST_TRIALS):
-        if not before < len(barred) < len(current.nodes):
+        if not before < len(excluded) < len(current.nodes):
             return
-        before = len(barred)
-        yield current.without_nodes(*sorted(barred))
+        before = len(excluded)
+        yield current.without_nodes(*sorted(excluded))

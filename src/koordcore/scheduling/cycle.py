@@ -27,7 +27,7 @@ from koordcore.protocol.gang_names import (
     LABEL_POD_GROUP,
     gang_name,
 )
-from koordcore.result import ScheduleResult, with_victims_told
+from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
 from koordcore.snapshot import ClusterSnapshot
@@ -241,9 +241,17 @@ class SchedulingCycle:
 
             rows = {str(pod.nominated_node): row for pod, row in promised}
             there = {node: tuple(self.workspace.pods_on(row).values()) for node, row in rows.items()}
-            if not terminating_victims((pod for pod, _ in promised), there):
+            if not terminating_victims((pod for pod, _ in promised), there, self._names()):
                 self._withdrawn += [pod.key for pod, _ in promised]
                 self.plugins.nominated.forget(pod.key for pod, _ in promised)
+
+    def _names(self) -> frozenset[str]:
+        """Give the names under which others may have been evicted for the unit whose turn it is."""
+        turn = self._turn
+        if isinstance(turn, Pod):
+            return frozenset((str(turn.key),))
+        assert turn is not None
+        return frozenset((turn.name, ",".join(sorted(turn.members)), *(str(pod.key) for pod in turn.pods)))
 
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
         kept = NOBODY if self._holds is None else self._holds.release([pod])
@@ -305,7 +313,7 @@ class SchedulingCycle:
             from koordcore.scheduling.outcomes import nominate
 
             end = nominate(end, self.decisions, self._withdrawn)
-            end = with_victims_told(end, self._preemptor.plans)
+            end = with_victims_leaving(end, self._preemptor.plans)
         for kind in kinds_with(self.policy, "closed", self._start):
             end = kind.closed(self._start, end, self.decisions, self._now)
         strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]

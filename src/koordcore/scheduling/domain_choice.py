@@ -13,7 +13,7 @@ from koordcore.framework.node_view import REQUESTED
 from koordcore.framework.workspace import Workspace
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.preemption.problem import Domains
-from koordcore.scheduling.gang_input import Outline
+from koordcore.scheduling.gang_input import PlanningInput
 from koordcore.scheduling.key_domains import KeyDomains
 
 
@@ -27,7 +27,7 @@ class DomainChoice:
         The state of the call.
     domains
         The label's.
-    outline, offers
+    inputs, offers
         The members over all nodes, and how many of each shape every node takes, shape (shapes, nodes).
     sizes
         Members of each shape.
@@ -39,7 +39,7 @@ class DomainChoice:
 
     workspace: Workspace
     domains: KeyDomains
-    outline: Outline
+    inputs: PlanningInput
     offers: IntMatrix
     sizes: IntVector
     least: int
@@ -93,7 +93,7 @@ class DomainChoice:
                 continue
             whole = self.domains.whole(name, layout.allocatable[row])
             used = self.domains.sums(self.workspace.amounts[REQUESTED, row])
-            for number, one in zip(placed, self.outline.classes, strict=bool(placed)):
+            for number, one in zip(placed, self.inputs.classes, strict=bool(placed)):
                 used = used + number * one.pod.requests.get(name, 0)
             parts.append((whole, used))
         counted = np.sum([whole > 0 for whole, _ in parts], axis=0)

@@ -20,7 +20,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.parties import MemberShape
 from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
-from koordcore.preemption.running import Leaving
+from koordcore.preemption.running import Leaving, running_on
 from koordcore.preemption.written import deal_members
 from koordcore.scheduling.eviction_budget import EvictionBudget
 from koordcore.scheduling.freeing import Freeing, key_of
@@ -247,7 +247,10 @@ class DryRuns:
         self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
     ) -> tuple[BoolVector, BoolVector]:
         """Tell which pods others have made promises to, and who of them runs beyond these."""
-        with self.without(()):
+        running, row_of = running_on(self._workspace.snapshot), self._workspace.layout.row_of
+        going = [running.pods[one] for one in np.flatnonzero(running.leaving).tolist()]
+        # Nobody who has to go uses what is promised, whoever may count on his room.
+        with self.without((pod.key, row_of[str(pod.node_name)]) for pod in going):
             found = [one.lent(members, priority, below) for one in self.budgets]
             return found[0]
 

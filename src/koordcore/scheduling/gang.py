@@ -27,7 +27,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.scheduling.gang_groups import Job, rank_of
-from koordcore.scheduling.gang_input import Barred, demand_of, fit_error, offers_of, outline_of
+from koordcore.scheduling.gang_input import Conflict, demand_of, fit_error, offers_of, planning_input_of
 from koordcore.scheduling.group_plans import flat_tree, place_groups
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.one_pod import place_pod, place_there
@@ -95,8 +95,8 @@ def place_job(
     if mixed or plan.placed:
         return members, plan
     # Of equal members that nobody wants gathered, each one's own reasons say most.
-    refused, told = give_up(workspace, job, decisions, "")
-    return refused, attrs.evolve(told, certificate=plan.certificate, detail=plan.detail)
+    refused, plan_of_job = give_up(workspace, job, decisions, "")
+    return refused, attrs.evolve(plan_of_job, certificate=plan.certificate, detail=plan.detail)
 
 
 def _one_by_one(
@@ -171,9 +171,9 @@ def _held(
     kept_places: Mapping[PodKey, Kept],
 ) -> Outcome:
     """NonStrict (ruling 8): who found a place keeps it for a while, until the others come."""
-    told = {key: one.until for key, one in kept_places.items() if one.until is not None}
+    until_of = {key: one.until for key, one in kept_places.items() if one.until is not None}
     ends = {
-        pod.key: told.get(pod.key) or wait_ends(workspace.snapshot, job, pod, workspace.now)
+        pod.key: until_of.get(pod.key) or wait_ends(workspace.snapshot, job, pod, workspace.now)
         for pod in job.pods
     }
     now = None if workspace.now is None else moment_of(workspace.now)
@@ -227,15 +227,15 @@ def _planned(
     tree: NetworkTopology,
     limits: Limits,
 ) -> Outcome:
-    outline = outline_of(workspace, plugins, job.pods, tree)
-    if isinstance(outline, Unschedulable):
-        return give_up(workspace, job, {outline.pod: outline}, "")
+    inputs = planning_input_of(workspace, plugins, job.pods, tree)
+    if isinstance(inputs, Unschedulable):
+        return give_up(workspace, job, {inputs.pod: inputs}, "")
 
-    def ask(offers: IntMatrix, barred: Sequence[Barred]) -> GangDemand:
-        return demand_of(workspace, job, spec, tree, outline, offers, barred)
+    def ask(offers: IntMatrix, conflicts: Sequence[Conflict]) -> GangDemand:
+        return demand_of(workspace, job, spec, tree, inputs, offers, conflicts)
 
-    fit = fit_error(outline)
-    found = plan_and_bind(workspace, plugins, tree, outline, offers_of(outline, job.fit), ask, limits, fit)
+    fit = fit_error(inputs)
+    found = plan_and_bind(workspace, plugins, tree, inputs, offers_of(inputs, job.fit), ask, limits, fit)
     if isinstance(found, Planned):
         bound = marked(workspace, job, found.bound)
         return finish(workspace, job, bound, found.answer, cut=found.cut, refused=found.refused)

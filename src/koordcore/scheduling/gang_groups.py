@@ -162,8 +162,8 @@ class Job:
                 continue
             for number, entry in enumerate(groups.entries):
                 if number not in there:
-                    told = f'no pod of gang "{name}" belongs to its part "{entry.name}"'
-                    return f"{told} (label {LABEL_SUB_GROUP}, or its matchLabels)"
+                    message = f'no pod of gang "{name}" belongs to its part "{entry.name}"'
+                    return f"{message} (label {LABEL_SUB_GROUP}, or its matchLabels)"
         for name, pods in self.members.items():
             if len(pods) < self.least(name):
                 return f'gang "{name}" needs {self.least(name)} more members at once, and {len(pods)} wait'

@@ -38,7 +38,7 @@ from koordcore.topology.network import NetworkTopology
 
 
 @attrs.frozen(eq=False)
-class Outline:
+class PlanningInput:
     """A job as the planner takes it, apart from the offers of the nodes."""
 
     members: tuple[Pod, ...]
@@ -59,9 +59,9 @@ class Outline:
         return {str(pod.key): pod for pod in self.members}
 
 
-def outline_of(
+def planning_input_of(
     workspace: Workspace, plugins: PluginSet, pods: Sequence[Pod], tree: NetworkTopology
-) -> Outline | Unschedulable:
+) -> PlanningInput | Unschedulable:
     """Sort pods by shape; or say why the first is refused where all of them are, whatever the node."""
     classes: dict[int, SchedulingClass] = {}
     numbers: dict[int, int] = {}
@@ -88,7 +88,7 @@ def outline_of(
         totals = np.maximum(0, one.totals(one.feasible()))
         scores[number] = totals if whole else totals[rows]
     ties = _ties(plugins, able)
-    return Outline(tuple(able), tuple(classes.values()), shape_of, rows, scores, ties, refusals)
+    return PlanningInput(tuple(able), tuple(classes.values()), shape_of, rows, scores, ties, refusals)
 
 
 def _rows_in(snapshot: ClusterSnapshot, tree: NetworkTopology) -> tuple[IntVector, bool]:
@@ -112,13 +112,13 @@ _LARGEST: Final = 1024
 """Slots beyond which nobody asks how much larger a node is."""
 
 
-def offers_of(outline: Outline, fit: GangFit = GangFit.FEWEST_NODES) -> IntMatrix:
+def offers_of(inputs: PlanningInput, fit: GangFit = GangFit.FEWEST_NODES) -> IntMatrix:
     """How many members of each shape every node of the tree takes: ``(shapes, nodes)``.
 
     For the tightest fit it counts how large a node is, too.
     """
-    most = max(len(outline.members), _LARGEST if fit is GangFit.TIGHTEST_FIT else 0)
-    return np.stack([one.slots(most)[outline.rows] for one in outline.classes])
+    most = max(len(inputs.members), _LARGEST if fit is GangFit.TIGHTEST_FIT else 0)
+    return np.stack([one.slots(most)[inputs.rows] for one in inputs.classes])
 
 
 def demand_of(
@@ -126,18 +126,18 @@ def demand_of(
     job: Job,
     spec: NetworkTopologySpec,
     tree: NetworkTopology,
-    outline: Outline,
+    inputs: PlanningInput,
     offers: IntMatrix,
-    barred: Sequence[Barred] = (),
+    conflicts: Sequence[Conflict] = (),
 ) -> GangDemand:
-    """Write what a job asks of the tree; the outline may know pods of further jobs, and less of its own."""
-    roles = with_ties(roles_of(job, tree, outline.shape_of), outline.ties or ())
-    resources = _resources(workspace, outline)
-    requests = [_amounts(resources, scheduling_class) for scheduling_class in outline.classes]
+    """Write what a job asks of the tree; the input may know pods of further jobs, and less of its own."""
+    roles = with_ties(roles_of(job, tree, inputs.shape_of), inputs.ties or ())
+    resources = _resources(workspace, inputs)
+    requests = [_amounts(resources, scheduling_class) for scheduling_class in inputs.classes]
     bound = np.zeros(len(tree.nodes), np.int64)
     for nodes in job.bound.values():
         bound += per_node(tree, nodes)
-    free = _free(workspace, outline, resources)
+    free = _free(workspace, inputs, resources)
     for slots, request in zip(offers, requests, strict=True):
         # A policy may leave amounts out of account.
         free = np.maximum(free, request[:, None] * slots[None, :])
@@ -147,22 +147,22 @@ def demand_of(
         quorums=roles.quorums,
         shapes=tuple(
             Shape(slots=slots, request=request, scores=scores)
-            for slots, request, scores in zip(offers, requests, outline.scores, strict=True)
+            for slots, request, scores in zip(offers, requests, inputs.scores, strict=True)
         ),
         free=free,
         spec=spec,
         bound=bound,
         near=_near(workspace, job, tree),
         resources=resources,
-        barred=tuple((node, one.counts) for one in barred for node in one.nodes),
+        conflicts=tuple((node, one.counts) for one in conflicts for node in one.nodes),
         fit=job.fit,
     )
 
 
-def _resources(workspace: Workspace, outline: Outline) -> tuple[str, ...]:
+def _resources(workspace: Workspace, inputs: PlanningInput) -> tuple[str, ...]:
     """Name what is counted, also what members ask for and no node has: one that is gone may have had it."""
     known = workspace.layout.resources
-    asked = {name for one in outline.classes for name in one.pod.requests if counted(name)}
+    asked = {name for one in inputs.classes for name in one.pod.requests if counted(name)}
     strange = asked.difference(workspace.layout.index)
     return (*FIRST_RESOURCES, *sorted(strange.union(known[len(FIRST_RESOURCES) :]))) if strange else known
 
@@ -172,16 +172,16 @@ def _amounts(resources: Sequence[str], scheduling_class: SchedulingClass) -> Int
     return np.array([1 if name == PODS else requests.get(name, 0) for name in resources], np.int64)
 
 
-def _free(workspace: Workspace, outline: Outline, resources: Sequence[str]) -> IntMatrix:
+def _free(workspace: Workspace, inputs: PlanningInput, resources: Sequence[str]) -> IntMatrix:
     """Give what the nodes of the tree have left, without what counts as gone for some members: ``(R, n)``.
 
     Who may use what is found out by binding.
     """
     most: IntMatrix = workspace.free
-    for scheduling_class in outline.classes:
+    for scheduling_class in inputs.classes:
         if scheduling_class.source is not None:
             most = np.maximum(most, scheduling_class.view().amounts[FREE])
-    found: IntMatrix = most[:, outline.rows]
+    found: IntMatrix = most[:, inputs.rows]
     index = workspace.layout.index
     strange = [row for row, name in enumerate(resources) if name not in index]
     return np.insert(found, np.array(strange) - np.arange(len(strange)), 0, axis=0) if strange else found
@@ -202,14 +202,14 @@ def _near(workspace: Workspace, job: Job, tree: NetworkTopology) -> IntVector:
     return near
 
 
-def fit_error(outline: Outline) -> str:
+def fit_error(inputs: PlanningInput) -> str:
     """What the filters say about the first member over all nodes."""
-    scheduling_class = outline.classes[0]
-    return "" if scheduling_class.feasible().all() else scheduling_class.failure(outline.members[0]).message
+    scheduling_class = inputs.classes[0]
+    return "" if scheduling_class.feasible().all() else scheduling_class.failure(inputs.members[0]).message
 
 
 @attrs.frozen
-class Barred:
+class Conflict:
     """Members that a node does not take together, although it takes each kind of them.
 
     Parameters
@@ -249,8 +249,8 @@ class Denied:
 
 
 def bind_plan(
-    workspace: Workspace, plugins: PluginSet, outline: Outline, nodes: Mapping[str, str]
-) -> dict[PodKey, PodDecision] | Denied | tuple[Barred, ...]:
+    workspace: Workspace, plugins: PluginSet, inputs: PlanningInput, nodes: Mapping[str, str]
+) -> dict[PodKey, PodDecision] | Denied | tuple[Conflict, ...]:
     """Bind the plan node by node.
 
     Or say what did not go together on each node where that is so, or which member is refused wherever it
@@ -260,37 +260,37 @@ def bind_plan(
     for key, node in nodes.items():
         by_node.setdefault(node, []).append(key)
     decisions: dict[PodKey, PodDecision] = {}
-    barred: list[Barred] = []
+    conflicts: list[Conflict] = []
     for node, keys in by_node.items():
         row = workspace.layout.row_of[node]
-        binder = _NodeBinder(workspace, plugins, outline, row)
+        binder = _NodeBinder(workspace, plugins, inputs, row)
         found = binder.bind(keys)
         if isinstance(found, Denied):
-            return tuple(barred) or attrs.evolve(found, before=found.before | decisions.keys())
+            return tuple(conflicts) or attrs.evolve(found, before=found.before | decisions.keys())
         if isinstance(found, int):
             used = [workspace.layout.row_of[name] for name in by_node if name != node]
-            barred.append(binder.barred(keys, found, used))
+            conflicts.append(binder.conflict_on(keys, found, used))
         else:
             decisions |= found
-    return tuple(barred) or decisions
+    return tuple(conflicts) or decisions
 
 
 def never_together(
-    plugins: PluginSet, outline: Outline, offers: IntMatrix, among: Collection[int]
-) -> list[Barred]:
+    plugins: PluginSet, inputs: PlanningInput, offers: IntMatrix, among: Collection[int]
+) -> list[Conflict]:
     """List what the plugins know that nodes do not take together of several shapes that they take alone.
 
     ``among`` has the positions of the nodes in the tree.
     """
-    if len(outline.classes) < 2 or any(one.source is not None for one in outline.classes):
+    if len(inputs.classes) < 2 or any(one.source is not None for one in inputs.classes):
         return []
-    shapes = [outline.shape_of[str(pod.key)] for pod in outline.members]
-    demand = np.bincount(shapes, minlength=len(outline.classes)).tolist()
-    first = [outline.members[shapes.index(number)] for number in range(len(outline.classes))]
+    shapes = [inputs.shape_of[str(pod.key)] for pod in inputs.members]
+    demand = np.bincount(shapes, minlength=len(inputs.classes)).tolist()
+    first = [inputs.members[shapes.index(number)] for number in range(len(inputs.classes))]
     several = np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()
-    position = {int(outline.rows[at]): at for at in several if at in among}
+    position = {int(inputs.rows[at]): at for at in several if at in among}
     return [
-        Barred(position[row], counts, (position[row],))
+        Conflict(position[row], counts, (position[row],))
         for plugin in plugins.plugins
         for row, every in plugin.never_together(first, demand, list(position)).items()
         for counts in every
@@ -310,7 +310,7 @@ class _NodeBinder:
 
     workspace: Workspace
     plugins: PluginSet
-    outline: Outline
+    inputs: PlanningInput
     row: int
 
     def bind(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Denied | int:
@@ -329,10 +329,10 @@ class _NodeBinder:
 
     def _asked_together(self, keys: Sequence[str]) -> Iterator[tuple[Plugin, Together]]:
         """Ask the plugins for a choice for all of them; none where they may draw from loans."""
-        shapes = {self.outline.shape_of[key] for key in keys}
-        if any(self.outline.classes[shape].source is not None for shape in shapes):
+        shapes = {self.inputs.shape_of[key] for key in keys}
+        if any(self.inputs.classes[shape].source is not None for shape in shapes):
             return
-        pods = [self.outline.pod_of[key] for key in keys]
+        pods = [self.inputs.pod_of[key] for key in keys]
         for plugin in self.plugins.plugins:
             found = plugin.together(pods, self.row)
             if found is not None:
@@ -354,23 +354,23 @@ class _NodeBinder:
         self.workspace.rollback(mark)
         return None
 
-    def barred(self, keys: Sequence[str], went: int, used: Sequence[int]) -> Barred:
+    def conflict_on(self, keys: Sequence[str], went: int, used: Sequence[int]) -> Conflict:
         """Say what does not go; nodes that are used otherwise are not as they were when they were asked."""
         counts = self._least_refused(keys, went)
         alike: list[int] = []
         doubtful = sum(map(bool, counts)) > 1
         for _, found in self._asked_together(self._some(keys, counts)):
             rows = np.setdiff1d(found.rows, np.array(used, np.int64))
-            alike += np.flatnonzero(np.isin(self.outline.rows, rows)).tolist()
+            alike += np.flatnonzero(np.isin(self.inputs.rows, rows)).tolist()
             doubtful = not len(found.rows)
-        position = int(np.flatnonzero(self.outline.rows == self.row)[0])
-        return Barred(position, counts, tuple(alike), doubtful)
+        position = int(np.flatnonzero(self.inputs.rows == self.row)[0])
+        return Conflict(position, counts, tuple(alike), doubtful)
 
     def _some(self, keys: Sequence[str], counts: Sequence[int]) -> list[str]:
         """Take the first members of each shape."""
         left, some = list(counts), []
         for key in keys:
-            shape = self.outline.shape_of[key]
+            shape = self.inputs.shape_of[key]
             if left[shape]:
                 left[shape] -= 1
                 some.append(key)
@@ -378,10 +378,10 @@ class _NodeBinder:
 
     def _least_refused(self, keys: Sequence[str], went: int) -> tuple[int, ...]:
         """Count per shape the fewest members found that do not go together; ``went`` is from ``bind``."""
-        shapes = len(self.outline.classes)
+        shapes = len(self.inputs.classes)
         counts = [0] * shapes
         for key in keys:
-            counts[self.outline.shape_of[key]] += 1
+            counts[self.inputs.shape_of[key]] += 1
         if sum(map(bool, counts)) == 1:
             most = max(counts)
             while most > went + 1 and not self._goes(keys, [min(count, most - 1) for count in counts]):
@@ -405,16 +405,16 @@ class _NodeBinder:
     def _orders(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
         """Give the members' own order, then shape after shape in every order."""
         yield keys
-        shapes = sorted({self.outline.shape_of[key] for key in keys})
+        shapes = sorted({self.inputs.shape_of[key] for key in keys})
         if len(shapes) > 1:
             for order in islice(permutations(shapes), _ORDERS):
-                yield [key for shape in order for key in keys if self.outline.shape_of[key] == shape]
+                yield [key for shape in order for key in keys if self.inputs.shape_of[key] == shape]
 
     def _class_of(self, pod: Pod) -> SchedulingClass | Refusal:
         """Give the class of a member now: who was bound before it may have terms that concern it."""
-        if len(self.outline.classes) > 1:
+        if len(self.inputs.classes) > 1:
             return self.plugins.class_of(pod)
-        return self.outline.classes[self.outline.shape_of[str(pod.key)]]
+        return self.inputs.classes[self.inputs.shape_of[str(pod.key)]]
 
     def _denied(self, pod: Pod, refusal: Refusal, before: Collection[PodKey]) -> Denied:
         nodes = len(self.workspace.layout.names)
@@ -424,7 +424,7 @@ class _NodeBinder:
     def _bind_in(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Denied | int:
         decisions: dict[PodKey, PodDecision] = {}
         for number, key in enumerate(keys):
-            pod = self.outline.pod_of[key]
+            pod = self.inputs.pod_of[key]
             scheduling_class = self._class_of(pod)
             if isinstance(scheduling_class, Refusal):
                 return self._denied(pod, scheduling_class, decisions)

@@ -32,7 +32,14 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.scheduling.gang import place_job
 from koordcore.scheduling.gang_groups import Job
-from koordcore.scheduling.gang_input import Denied, Outline, bind_plan, demand_of, offers_of, outline_of
+from koordcore.scheduling.gang_input import (
+    Denied,
+    PlanningInput,
+    bind_plan,
+    demand_of,
+    offers_of,
+    planning_input_of,
+)
 from koordcore.scheduling.group_plans import flat_tree
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.outcomes import finish, marked
@@ -141,28 +148,28 @@ class JointTurns:
     def _plan(self, jobs: Sequence[Job]) -> None:
         """Plan and bind; leave everything as it was where that does not work out."""
         everyone = jobs
-        jobs = [job for job in jobs if self._outline([job]) is not None]
+        jobs = [job for job in jobs if self._inputs_of([job]) is not None]
         cut: dict[tuple[PodKey, int], int] = {}
         for _ in range(_REPLANS):
-            outline = self._outline(jobs)
-            if len(jobs) < 2 or outline is None:
+            inputs = self._inputs_of(jobs)
+            if len(jobs) < 2 or inputs is None:
                 return
-            offers = _cut(outline, cut, min((job.fit for job in jobs), key=list(GangFit)[::-1].index))
+            offers = _cut(inputs, cut, min((job.fit for job in jobs), key=list(GangFit)[::-1].index))
             if _key(jobs[0]):
                 # Nodes without the label are in no domain that a group could be in.
                 offers[:, self._tree.virtual[self._tree.parent[self._tree.first_node :]]] = 0
-            gangs = self._gangs(jobs, outline, offers)
+            gangs = self._gangs(jobs, inputs, offers)
             plan = plan_queue(self._tree, gangs, limits=self._limits, gathering=_GATHERING)
             mark = self._workspace.checkpoint()
-            bound = self._bind(jobs, outline, plan, np.zeros_like(offers))
+            bound = self._bind(jobs, inputs, plan, np.zeros_like(offers))
             if isinstance(bound, dict):
                 # What several shapes take from each other is not seen in the offers of each.
-                exact = len(jobs) == len(everyone) and (not cut or len(outline.classes) == 1)
+                exact = len(jobs) == len(everyone) and (not cut or len(inputs.classes) == 1)
                 if not (exact and self._settles(jobs, plan)):
                     self._workspace.rollback(mark)
                     if self._fewer(everyone, bound):
                         return
-                    bound = self._bind(jobs, outline, plan, np.zeros_like(offers))
+                    bound = self._bind(jobs, inputs, plan, np.zeros_like(offers))
                     assert isinstance(bound, dict), "the same plan on the same nodes is bound again"
                 self._keep(everyone, plan, bound, exact=exact)
                 return
@@ -191,43 +198,43 @@ class JointTurns:
 
         return numbers(alone) > numbers(started)
 
-    def _outline(self, jobs: Sequence[Job]) -> Outline | None:
+    def _inputs_of(self, jobs: Sequence[Job]) -> PlanningInput | None:
         """Give all members; ``None`` where one of them is refused whatever the node."""
         pods = [pod for job in jobs for pod in job.pods]
-        found = outline_of(self._workspace, self._plugins, pods, self._tree)
-        return found if isinstance(found, Outline) and not found.refused else None
+        found = planning_input_of(self._workspace, self._plugins, pods, self._tree)
+        return found if isinstance(found, PlanningInput) and not found.refused else None
 
-    def _gangs(self, jobs: Sequence[Job], outline: Outline, offers: IntMatrix) -> list[QueuedGang]:
+    def _gangs(self, jobs: Sequence[Job], inputs: PlanningInput, offers: IntMatrix) -> list[QueuedGang]:
         return [
             QueuedGang(
                 name=job.name,
-                demand=demand_of(self._workspace, job, _spec(job), self._tree, outline, offers),
+                demand=demand_of(self._workspace, job, _spec(job), self._tree, inputs, offers),
                 priority=_priority(job),
             )
             for job in jobs
         ]
 
     def _bind(
-        self, jobs: Sequence[Job], outline: Outline, plan: QueuePlan, taken: IntMatrix
+        self, jobs: Sequence[Job], inputs: PlanningInput, plan: QueuePlan, taken: IntMatrix
     ) -> dict[str, dict[PodKey, PodDecision]] | tuple[Job, Denied | dict[tuple[PodKey, int], int]]:
         """Bind the plan in queue order; or name the job that fails and why: refused, or an offer to cut."""
         done: dict[str, dict[PodKey, PodDecision]] = {}
         for job in jobs:
             nodes: Mapping[str, str] = plan.placements.get(job.name, {})
-            bound = bind_plan(self._workspace, self._plugins, outline, nodes)
+            bound = bind_plan(self._workspace, self._plugins, inputs, nodes)
             if isinstance(bound, Denied):
                 return job, bound
             if isinstance(bound, tuple):
                 cut = {}
                 for one in bound:
                     shape = next(number for number, count in enumerate(one.counts) if count)
-                    some = next(pod for pod in outline.members if outline.shape_of[str(pod.key)] == shape)
+                    some = next(pod for pod in inputs.members if inputs.shape_of[str(pod.key)] == shape)
                     cut[some.key, one.node] = int(taken[shape, one.node]) + one.counts[shape] - 1
                 return job, cut
             if bound:
                 done[job.name] = bound
             for key, node_name in nodes.items():
-                taken[outline.shape_of[key], self._tree.node_index[node_name]] += 1
+                taken[inputs.shape_of[key], self._tree.node_index[node_name]] += 1
         return done
 
     def _keep(
@@ -279,11 +286,11 @@ def _priority(job: Job) -> int:
     return max(pod.priority for pod in job.pods)
 
 
-def _cut(outline: Outline, cut: Mapping[tuple[PodKey, int], int], fit: GangFit) -> IntMatrix:
+def _cut(inputs: PlanningInput, cut: Mapping[tuple[PodKey, int], int], fit: GangFit) -> IntMatrix:
     """Give the offers of the nodes, less what is known not to hold."""
-    offers = offers_of(outline, fit)
+    offers = offers_of(inputs, fit)
     for (pod, node), most in cut.items():
-        shape = outline.shape_of.get(str(pod))
+        shape = inputs.shape_of.get(str(pod))
         if shape is not None:
             offers[shape, node] = min(int(offers[shape, node]), most)
     return offers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koordcore.allocators.gang.state import GangState
-from koordcore.model.gangs import DEFAULT_ARGS, CoschedulingArgs
+from koordcore.model.gangs import DEFAULT_ARGS
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.gang_book import gang_book
@@ -15,6 +15,6 @@ def gang_id_of(pod: Pod) -> str:
     return f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}"
 
 
-def gang_state(snapshot: ClusterSnapshot, args: CoschedulingArgs = DEFAULT_ARGS) -> GangState:
-    """Give the state of all gangs; what one does not say is as ``args`` have it."""
-    return gang_book(snapshot, args).state
+def gang_state(snapshot: ClusterSnapshot) -> GangState:
+    """Give the state of all gangs."""
+    return gang_book(snapshot, DEFAULT_ARGS).state

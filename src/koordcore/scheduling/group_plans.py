@@ -26,7 +26,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.problem import Domains
 from koordcore.scheduling.domain_choice import DomainChoice
 from koordcore.scheduling.gang_groups import Job
-from koordcore.scheduling.gang_input import Barred, Outline, demand_of, offers_of, outline_of
+from koordcore.scheduling.gang_input import Conflict, PlanningInput, demand_of, offers_of, planning_input_of
 from koordcore.scheduling.group_tree import GroupTree, units_of
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
 from koordcore.scheduling.one_pod import place_pod, place_there
@@ -102,18 +102,18 @@ class Groups:
 
     def preferred_domains(self) -> Domains:
         """Give the domains of the topmost label that may do, the one that would be taken first first."""
-        if isinstance(self._outline, Unschedulable):
+        if isinstance(self._inputs, Unschedulable):
             return Domains(np.full(len(self.workspace.layout.names), -1, dtype=np.int64), 0)
         return self._choice.preferred()
 
     @cached_property
     def _choice(self) -> DomainChoice:
         """The domains of the topmost label."""
-        assert isinstance(self._outline, Outline)
+        assert isinstance(self._inputs, PlanningInput)
         return DomainChoice(
             workspace=self.workspace,
             domains=self._domains(self.tree.key),
-            outline=self._outline,
+            inputs=self._inputs,
             offers=self._offers,
             sizes=self._sizes,
             least=self._least,
@@ -241,8 +241,8 @@ class Groups:
 
     def _planned(self) -> Outcome:
         """Try the domains of the topmost label, best first; or the whole cluster."""
-        if isinstance(self._outline, Unschedulable):
-            return give_up(self.workspace, self.job, {self._outline.pod: self._outline}, "")
+        if isinstance(self._inputs, Unschedulable):
+            return give_up(self.workspace, self.job, {self._inputs.pod: self._inputs}, "")
         if not self.tree.key:
             found = self._anywhere()
             return (
@@ -293,26 +293,26 @@ class Groups:
     @property
     def _simple(self) -> bool:
         """How many members a domain takes is the sum of its slots."""
-        outline = self._outline
-        return not self.tree.children and isinstance(outline, Outline) and len(outline.classes) == 1
+        inputs = self._inputs
+        return not self.tree.children and isinstance(inputs, PlanningInput) and len(inputs.classes) == 1
 
     @cached_property
-    def _outline(self) -> Outline | Unschedulable:
+    def _inputs(self) -> PlanningInput | Unschedulable:
         """The members over all nodes."""
-        return outline_of(self.workspace, self.plugins, self.job.pods, flat_tree(self.workspace))
+        return planning_input_of(self.workspace, self.plugins, self.job.pods, flat_tree(self.workspace))
 
     @cached_property
     def _offers(self) -> IntMatrix:
         """Members of each shape that every node takes, at most all of them, shape (shapes, nodes)."""
-        assert isinstance(self._outline, Outline)
-        return np.minimum(offers_of(self._outline), self._sizes[:, None])
+        assert isinstance(self._inputs, PlanningInput)
+        return np.minimum(offers_of(self._inputs), self._sizes[:, None])
 
     @cached_property
     def _sizes(self) -> IntVector:
         """Members of each shape."""
-        assert isinstance(self._outline, Outline)
-        shapes = [self._outline.shape_of[str(pod.key)] for pod in self._outline.members]
-        return np.bincount(shapes, minlength=len(self._outline.classes)).astype(np.int64)
+        assert isinstance(self._inputs, PlanningInput)
+        shapes = [self._inputs.shape_of[str(pod.key)] for pod in self._inputs.members]
+        return np.bincount(shapes, minlength=len(self._inputs.classes)).astype(np.int64)
 
     @property
     def _least(self) -> int:
@@ -321,22 +321,22 @@ class Groups:
 
     def _within(self, rows: IntVector, tree: NetworkTopology) -> Planned | Failed:
         """Plan and bind on some of the nodes, given by row in the order of a tree without layers."""
-        if isinstance(self._outline, Unschedulable):
-            return Failed(refused=self._outline)
+        if isinstance(self._inputs, Unschedulable):
+            return Failed(refused=self._inputs)
         inner = [self._domains(key) for child in self.tree.children for key in child.keys]
         place = rows
         if inner:
             tree = _cells(self.workspace, rows, inner)
             place = np.array([self.workspace.layout.row_of[name] for name in tree.nodes], dtype=np.int64)
-        outline = attrs.evolve(self._outline, rows=place, scores=self._outline.scores[:, place])
+        inputs = attrs.evolve(self._inputs, rows=place, scores=self._inputs.scores[:, place])
 
-        def ask(offers: IntMatrix, barred: Sequence[Barred]) -> GangDemand:
-            demand = demand_of(self.workspace, self.job, _ANYWHERE, tree, outline, offers, barred)
+        def ask(offers: IntMatrix, conflicts: Sequence[Conflict]) -> GangDemand:
+            demand = demand_of(self.workspace, self.job, _ANYWHERE, tree, inputs, offers, conflicts)
             return self._in_units(demand, place) if self.tree.children else demand
 
         whole = self.job.fit is GangFit.TIGHTEST_FIT
-        offers = (offers_of(self._outline, self.job.fit) if whole else self._offers)[:, place]
-        return plan_and_bind(self.workspace, self.plugins, tree, outline, offers, ask, self.limits)
+        offers = (offers_of(self._inputs, self.job.fit) if whole else self._offers)[:, place]
+        return plan_and_bind(self.workspace, self.plugins, tree, inputs, offers, ask, self.limits)
 
     def _anywhere(self) -> Planned | Failed:
         rows = np.arange(len(self.workspace.layout.names), dtype=np.int64)

@@ -51,8 +51,8 @@ def _known_again(
     snapshot: ClusterSnapshot,
 ) -> Network | None:
     """Read it anew where labels changed, nodes came or went, or somebody declares something else."""
-    told = (before or after for before, after in changed_records(snapshot, records))
-    same = not any(isinstance(one, _DECLARING) for one in told) and all(
+    changed = (before or after for before, after in changed_records(snapshot, records))
+    same = not any(isinstance(one, _DECLARING) for one in changed) and all(
         before is not None and after is not None and before.node.labels == after.node.labels
         for before, after in changed_states(snapshot, nodes)
     )

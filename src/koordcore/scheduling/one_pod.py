@@ -52,6 +52,9 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
     refused = scheduling_class.refuse()
     if refused is not None:
         return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
+    beside = plugins.nominated.refusal(pod)
+    if beside is not None:
+        return Unschedulable(pod=pod.key, nodes=number, refusal=beside.reason)
     known = _refused_before(plugins, scheduling_class, pod)
     if known is not None:
         return known
@@ -153,6 +156,8 @@ def place_there(
     """Place a pod on one node; ``None`` where the node does not take it. Its class may be known already."""
     scheduling_class = plugins.class_of(pod) if own is None else own
     if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
+        return None
+    if plugins.nominated.refusal(pod) is not None:
         return None
     feasible = feasible_nodes(plugins, scheduling_class, pod)
     if not feasible[row]:

@@ -99,8 +99,12 @@ def _back(pod: Pod) -> Pod:
 
 
 def _until(pod: Pod) -> int | None:
-    text = pod.annotations[WAITS_AT_PERMIT]
-    return None if text == FOR_EVER else parse_timestamp(text)
+    return kept_until(pod.annotations[WAITS_AT_PERMIT])
+
+
+def kept_until(mark: str) -> int | None:
+    """Read a mark: when the place is given up, in nanoseconds since 1970; ``None`` where nothing says so."""
+    return None if mark == FOR_EVER else parse_timestamp(mark)
 
 
 def _marked(snapshot: ClusterSnapshot) -> _Marked:

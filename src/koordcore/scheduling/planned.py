@@ -16,7 +16,7 @@ from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.decisions import PodDecision, Unschedulable, refused_likewise
 from koordcore.model.pods import PodKey
 from koordcore.scheduling.beyond_limits import beyond, falls_short, without
-from koordcore.scheduling.gang_input import Barred, Denied, Outline, bind_plan, never_together
+from koordcore.scheduling.gang_input import Conflict, Denied, PlanningInput, bind_plan, never_together
 from koordcore.scheduling.outcomes import NO_REFUSALS, weakened
 from koordcore.topology.network import NetworkTopology
 
@@ -27,7 +27,7 @@ _FEW: Final = 3
 """Plans whose own nodes alone are asked what they do not take together; then all are, which takes long, and
 only if any of those knew."""
 
-Ask: TypeAlias = Callable[[IntMatrix, Sequence[Barred]], GangDemand]
+Ask: TypeAlias = Callable[[IntMatrix, Sequence[Conflict]], GangDemand]
 """Writes the demand of a job over offers per shape and node, and what nodes do not take together."""
 
 
@@ -65,7 +65,7 @@ def plan_and_bind(
     workspace: Workspace,
     plugins: PluginSet,
     tree: NetworkTopology,
-    outline: Outline,
+    inputs: PlanningInput,
     offers: IntMatrix,
     ask: Ask,
     limits: Limits,
@@ -75,17 +75,17 @@ def plan_and_bind(
 
     Parameters
     ----------
-    outline, offers
+    inputs, offers
         Of the nodes of the tree; ``offers`` are lowered where they do not hold.
     fit
         What the filters said over all nodes, for the message of a failure.
     """
-    barred: list[Barred] = []
-    refused = dict(outline.refused)
-    doubtful = outline.ties is None
-    asked, told = set[int](), False
+    conflicts: list[Conflict] = []
+    refused = dict(inputs.refused)
+    doubtful = inputs.ties is None
+    asked, informed = set[int](), False
     for turn in range(_REPLANS):
-        demand = without(ask(offers, barred), refused)
+        demand = without(ask(offers, conflicts), refused)
         cut = doubtful
         if not demand.size or (refused and falls_short(demand)):
             break
@@ -94,13 +94,13 @@ def plan_and_bind(
             # The minimum runs already, and nobody fits beside it: asked for one more, the planner says why.
             answer = place_gang(tree, _one_more(demand), fit_error=fit, limits=limits)
         if isinstance(answer, GangShortfall):
-            if len(refused) > len(outline.refused):
+            if len(refused) > len(inputs.refused):
                 break
             certificate = weakened(answer.certificate) if cut else answer.certificate
             first = next(iter(refused.values()), None)
             return Failed("" if refused else answer.message, answer.detail, first, certificate)
         mark = workspace.checkpoint()
-        bound = bind_plan(workspace, plugins, outline, answer.nodes)
+        bound = bind_plan(workspace, plugins, inputs, answer.nodes)
         if isinstance(bound, dict):
             return Planned(bound, answer, cut, refused)
         workspace.rollback(mark)
@@ -108,16 +108,16 @@ def plan_and_bind(
             doubtful = True
             refused |= {key: refused_likewise(bound.why, key) for key in beyond(demand, bound)}
             continue
-        if turn < _FEW or told:
+        if turn < _FEW or informed:
             used = {tree.node_index[name] for name in answer.nodes.values()}
             tried = used if turn < _FEW else set(range(len(tree.nodes)))
-            found = never_together(plugins, outline, offers, tried - asked)
-            barred += found
-            asked, told = asked | tried, told or bool(found)
+            found = never_together(plugins, inputs, offers, tried - asked)
+            conflicts += found
+            asked, informed = asked | tried, informed or bool(found)
         for one in bound:
             doubtful = doubtful or one.doubtful
             if one.alone is None:
-                barred.append(one)
+                conflicts.append(one)
                 continue
             for node in one.nodes:
                 offers[one.alone, node] = min(int(offers[one.alone, node]), one.counts[one.alone] - 1)

@@ -8,7 +8,7 @@ does not take its members is planned around.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -189,15 +189,16 @@ class Preemptor:
         classes = {pod.key: self._plugins.class_of(pod) for pod in members}
         if any(map(_unresolvable, classes.values())):
             return None
-        if not self._eligible(trigger, members, classes):
-            return None
         pods = {str(pod.key): pod for pod in members}
-        leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone)
+        names = frozenset((job.preemptor, *pods))
+        if not self._eligible(trigger, members, classes, names):
+            return None
+        leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone, names)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
         whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
         if reclaiming and (whom is None or not whom.any()):
             return None
-        asked = self._problem(trigger, job.parts, spec, bound, whom)
+        asked = self._problem(trigger, job.parts, spec, bound, leaving, whom)
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
@@ -313,7 +314,11 @@ class Preemptor:
         return attrs.evolve(plan, certificate=known)
 
     def _eligible(
-        self, trigger: Pod, members: Sequence[Pod], classes: Mapping[PodKey, SchedulingClass | Refusal]
+        self,
+        trigger: Pod,
+        members: Sequence[Pod],
+        classes: Mapping[PodKey, SchedulingClass | Refusal],
+        jobs: Collection[str],
     ) -> bool:
         workspace = self._workspace
         nodes = {pod.nominated_node for pod in members if pod.nominated_node in workspace.layout.row_of}
@@ -326,7 +331,7 @@ class Preemptor:
         if isinstance(own, SchedulingClass) and on_node:
             mask = own.may_fit_after_preemption()
             statuses = {node: "Unschedulable" for node in on_node if mask[workspace.layout.row_of[node]]}
-        return check_eligible(trigger, members, on_node, statuses).eligible
+        return check_eligible(trigger, members, on_node, statuses, jobs).eligible
 
     @property
     def _gone(self) -> frozenset[Leaving]:
@@ -339,7 +344,8 @@ class Preemptor:
         pending: Mapping[str, tuple[tuple[Pod, ...], int]],
         spec: NetworkTopologySpec | None,
         bound: Sequence[str],
-        whom: BoolVector | None = None,
+        leaving: Sequence[Pod],
+        whom: BoolVector | None,
     ) -> PreemptionProblem:
         workspace, layout, gone = self._workspace, self._workspace.layout, self._gone
         free = workspace.free.copy()
@@ -360,6 +366,7 @@ class Preemptor:
             minimums=self._minimums,
             own=frozenset((key, row) for key, row in places if row is not None),
             gone=gone,
+            leaving=leaving,
             tree=once(workspace.snapshot, network_tree),
             spec=spec,
             bound=bound,

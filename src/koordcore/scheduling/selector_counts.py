@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang_names import topology_selector
+from koordcore.snapshot.following import ChangeReader
 
 
 class SelectorCounts:
@@ -15,7 +16,7 @@ class SelectorCounts:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._counts: dict[str, dict[str, int]] | None = None
-        self._read = workspace.origin
+        self._changes = ChangeReader(workspace.journal, workspace.origin)
 
     def of(self, selector: str) -> Mapping[str, int]:
         """Count the pods of a selector by node."""
@@ -23,9 +24,8 @@ class SelectorCounts:
             self._counts = {}
             for pod in self._workspace.start.bound_pods():
                 self._count(pod, 1)
-        for pod, _, sign in self._workspace.journal[self._read :]:
+        for pod, _, sign in self._changes.unread():
             self._count(pod, sign)
-        self._read = len(self._workspace.journal)
         return self._counts.get(selector, {})
 
     def _count(self, pod: Pod, sign: int) -> None:

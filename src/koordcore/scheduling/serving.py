@@ -14,11 +14,12 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
+from koordcore.reservations.lifecycle import after_ends, time_up
 from koordcore.scheduling.cycle import queue_order, waiting_pods
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.gang_groups import JobTable
@@ -82,7 +83,6 @@ def queue_starts(
     *,
     now: datetime,
     policy: Policy = Policy(),
-    limits: Limits = DEFAULT_LIMITS,
     until: str = "",
     rounds: int = MOST_ROUNDS,
 ) -> tuple[QueuedStart, ...]:
@@ -99,7 +99,7 @@ def queue_starts(
         When running pods will be gone; one that is not named stays for ever.
     durations
         How long pods that wait will run; one that is not named stays for ever.
-    now, policy, limits
+    now, policy
         As for :func:`koordcore.schedule`.
     until
         Stop once the unit of this name has started; those behind it may then have no start.
@@ -116,7 +116,7 @@ def queue_starts(
     unit_of = {key: unit.name for unit in units for key in unit.pods}
     known, moment, current = dict(ends), now, snapshot
     for _ in range(rounds):
-        result = schedule(current, policy=policy, now=now, limits=limits)
+        result = schedule(current, policy=policy, now=now)
         current = result.snapshot
         for one in result.decisions:
             unit = asked.get(unit_of.get(one.pod, ""))
@@ -134,12 +134,15 @@ def queue_starts(
         }
         waiting = [unit for unit in asked.values() if unit.start is None]
         later = [end for key, end in known.items() if end > moment and key in current.location]
+        held = map(time_up, current.of(Reservation))
+        later += [end for end in held if end is not None and end > moment]
         if not waiting or not later or (until in asked and asked[until].start is not None):
             break
         moment = min(later)
         current = current.forget(
             *(key for key in sorted(known) if known[key] <= moment and key in current.location)
         )
+        current = after_ends(current, moment)
     else:  # there are more ends
         asked |= {
             unit.name: attrs.evolve(unit, not_before=moment) for unit in asked.values() if unit.start is None

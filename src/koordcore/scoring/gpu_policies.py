@@ -174,8 +174,8 @@ def make_policy(
     given = {"mix": mix, "nodes": nodes, "seed": seed}
     made = _called(name, given)
     if not isinstance(made, ScoredPolicy | DrawnPolicy):
-        told = getattr(name, "__name__", name)
-        raise ModelError(f"{told}: no policy: score and slots, or draw and drawn_slots")
+        label = getattr(name, "__name__", name)
+        raise ModelError(f"{label}: no policy: score and slots, or draw and drawn_slots")
     return made
 
 
@@ -193,6 +193,6 @@ def _called(make: Callable[..., object], given: Mapping[str, object]) -> object:
         and (name not in given or one.kind is one.POSITIONAL_ONLY)
     ]
     if missing:
-        told, known = getattr(make, "__name__", make), ", ".join(given)
-        raise ModelError(f"{told}: cannot be made: nobody gives it {', '.join(missing)}; there are {known}")
+        label, known = getattr(make, "__name__", make), ", ".join(given)
+        raise ModelError(f"{label}: cannot be made: nobody gives it {', '.join(missing)}; there are {known}")
     return make(**{name: given[name] for name in wanted if name in given})

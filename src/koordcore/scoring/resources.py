@@ -130,8 +130,8 @@ def used_percent(used: IntMatrix, capacity: Capacity) -> IntMatrix:
     return np.where(used > capacity.amounts, MAX_SCORE, most_percent(used, capacity))
 
 
-def weighted_mean(scores: IntMatrix, weights: IntMatrix, *, empty: int = 0) -> IntVector:
-    """Average scores by weight, rounded down; ``empty`` where no weight is left.
+def weighted_mean(scores: IntMatrix, weights: IntMatrix) -> IntVector:
+    """Average scores by weight, rounded down; 0 where no weight is left.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def weighted_mean(scores: IntMatrix, weights: IntMatrix, *, empty: int = 0) -> I
     """
     total = weights.sum(0)
     mean: IntVector = (scores * weights).sum(-2) // np.maximum(total, 1)
-    return mean if total.all() else np.where(total == 0, empty, mean)
+    return mean
 
 
 def ratio_table(shape: Sequence[ShapePoint]) -> IntVector:
@@ -253,3 +253,13 @@ def score_scarce(offered: NDArray[np.bool_], asked: BoolVector, scarce: BoolVect
     score: IntVector = (number - bad) * MAX_SCORE // np.maximum(number, 1)
     score[bad == 0] = MAX_SCORE
     return score
+
+
+def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:
+    """Scale raw scores, ``(N,)``: the largest feasible one becomes 100 (``DefaultNormalizeScore``)."""
+    # To gather all of them takes longer than to see that it is all of them.
+    top = int((raw if feasible.all() else raw[feasible]).max(initial=0))
+    if top == 0:
+        return np.full_like(raw, 100 if reverse else 0)
+    scaled: IntVector = raw * 100 // top
+    return 100 - scaled if reverse else scaled

@@ -106,5 +106,5 @@ class Replay:
         return sum(not one.node for one in self.placements)
 
     def table(self) -> dict[str, NDArray[Any]]:
-        """Give the course as columns by name, as pandas, polars and pyarrow take them."""
+        """Give the course as columns by name, each ``(events,)``, as pandas, polars and pyarrow take them."""
         return attrs.asdict(self.columns)

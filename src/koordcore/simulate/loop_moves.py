@@ -5,16 +5,18 @@ Nobody comes, ends or fails. ``docs/loops.md`` has the rules in words, and why t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations, product
 from typing import Final, TypeAlias
 
 import attrs
 
-from koordcore.simulate.loop_rules import Kept, LoopRules, Preempts, Reclaims
+from koordcore.simulate.loop_rules import Defragments, Kept, LoopRules, Preempts, Reclaims
 
 WAITS: Final = -1
 GONE: Final = -2
+LEAVING: Final = 50
+"""A pod that has to go and still holds its room on node n stands at 50 + n."""
 NOMINATED: Final = 100
 """A pod that waits for room that was made for it on node n stands at 100 + n."""
 State: TypeAlias = tuple[int, ...]
@@ -67,11 +69,12 @@ class LoopStep:
     Parameters
     ----------
     rule
-        ``places``, ``preempts``, ``reclaims``, ``revokes``, ``moves`` or ``gives up``.
+        ``places``, ``preempts``, ``reclaims``, ``makes way``, ``awaits``, ``revokes``, ``moves``, ``ends`` or
+        ``gives up``.
     pod, node
         Who, and where to.
     evicted
-        Who leaves for it.
+        Who leaves for it, or has to move.
     before, after
         Where everybody is.
     """
@@ -105,6 +108,7 @@ class LoopMoves:
             for quota in range(len(world.quotas))
         ]
         """The pods of each quota and of those below it, the most important first."""
+        self._out = WAITS if rules.recreated else GONE
         self._known: dict[State, tuple[list[int], list[int]]] = {}
 
     def _rank(self, pod: int) -> tuple[int, int]:
@@ -135,7 +139,7 @@ class LoopMoves:
             found = self._known[state] = [0] * len(self.world.nodes), [0] * (len(self.world.quotas) + 1)
             for at, amount, chain in zip(state, self._amounts, self._chains, strict=True):
                 if 0 <= at < NOMINATED:
-                    found[0][at] += amount
+                    found[0][at % LEAVING] += amount
                     for quota in chain:
                         found[1][quota] += amount
         return found
@@ -205,56 +209,157 @@ class LoopMoves:
         """Whether a pod can be placed beside those who wait for the same node."""
         return self.room(state, pod, node) >= self._amounts[pod] and self.admitted(state, pod)
 
+    def fits_now(self, state: State, settled: State, pod: int, node: int) -> bool:
+        """Whether it can be placed beside those as well who have to go and still hold their room."""
+        if not self.fits(settled, pod, node):
+            return False
+        going = [0] * len(self.world.nodes)
+        for one, at in enumerate(state):
+            if LEAVING <= at < NOMINATED:
+                going[at - LEAVING] += self._amounts[one]
+        if self.room(settled, pod, node) - going[node] < self._amounts[pod] or not self.admitted(state, pod):
+            return False
+        # Who is more important and waits for nobody to go has his turn before.
+        left = {
+            quota for one, at in enumerate(state) if LEAVING <= at < NOMINATED for quota in self._chains[one]
+        }
+        ready = {
+            one: WAITS
+            for one, at in enumerate(settled)
+            if at >= NOMINATED
+            and self._priorities[one] > self._priorities[pod]
+            and not going[at - NOMINATED]
+            and left.isdisjoint(self._chains[one])
+        }
+        return self.admitted(_with(settled, ready), pod, claims=True)
+
+    def settled(self, state: State) -> State:
+        """Give the state that all come to who have to go: what may be done is judged by it."""
+        if not self.rules.graceful or not any(LEAVING <= at < NOMINATED for at in state):
+            return state
+        return tuple(self._out if LEAVING <= at < NOMINATED else at for at in state)
+
     # -- rules -------------------------------------------------------------------------------------------
 
     def steps(self, state: State) -> Iterator[LoopStep]:
         """Give all that may happen next."""
+        settled = self.settled(state)
         first = [
-            pod for pod, at in enumerate(state) if at >= NOMINATED and self.fits(state, pod, at - NOMINATED)
+            pod
+            for pod, at in enumerate(state)
+            if at >= NOMINATED and self.fits_now(state, settled, pod, at - NOMINATED)
         ]
         for pod, at in enumerate(state):
-            if any(self._priorities[one] > self._priorities[pod] for one in first):
+            if LEAVING <= at < NOMINATED:
+                yield LoopStep("ends", pod, at - LEAVING, (), state, _with(state, {pod: self._out}))
+            elif any(self._priorities[one] > self._priorities[pod] for one in first):
                 continue  # They have their turn before.
-            if at >= NOMINATED:
-                if self.fits(state, pod, at - NOMINATED):
-                    yield self._step("places", state, pod, at - NOMINATED)
-                else:
-                    yield LoopStep("gives up", pod, -1, (), state, _with(state, {pod: WAITS}))
+            elif pod in first:
+                yield LoopStep("places", pod, at - NOMINATED, (), state, _with(state, {pod: at - NOMINATED}))
+            elif at >= NOMINATED:
+                yield from self._elsewhere(state, settled, pod, at - NOMINATED)
             elif at == WAITS:
                 yield from self.comes(state, pod)
             elif at >= 0:
                 yield from self._moves(state, pod, at)
         if self.rules.revoke:
-            yield from self._revokes(state)
+            yield from self._revokes(state, settled)
+
+    def _elsewhere(self, state: State, settled: State, pod: int, node: int) -> Iterator[LoopStep]:
+        """Give what a pod may do whose room is not free now: go where nobody is promised any, or give up."""
+        fitting = [
+            other
+            for other in range(len(self.world.nodes))
+            if self.fits_now(state, settled, pod, other)
+            and self.load(state, other) + self._claimed(state, other) + self._amounts[pod]
+            <= self.world.nodes[other]
+        ]
+        for other in fitting:
+            yield LoopStep("places", pod, other, (), state, _with(state, {pod: other}))
+        if not fitting and not self.fits(settled, pod, node):
+            yield LoopStep("gives up", pod, -1, (), state, _with(state, {pod: WAITS}))
 
     def comes(self, state: State, pod: int) -> Iterator[LoopStep]:
         """Give what a pod may do that waits and has been promised nothing."""
-        fitting = [node for node in range(len(self.world.nodes)) if self.fits(state, pod, node)]
+        settled = self.settled(state)
+        nodes = range(len(self.world.nodes))
+        fitting = [node for node in nodes if self.fits_now(state, settled, pod, node)]
         for node in fitting:
-            yield self._step("places", state, pod, node)
-        if not fitting:
-            yield from self._takes(state, pod)
+            yield LoopStep("places", pod, node, (), state, _with(state, {pod: node}))
+        if fitting:
+            return
+        awaited = [] if state is settled else [node for node in nodes if self.promises(settled, pod, node)]
+        for node in awaited:
+            yield LoopStep("awaits", pod, node, (), state, _with(state, {pod: NOMINATED + node}))
+        if state is not settled:
+            # Nobody has to count on who goes anyhow, as the library does not on who is no less important.
+            yield from self._takes(state, settled, pod, beside=True)
+        if not awaited:
+            yield from self._takes(state, settled, pod)
+            yield from self._defragments(state, settled, pod)
 
-    def _step(self, rule: str, state: State, pod: int, node: int, evicted: Sequence[int] = ()) -> LoopStep:
-        out = WAITS if self.rules.recreated else GONE
-        changed = dict.fromkeys(evicted, out) | {pod: NOMINATED + node if evicted else node}
-        return LoopStep(rule, pod, node, tuple(evicted), state, _with(state, changed))
+    def promises(self, settled: State, pod: int, node: int) -> bool:
+        """Whether a node is a pod's once all have left who have to go, beside all claims that it heeds."""
+        return self.fits(settled, pod, node) and self.admitted(settled, pod, claims=True)
 
-    def _takes(self, state: State, pod: int) -> Iterator[LoopStep]:
-        """Evict others for a pod: the fewest of each kind that make room and get it admitted."""
-        running = [one for one, at in enumerate(state) if 0 <= at < NOMINATED]
+    def _sent(self, state: State, pods: Sequence[int]) -> dict[int, int]:
+        """Tell where pods are once they have been told to go."""
+        return {one: LEAVING + state[one] if self.rules.graceful else self._out for one in pods}
+
+    def _takes(self, state: State, settled: State, pod: int, *, beside: bool = False) -> Iterator[LoopStep]:
+        """Evict others for a pod: the fewest of each kind that make room and get it admitted.
+
+        Perhaps beside those who go anyhow.
+        """
+        running = [one for one, at in enumerate(settled) if 0 <= at < LEAVING]
         for rule, allowed in (("preempts", self._preempted), ("reclaims", self._reclaimed)):
-            alone = [one for one in running if allowed(state, pod, (one,))]
+            alone = [one for one in running if allowed(settled, pod, (one,))]
             for node in range(len(self.world.nodes) if alone else 0):
                 enough: list[set[int]] = []
                 for size in range(1, len(alone) + 1):
                     for some in combinations(alone, size):
-                        if any(less <= set(some) for less in enough) or not allowed(state, pod, some):
+                        if any(less <= set(some) for less in enough) or not allowed(settled, pod, some):
                             continue
-                        left = _with(state, dict.fromkeys(some, WAITS))
-                        if self.fits(left, pod, node) and self.admitted(left, pod, claims=True):
+                        left = _with(settled, dict.fromkeys(some, WAITS))
+                        now = _with(state, dict.fromkeys(some, WAITS)) if beside else left
+                        if self.promises(left, pod, node) and self.fits_now(now, left, pod, node):
                             enough.append(set(some))
-                            yield self._step(rule, state, pod, node, some)
+                            after = _with(state, self._sent(state, some) | {pod: NOMINATED + node})
+                            yield LoopStep(rule, pod, node, some, state, after)
+
+    def _defragments(self, state: State, settled: State, pod: int) -> Iterator[LoopStep]:
+        """Have others make way for a pod who all fit elsewhere: the fewest."""
+        how = self.rules.defragment
+        if how is Defragments.NOBODY or not self.admitted(settled, pod, claims=True):
+            return
+        nodes = range(len(self.world.nodes))
+        for node in nodes:
+            there = [one for one, at in enumerate(settled) if at == node]
+            others = [at for at in nodes if at != node]
+            enough: list[set[int]] = []
+            for size in range(1, len(there) + 1):
+                for some in combinations(there, size):
+                    if any(less <= set(some) for less in enough):
+                        continue
+                    for ends in product(others, repeat=size):
+                        moved = _with(settled, dict(zip(some, ends, strict=True)))
+                        if not self._all_hold(moved, set(ends)) or not self.promises(moved, pod, node):
+                            continue
+                        enough.append(set(some))
+                        out = self._sent(state, some)
+                        if how is Defragments.MOVES:
+                            out = dict(zip(some, ends, strict=True))
+                        after = _with(state, out | {pod: NOMINATED + node})
+                        yield LoopStep("makes way", pod, node, some, state, after)
+
+    def _all_hold(self, state: State, nodes: Collection[int]) -> bool:
+        """Whether nodes hold what runs on them beside all room that is kept there, for whomever."""
+        return all(
+            self.load(state, node) + self._claimed(state, node) <= self.world.nodes[node] for node in nodes
+        )
+
+    def _claimed(self, state: State, node: int) -> int:
+        return sum(self._amounts[one] for one, at in enumerate(state) if at == NOMINATED + node)
 
     def _preempted(self, state: State, pod: int, victims: Sequence[int]) -> bool:
         rules, priorities, quotas = self.rules, self._priorities, self._quotas
@@ -312,7 +417,7 @@ class LoopMoves:
         for one in self._members[quota]:
             if one == victim:
                 break
-            if 0 <= state[one] < NOMINATED:
+            if 0 <= state[one] < LEAVING:
                 left -= self._amounts[one]
         return max(0, min(left, self._amounts[victim]))
 
@@ -337,22 +442,20 @@ class LoopMoves:
                 gain -= lost if self._priorities[one] == mine else 0
         return gain > 0
 
-    def _revokes(self, state: State) -> Iterator[LoopStep]:
+    def _revokes(self, state: State, settled: State) -> Iterator[LoopStep]:
         for quota, (_, most) in enumerate(self.world.quotas):
-            if quota not in self.world.above and self.used(state, quota) > most:
-                one = next(one for one in reversed(self._members[quota]) if 0 <= state[one] < NOMINATED)
-                out = WAITS if self.rules.recreated else GONE
-                yield LoopStep("revokes", one, state[one], (one,), state, _with(state, {one: out}))
+            if quota not in self.world.above and self.used(settled, quota) > most:
+                one = next(one for one in reversed(self._members[quota]) if 0 <= settled[one] < LEAVING)
+                after = _with(state, self._sent(state, (one,)))
+                yield LoopStep("revokes", one, state[one], (one,), state, after)
 
     def _moves(self, state: State, pod: int, at: int) -> Iterator[LoopStep]:
         if not (self.rules.spread or self.rules.pack):
             return
-        amount = self._amounts[pod]
         for node in range(len(self.world.nodes)):
             # Nobody moves to room that is kept, for whomever.
-            claimed = sum(self._amounts[one] for one, where in enumerate(state) if where == NOMINATED + node)
-            here, there = self.load(state, at), self.load(state, node) + amount
-            if node == at or there + claimed > self.world.nodes[node]:
+            here, there = self.load(state, at), self.load(state, node) + self._amounts[pod]
+            if node == at or there + self._claimed(state, node) > self.world.nodes[node]:
                 continue
             if (self.rules.spread and there < here) or (self.rules.pack and there > here):
                 yield LoopStep("moves", pod, node, (pod,), state, _with(state, {pod: node}))

@@ -44,6 +44,16 @@ class Kept(StrEnum):
     its own."""
 
 
+class Defragments(StrEnum):
+    """Who makes way for a pod that fits nowhere, although he fits elsewhere himself."""
+
+    NOBODY = "nobody"
+    MOVES = "moves"
+    """Whoever runs where it may go, of any priority and quota; his place elsewhere is his at once."""
+    EVICTS = "evicts"
+    """He is evicted, and has to look for the other place himself."""
+
+
 @names_its_fields
 @attrs.frozen(kw_only=True)
 class LoopRules:
@@ -64,8 +74,12 @@ class LoopRules:
         A quota that uses more than its ``max`` gives the least important back.
     spread, pack
         A pod moves to a node that is emptier than its own, or fuller, even with it.
+    defragment
+        Who makes way for a pod that fits nowhere.
     recreated
         Evicted pods come back.
+    graceful
+        Evicted pods hold their room until they end, each in its own time.
     """
 
     preemption: Preempts = attrs.field(default=Preempts.ANYBODY, converter=Preempts)
@@ -76,7 +90,9 @@ class LoopRules:
     revoke: bool = True
     spread: bool = False
     pack: bool = False
+    defragment: Defragments = attrs.field(default=Defragments.NOBODY, converter=Defragments)
     recreated: bool = True
+    graceful: bool = False
 
     __attrs_post_init__ = check_fields
 
@@ -89,6 +105,7 @@ KNOWN_RULES: Final[Mapping[str, LoopRules]] = immutabledict(
     {
         "koordcore": OUR_RULES,
         "koordcore-spread": LoopRules(spread=True),
+        "koordcore-all": LoopRules(spread=True, defragment=Defragments.MOVES, graceful=True),
         "kube-scheduler": LoopRules(reclaim=Reclaims.NOBODY, promises=False, kept=Kept.LESS_IMPORTANT),
         "volcano-4947": LoopRules(preemption=Preempts.OWN_QUOTA, promises=False, kept=Kept.NOBODY),
         "kueue-3779": LoopRules(
@@ -97,7 +114,12 @@ KNOWN_RULES: Final[Mapping[str, LoopRules]] = immutabledict(
         "kueue-14543": LoopRules(
             preemption=Preempts.OWN_QUOTA, promises=False, reclaim=Reclaims.LARGER_SHARE
         ),
-        "kueue-13797": LoopRules(preemption=Preempts.NOBODY, promises=False, kept=Kept.LESS_IMPORTANT),
+        "kueue-13662": LoopRules(
+            preemption=Preempts.NOBODY, promises=False, kept=Kept.LESS_IMPORTANT, graceful=True
+        ),
+        "kai-1565": LoopRules(
+            preemption=Preempts.OWN_QUOTA, promises=False, kept=Kept.NOBODY, defragment=Defragments.EVICTS
+        ),
         "reclaim-and-preempt": LoopRules(promises=False),
         "spread-and-pack": LoopRules(
             preemption=Preempts.NOBODY, reclaim=Reclaims.NOBODY, spread=True, pack=True

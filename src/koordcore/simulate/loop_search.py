@@ -52,7 +52,7 @@ def nested_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWo
     """Give every world of :func:`small_worlds` once more for each quota that may stand above some of its own.
 
     It is above one or all of them, and its ``min`` is at least theirs together and at most 4. Its ``max``
-    refuses nobody: Koordinator looks at it only with ``enableCheckParentQuota``.
+    is any that is at least its ``min``: Koordinator looks at it only with ``enableCheckParentQuota``.
     """
     for world in small_worlds(pods, nodes, quotas):
         count = len(world.quotas)
@@ -61,7 +61,8 @@ def nested_worlds(pods: int, nodes: int = 2, quotas: int = 2) -> Iterator[LoopWo
             promised = sum(world.quotas[one][0] for one in below)
             above = (*(count if one in below else -1 for one in range(count)), -1)
             for least in sorted({_reached(sums, least) for least in range(promised, 5)}):
-                yield LoopWorld(world.nodes, (*world.quotas, (least, max(sums))), world.pods, above)
+                for most in sorted(one for one in sums if one >= max(least, 1)):
+                    yield LoopWorld(world.nodes, (*world.quotas, (least, most)), world.pods, above)
 
 
 def _limits(pods: tuple[LoopPod, ...], quotas: int) -> list[tuple[tuple[int, int], ...]]:
@@ -139,7 +140,7 @@ def loop_story(loop: Loop) -> list[str]:
         at = loop.steps[0].before[number]
         where = f"on n{at}" if 0 <= at < 100 else "waits"
         lines.append(f"p{number}: amount {pod.amount}, priority {pod.priority}{quota}; {where}")
-    lines += [f"{number}. {_told(step)}" for number, step in enumerate(loop.steps, 1)]
+    lines += [f"{number}. {_step_text(step)}" for number, step in enumerate(loop.steps, 1)]
     return [*lines, "and all is as it was before"]
 
 
@@ -152,7 +153,7 @@ def _below(world: LoopWorld, quota: int) -> str:
     return f", above {' and '.join(below)}" if below else ""
 
 
-def _told(step: LoopStep) -> str:
+def _step_text(step: LoopStep) -> str:
     victims = ", ".join(f"p{one}" for one in step.evicted)
     match step.rule:
         case "places":
@@ -163,5 +164,11 @@ def _told(step: LoopStep) -> str:
             return f"p{step.pod} has to go: its quota uses more than its max"
         case "gives up":
             return f"p{step.pod} does not find the room that was made for it any more"
+        case "ends":
+            return f"p{step.pod} has left n{step.node}"
+        case "awaits":
+            return f"p{step.pod} waits for what leaves n{step.node}"
+        case "makes way":
+            return f"p{step.pod} is to run on n{step.node}: {victims} has to make way, and fits elsewhere"
         case _:
             return f"p{step.pod} {step.rule} on n{step.node}: {victims} has to go"

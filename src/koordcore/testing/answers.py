@@ -61,10 +61,10 @@ class Answers:
 def _checked(question: str, answer: Any, number: int, kind: type, what: str) -> Any:
     fine = isinstance(answer, np.ndarray) and answer.shape == (number,) and np.issubdtype(answer.dtype, kind)
     if not fine:
-        told = repr(answer)
+        shown = repr(answer)
         if isinstance(answer, np.ndarray):
-            told = f"an array of {answer.dtype} of shape {answer.shape}"
-        raise MisshapenError(f"{question} for {number} nodes: expected {what}, got {told[:100]}")
+            shown = f"an array of {answer.dtype} of shape {answer.shape}"
+        raise MisshapenError(f"{question} for {number} nodes: expected {what}, got {shown[:100]}")
     return answer.copy()
 
 
@@ -122,7 +122,7 @@ def difference(one: Answers, other: Answers) -> str:
         for question in asked:
             first, second = (_of(getattr(each, question), place) for each in (one, other))
             if first != second:
-                return f"{question} on {name}: {_told(first)}, then {_told(second)}"
+                return f"{question} on {name}: {_shown(first)}, then {_shown(second)}"
     return ""
 
 
@@ -130,5 +130,5 @@ def _of(answers: Any, place: int) -> Any:
     return None if answers is None else answers[place]
 
 
-def _told(answer: Any) -> str:
+def _shown(answer: Any) -> str:
     return ", ".join(sorted(answer)) or "nothing" if isinstance(answer, frozenset) else str(answer)

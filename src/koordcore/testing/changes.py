@@ -66,8 +66,8 @@ class _Watch:
                     supposed = NodeView.supposed(workspace, here, self._amounts[:, :, here])
                     differs = difference(before.at(here), one.answers(supposed))
                     if differs:
-                        told = f"{one}, after {what}, in a view of the amounts before: {differs}"
-                        yield Clause.EQUAL_AMOUNTS, told
+                        message = f"{one}, after {what}, in a view of the amounts before: {differs}"
+                        yield Clause.EQUAL_AMOUNTS, message
 
 
 def _allowed(one: Concern, before: Answers, after: Answers, elsewhere: np.ndarray) -> str:
@@ -154,7 +154,10 @@ def check_next_call(bench: Bench) -> Iterator[Finding]:
         warm, cold = (schedule(one, waiting[half:], policy=policy).decisions for one in (later, _anew(later)))
         for one, other in zip(warm, cold, strict=True):
             if one != other:
-                yield Clause.WARM, f"a second call: {_told(one)}, with new plugins {_told(other)}"
+                yield (
+                    Clause.WARM,
+                    f"a second call: {_decision_text(one)}, with new plugins {_decision_text(other)}",
+                )
 
 
 def check_needs(bench: Bench) -> Iterator[Finding]:
@@ -179,14 +182,17 @@ def check_needs(bench: Bench) -> Iterator[Finding]:
     for one, other in zip(warm, cold, strict=True):
         if one != other:
             came = f"{_names(needs)} came"
-            yield Clause.NEEDS, f"after {came}: {_told(one)}, with new plugins {_told(other)}"
+            yield (
+                Clause.NEEDS,
+                f"after {came}: {_decision_text(one)}, with new plugins {_decision_text(other)}",
+            )
 
 
 def _names(needs: frozenset[type | str]) -> str:
     return ", ".join(sorted(one if isinstance(one, str) else one.__name__ for one in needs))
 
 
-def _told(decision: PodDecision) -> str:
+def _decision_text(decision: PodDecision) -> str:
     if isinstance(decision, Bound):
         return f"{decision.pod} to {decision.node} with score {decision.score}"
     return f"{decision.pod} nowhere"

@@ -69,8 +69,10 @@ def check_plugin(
     every = (*snapshots, *varied_snapshots())
     found = [one for number, snapshot in enumerate(every) for one in _check(snapshot, number, setting)]
     if not found and not any(_concerned(snapshot, setting) for snapshot in every):
-        told = "no pod that waits in the snapshots concerns it, so nothing was tested: hand over some that do"
-        found.append(ContractViolation(Clause.CONCERN, setting.name, -1, told))
+        message = (
+            "no pod that waits in the snapshots concerns it, so nothing was tested: hand over some that do"
+        )
+        found.append(ContractViolation(Clause.CONCERN, setting.name, -1, message))
     if found and raises:
         raise BrokenContractError(found)
     return tuple(found)
@@ -100,5 +102,5 @@ def _findings(
     except MisshapenError as error:
         yield Clause.SHAPE, str(error)
     except Exception as error:  # whatever the plugin raises is what is looked for
-        told = check.__name__.removeprefix("check_").replace("_", " ")
-        yield Clause.ERROR, f"{type(error).__name__} while asking about {told}: {error}"
+        message = check.__name__.removeprefix("check_").replace("_", " ")
+        yield Clause.ERROR, f"{type(error).__name__} while asking about {message}: {error}"

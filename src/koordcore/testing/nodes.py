@@ -34,8 +34,8 @@ def _replacements(snapshot: ClusterSnapshot) -> Iterator[tuple[str, Node]]:
                 wanted = [not own] if isinstance(own, bool) else others
                 other = next((one for one in wanted if one != own), own)
                 if other != own:
-                    told: dict[str, Any] = {field: other}
-                    yield field, attrs.evolve(node, **told)
+                    changed: dict[str, Any] = {field: other}
+                    yield field, attrs.evolve(node, **changed)
                     break
 
 
@@ -56,7 +56,9 @@ def _difference(bench: Bench, warm: PluginSet, cold: PluginSet, pod: Pod) -> str
     one, other = _opinion(warm, pod), _opinion(cold, pod)
     if isinstance(one, Refusal) or isinstance(other, Refusal):
         same = isinstance(one, Refusal) and isinstance(other, Refusal)
-        return "" if same and one == other else f"{_told(one)}, with a new plugin {_told(other)}"
+        return (
+            "" if same and one == other else f"{_opinion_text(one)}, with a new plugin {_opinion_text(other)}"
+        )
     for what, mine, anew in zip(("fits", "score"), one, other, strict=True):
         for row in np.flatnonzero(mine != anew)[:1].tolist():
             name = bench.workspace.layout.names[row]
@@ -64,7 +66,7 @@ def _difference(bench: Bench, warm: PluginSet, cold: PluginSet, pod: Pod) -> str
     return ""
 
 
-def _told(opinion: Refusal | tuple[BoolVector, IntVector]) -> str:
+def _opinion_text(opinion: Refusal | tuple[BoolVector, IntVector]) -> str:
     return f'refused ("{opinion.reason}")' if isinstance(opinion, Refusal) else "not refused"
 
 

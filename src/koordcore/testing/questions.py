@@ -34,8 +34,8 @@ def check_requests(bench: Bench) -> Iterator[Finding]:
             for asked in (bench, other):
                 again = asked.request(place, pod)
                 if again != request or hash(again) != hash(request):
-                    told = f"request_of pod {pod.key} gives something else when it is asked again"
-                    yield Clause.REQUEST, told
+                    message = f"request_of pod {pod.key} gives something else when it is asked again"
+                    yield Clause.REQUEST, message
 
 
 def check_templates(bench: Bench) -> Iterator[Finding]:
@@ -44,8 +44,8 @@ def check_templates(bench: Bench) -> Iterator[Finding]:
         other = attrs.evolve(pod, name=f"{pod.name}-again", uid=f"{pod.uid}-again", created=None)
         for place, plugin in enumerate(bench.plugins.plugins):
             if plugin.by_template and bench.request(place, pod) != bench.request(place, other):
-                told = f"request_of {pod.key} and of {other.key}, equal but for name, uid and age, differ"
-                yield Clause.TEMPLATE, told
+                message = f"request_of {pod.key} and of {other.key}, equal but for name, uid and age, differ"
+                yield Clause.TEMPLATE, message
 
 
 def check_classes(bench: Bench) -> Iterator[Finding]:
@@ -161,8 +161,8 @@ def check_equal_amounts(bench: Bench) -> Iterator[Finding]:
             here, there = answers.at(np.array([row])), answers.at(np.array([like]))
             differs = difference(there, here)
             if differs:
-                told = f"{answers.names[like]} and {name} have equal amounts"
-                yield Clause.EQUAL_AMOUNTS, f"{one}: {told}: {differs}"
+                message = f"{answers.names[like]} and {name} have equal amounts"
+                yield Clause.EQUAL_AMOUNTS, f"{one}: {message}: {differs}"
 
 
 def check_scores(bench: Bench) -> Iterator[Finding]:

@@ -18,9 +18,10 @@ from koordcore.allocators.device import (
 )
 from koordcore.allocators.device.admission import complete_container, validate_containers
 from koordcore.allocators.device.allocate import partition_of
+from koordcore.allocators.device.answers import planned_types
 from koordcore.allocators.device.reservations import DeviceReservation
 from koordcore.allocators.device.view import view_of
-from koordcore.allocators.device.wants import planned_types, wants_of
+from koordcore.allocators.device.wants import wants_of
 from koordcore.errors import ManifestError
 from koordcore.model.containers import Container
 from koordcore.model.device_requests import (

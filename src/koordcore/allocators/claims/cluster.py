@@ -76,7 +76,7 @@ class ClusterDevices:
         self.kept: object = None
         self.classes = {one.name: one for one in snapshot.of(DeviceClass)}
         self.compiler = CelCompiler(features)
-        self._reads = _reads_of(snapshot, features)
+        self._reads = _reads_of(snapshot)
         self._kept: dict[tuple[str, str], bool] = {}
         index = SliceIndex(
             with_taint_rules(snapshot.of(ResourceSlice), snapshot.of(DeviceTaintRule)), features
@@ -172,7 +172,7 @@ class ClusterDevices:
         return kept
 
 
-def _reads_of(snapshot: ClusterSnapshot, features: frozenset[ClaimFeature]) -> _Reads:
+def _reads_of(snapshot: ClusterSnapshot) -> _Reads:
     """Gather the attributes that selectors read and constraints name, anywhere in the cluster."""
     specs = {
         *(one.spec for one in snapshot.of(ResourceClaim)),

@@ -126,7 +126,7 @@ def _countable(now: Room) -> bool:
     table = now.table
     nobody = frozenset(NO_GROUPS)
     grouped = any(mine != nobody for sets in table.sets for _, mine in sets)
-    return not (grouped or now.barred or table.drawing & table.shareable)
+    return not (grouped or now.overdrawn or table.drawing & table.shareable)
 
 
 def _choices(requests: Sequence[Sequence[Wish]]) -> int:

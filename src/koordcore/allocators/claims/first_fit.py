@@ -212,7 +212,7 @@ class FirstFit:
         return ClaimError(ClaimErrorKind.ALL_CONSTRAINT, text)
 
     def _countable(self, device: int) -> bool:
-        if self._room.barred >> device & 1:
+        if self._room.overdrawn >> device & 1:
             return False
         for number, mine in self._table.sets[device]:
             known = self._groups.get(number)

@@ -61,8 +61,8 @@ def near_numa_of(devices: Sequence[PoolDevice]) -> NearNUMA:
     by_node: dict[int, int] = {}
     anywhere = 0
     for place, one in enumerate(devices):
-        told = _near_of(one)
-        for numa in told:
+        numas = _near_of(one)
+        for numa in numas:
             by_node[numa] = by_node.get(numa, 0) | 1 << place
-        anywhere |= 0 if told else 1 << place
+        anywhere |= 0 if numas else 1 << place
     return NearNUMA(by_node, anywhere)

@@ -115,8 +115,8 @@ def _together(question: Question, forms: Sequence[ClaimForms], places: Sequence[
     numbers = sorted({number for mine in wishes for wish in mine for number in wish.bonds})
     for agree, text in ((True, "must agree in"), (False, "must differ in")):
         bonds = (question.bonds[number] for number in numbers)
-        told = dict.fromkeys(bond.attribute for bond in bonds if bond.match is agree)
-        parts += [f"{text} {' and '.join(told)}"] if told else []
+        attributes = dict.fromkeys(bond.attribute for bond in bonds if bond.match is agree)
+        parts += [f"{text} {' and '.join(attributes)}"] if attributes else []
     if max(_totals(question, places).values()) > MAX_DEVICES:
         parts.append(f"a claim may have {MAX_DEVICES}")
     return ClaimShortfall(

@@ -24,7 +24,7 @@ class Room:
         Devices whose counters are charged already: another share charges nothing.
     left
         What is left of each counter; negative where a driver lowered it below what is allocated.
-    barred
+    overdrawn
         Devices that cannot be had because some counter of their pool is in the red.
     groups
         By counter set in use: the compatibility groups that its devices have in common.
@@ -36,7 +36,7 @@ class Room:
     held: int
     charged: int
     left: tuple[int, ...]
-    barred: int
+    overdrawn: int
     groups: Mapping[int, frozenset[str]]
     consumed: Mapping[int, Mapping[str, int]]
 
@@ -105,13 +105,13 @@ def make_room(
         for number, mine in table.sets_of(one):
             _fold(groups, number, mine)
     charged = table.drawing & in_shares & table.shareable
-    barred = 0
+    overdrawn = 0
     red = {counter for counter, amount in enumerate(left) if amount < 0}
     if red:
         for place in bits(table.drawing & ~charged):
             if any(counter in red for counter in table.pool_counters[place]):
-                barred |= 1 << place
-    return Room(table, held, charged, tuple(left), barred, groups, consumed)
+                overdrawn |= 1 << place
+    return Room(table, held, charged, tuple(left), overdrawn, groups, consumed)
 
 
 def _fold(groups: dict[int, frozenset[str]], number: int, mine: frozenset[str]) -> None:

@@ -216,7 +216,7 @@ class ClaimStates:
             table = self.devices.table(state.shape)
             found = make_room(table, state.held, state.shared, state.consumed, state.elsewhere)
             if state.beside:
-                found = attrs.evolve(found, barred=found.barred | state.beside)
+                found = attrs.evolve(found, overdrawn=found.overdrawn | state.beside)
             self._rooms[number] = found
         return found
 

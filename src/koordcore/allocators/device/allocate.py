@@ -85,18 +85,18 @@ def allocate_devices(
     """
     if state is None:
         return designated_nowhere(request.designated) or DeviceAllocation()
-    found = outline_devices(state, request, numa_mask, policy=policy, terms=terms)
-    return found if isinstance(found, DeviceShortfall) else write_outline(state, found)
+    found = choose_devices(state, request, numa_mask, policy=policy, terms=terms)
+    return found if isinstance(found, DeviceShortfall) else allocation_of(state, found)
 
 
-def outline_devices(
+def choose_devices(
     state: NodeDevices,
     request: DeviceRequest,
     numa_mask: int | None = None,
     *,
     policy: DevicePolicy = DEFAULT_DEVICE_POLICY,
     terms: Terms = PLAIN_TERMS,
-) -> Outline | DeviceShortfall:
+) -> DeviceChoice | DeviceShortfall:
     """Choose the devices of a pod on one node, and on every node in the same state.
 
     Parameters
@@ -108,7 +108,7 @@ def outline_devices(
     if isinstance(found, DeviceShortfall):
         return found
     chosen = {kind: pick() for kind, pick in found.chosen.items()}
-    return outline_of(state.shape, request, found.views, chosen)
+    return choice_of(state.shape, request, found.views, chosen)
 
 
 def refusal_of(
@@ -361,10 +361,10 @@ def write_allocation(
     chosen
         Per type of ``views`` the minors, in the order of selection, with how often each gives its share.
     """
-    return write_outline(state, outline_of(state.shape, request, views, chosen))
+    return allocation_of(state, choice_of(state.shape, request, views, chosen))
 
 
-class OutlinedHolding(NamedTuple):
+class ChosenHolding(NamedTuple):
     """One device of a choice as it looks on every node of the same build: VFs by rank, no ids."""
 
     minor: int
@@ -373,23 +373,23 @@ class OutlinedHolding(NamedTuple):
     template: str
 
 
-Outline: TypeAlias = tuple[tuple[DeviceType, tuple[OutlinedHolding, ...]], ...]
+DeviceChoice: TypeAlias = tuple[tuple[DeviceType, tuple[ChosenHolding, ...]], ...]
 """A choice of devices without what tells one node from another in the same state."""
 
 
-def outline_of(
+def choice_of(
     shape: DeviceShape,
     request: DeviceRequest,
     views: Mapping[DeviceType, TypeView],
     chosen: Mapping[DeviceType, Picked],
-) -> Outline:
+) -> DeviceChoice:
     """Write down a choice without the names of a node; see :func:`write_allocation`."""
     template = _template(shape, request)
     return tuple(
         (
             kind,
             tuple(
-                _outlined(view, minor, often, template if kind is DeviceType.GPU else "")
+                _chosen_holding(view, minor, often, template if kind is DeviceType.GPU else "")
                 for minor, often in chosen[kind]
             ),
         )
@@ -397,18 +397,18 @@ def outline_of(
     )
 
 
-def _outlined(view: TypeView, minor: int, often: int, template: str) -> OutlinedHolding:
+def _chosen_holding(view: TypeView, minor: int, often: int, template: str) -> ChosenHolding:
     amounts = view.want.filled[minor]
     if often > 1:
         amounts = immutabledict({name: amount * often for name, amount in amounts.items()})
     ranks = () if view.vfs is None else tuple(bits(lowest(view.vfs[minor], often)))
-    return OutlinedHolding(minor, amounts, ranks, template)
+    return ChosenHolding(minor, amounts, ranks, template)
 
 
-def write_outline(state: NodeDevices, outline: Outline) -> DeviceAllocation:
+def allocation_of(state: NodeDevices, choice: DeviceChoice) -> DeviceAllocation:
     """Put a node's ids and VFs to a choice."""
     devices = {}
-    for kind, holdings in outline:
+    for kind, holdings in choice:
         devices[kind] = tuple(
             [
                 DeviceHolding(

@@ -9,16 +9,16 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.allocators.device.allocate import (
-    Outline,
+    DeviceChoice,
     allocate_devices,
-    outline_devices,
+    allocation_of,
+    choose_devices,
     refusal_of,
-    write_outline,
 )
-from koordcore.allocators.device.shape import Amounts
+from koordcore.allocators.device.shape import Amounts, DeviceShape
 from koordcore.allocators.device.state import NodeDevices, TypeUse
-from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts
-from koordcore.allocators.device.wants import planned_types, wants_of
+from koordcore.allocators.device.view import PLAIN_TERMS, Terms, open_amounts, score_of
+from koordcore.allocators.device.wants import wants_of
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy
 from koordcore.model.device_requests import (
     DeviceRequest,
@@ -26,6 +26,7 @@ from koordcore.model.device_requests import (
 from koordcore.model.devices import (
     DeviceAllocation,
     DeviceShortfall,
+    DeviceType,
 )
 from koordcore.topology.devices import bits
 
@@ -119,8 +120,21 @@ def score_devices(
                     frees[column] += left[column] - total[column]
         else:
             frees = _sums(free, allowed)
-        score += want.score(totals, frees)
+        score += score_of(want, totals, frees)
     return score
+
+
+def planned_types(shape: DeviceShape, request: DeviceRequest) -> tuple[DeviceType, ...]:
+    """Give the types that count while nodes are ranked.
+
+    On a node that says its secondary devices are well planned, a pod of whole cards with a joint list is
+    ranked by its primary type alone. Whether the node serves the pod is always decided with all types
+    (ruling 3).
+    """
+    whole = request.gpu is not None and not request.gpu.shared
+    if shape.well_planned and whole and request.joint is not None:
+        return request.joint.types[:1]
+    return request.types
 
 
 def _sums(amounts: Mapping[int, Amounts], minors: int) -> list[int]:
@@ -157,7 +171,7 @@ class _Answers:
     __slots__ = ("choices", "refusals", "scores", "uses")
 
     def __init__(self) -> None:
-        self.choices: dict[int, Outline | DeviceShortfall] = {}
+        self.choices: dict[int, DeviceChoice | DeviceShortfall] = {}
         self.uses: dict[int, tuple[TypeUse, ...]] = {}
         self.refusals: dict[int, DeviceShortfall] = {}
         self.scores: IntVector = np.zeros(0, np.int64)
@@ -248,7 +262,7 @@ class DeviceAnswers:
             self._judge(answers, number, numa_mask)
         return answers.refusals.get(number)
 
-    def choice(self, number: int, numa_mask: int | None = None) -> Outline | DeviceShortfall:
+    def choice(self, number: int, numa_mask: int | None = None) -> DeviceChoice | DeviceShortfall:
         """Choose the devices in a state, not in use before.
 
         The state must be one of known devices, and the request not one that names its devices: those are a
@@ -259,17 +273,17 @@ class DeviceAnswers:
         if known is None:
             state = self.table.states[number]
             assert state is not None
-            known = choices[number] = outline_devices(state, self.request, numa_mask, policy=self.policy)
+            known = choices[number] = choose_devices(state, self.request, numa_mask, policy=self.policy)
         return known
 
-    def _uses(self, number: int, numa_mask: int | None, outline: Outline) -> tuple[TypeUse, ...]:
+    def _uses(self, number: int, numa_mask: int | None, choice: DeviceChoice) -> tuple[TypeUse, ...]:
         """Say what is taken of a state once its choice is made."""
         # Of all sets of NUMA nodes that are rated by their choice one is taken: only there it matters.
         known = self._on(numa_mask).uses
         if number not in known:
             state = self.table.states[number]
             assert state is not None
-            known[number] = state.with_taken(write_outline(state, outline))
+            known[number] = state.with_taken(allocation_of(state, choice))
         return known[number]
 
     def allocate(
@@ -279,7 +293,7 @@ class DeviceAnswers:
         if state is None or self.request.designated is not None:
             return allocate_devices(state, self.request, numa_mask, policy=self.policy)
         found = self.choice(self.table.number(state), numa_mask)
-        return found if isinstance(found, DeviceShortfall) else write_outline(state, found)
+        return found if isinstance(found, DeviceShortfall) else allocation_of(state, found)
 
     def take(
         self, state: NodeDevices, pod: str, numa_mask: int | None = None
@@ -299,8 +313,8 @@ class DeviceAnswers:
             given = self.allocate(state, numa_mask)
             return given if isinstance(given, DeviceShortfall) else (given, state.assume(pod, given))
         number = self.table.number(state)
-        outline = self.choice(number, numa_mask)
-        if isinstance(outline, DeviceShortfall):
-            return outline
-        allocation = write_outline(state, outline)
-        return allocation, state.assume(pod, allocation, self._uses(number, numa_mask, outline))
+        choice = self.choice(number, numa_mask)
+        if isinstance(choice, DeviceShortfall):
+            return choice
+        allocation = allocation_of(state, choice)
+        return allocation, state.assume(pod, allocation, self._uses(number, numa_mask, choice))

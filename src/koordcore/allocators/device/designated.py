@@ -96,10 +96,10 @@ def designated_nowhere(allocation: DeviceAllocation | None) -> DeviceShortfall |
 
 def designated_holders(state: NodeDevices, allocation: DeviceAllocation) -> str:
     """Name who holds designated devices, for people; empty where nobody does."""
-    told = []
+    conflicts = []
     for kind, holdings in allocation.devices.items():
         for holding in holdings:
             holders = state.holders(kind, holding.minor)
             if holders:
-                told.append(f"{kind} {holding.minor} is held by {', '.join(holders)}")
-    return "; ".join(told)
+                conflicts.append(f"{kind} {holding.minor} is held by {', '.join(holders)}")
+    return "; ".join(conflicts)

@@ -220,12 +220,12 @@ def _switch_lines(types: Collection[DeviceType], views: dict[DeviceType, TypeVie
     """Say per PCIe switch how many devices of each joint type can serve there."""
     names = sorted({pcie for kind in types for pcie in views[kind].shape.layout.pcie_masks})
     for pcie in names:
-        told = []
+        parts = []
         for kind in types:
             view = views[kind]
             mask = view.shape.layout.pcie_masks.get(pcie, 0) & view.usable
-            told.append(_cards(mask.bit_count(), kind))
-        yield f"PCIe switch {pcie} can serve {' and '.join(told)}"
+            parts.append(_cards(mask.bit_count(), kind))
+        yield f"PCIe switch {pcie} can serve {' and '.join(parts)}"
 
 
 def smallest_release(

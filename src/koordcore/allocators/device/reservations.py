@@ -7,7 +7,7 @@ they use is counted twice there. :func:`terms_for` tells what to lend back, afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -126,10 +126,8 @@ def terms_for(
     reservations: Sequence[DeviceReservation],
     *,
     source: DeviceReservation | None = None,
-    victims: Collection[str] = (),
-    ignore_reservations: bool = False,
 ) -> Terms:
-    """Say what a pod may use of a node that has reservations and victims.
+    """Say what a pod may use of a node that has reservations.
 
     Parameters
     ----------
@@ -140,23 +138,9 @@ def terms_for(
     source
         The reservation out of which the pod is to be served; without one it is served by the node, and what
         matched reservations have left is free to it.
-    victims
-        Holders that are taken to be gone.
-    ignore_reservations
-        The pod may use whatever matched reservations have not given out yet, preferring nothing.
     """
     lent: Ledger = {}
-    returned: set[str] = set(victims)
-    # What a victim leaves inside a reservation goes back to that reservation.
-    closed = {
-        consumer
-        for one in reservations
-        for consumer in one.consumers
-        if not one.matched or (source is not None and one is not source)
-    }
-    for victim in victims:
-        if victim not in closed:
-            _add(lent, _held(state, victim))
+    returned: set[str] = set()
     limits: Ledger = {}
     preferred: dict[DeviceType, int] = {}
     for one in reservations:
@@ -169,20 +153,15 @@ def terms_for(
             _add(lent, twice)
             continue
         _add(lent, account.taken)
-        if source is None or ignore_reservations:
+        if source is None or one is source:
             _add(lent, account.left)
             returned.add(one.holder)
-        elif one is source:
-            _add(lent, account.left)
-            returned.add(one.holder)
+        if one is source:
             preferred = {
                 kind: sum(1 << minor for minor in minors) for kind, minors in account.offered.items()
             }
             if one.policy == _RESTRICTED:
                 limits = account.left
-                for victim in victims:
-                    if victim in one.consumers:
-                        _add(limits, _held(state, victim), account.offered)
     held_on = (holder for holder in state.holdings if holder not in returned)
     return Terms(
         lent=lent,

@@ -6,7 +6,7 @@ NUMA affinity, exclusive policies and loans, or widened by what a loan or a vict
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -128,8 +128,7 @@ class TypeView:
     def scores(self) -> dict[int, int]:
         """Score of each usable device for this request."""
         if self._scores is None:
-            totals, score = self.shape.totals, self.want.score
-            self._scores = {minor: score(totals[minor], self.free[minor]) for minor in bits(self.usable)}
+            self._scores = {minor: self._score(minor) for minor in bits(self.usable)}
         return self._scores
 
     @property
@@ -146,11 +145,12 @@ class TypeView:
 
     def ranked(self, minors: int) -> list[tuple[tuple[bool, int, int], int]]:
         """Order any devices, usable or not: preferred first, best score first, lowest first."""
-        totals, score = self.shape.totals, self.want.score
         return sorted(
-            ((not self.preferred >> minor & 1, -score(totals[minor], self.free[minor]), minor), minor)
-            for minor in bits(minors)
+            ((not self.preferred >> minor & 1, -self._score(minor), minor), minor) for minor in bits(minors)
         )
+
+    def _score(self, minor: int) -> int:
+        return score_of(self.want, self.shape.totals[minor], self.free[minor])
 
     def slots(self, minor: int) -> int:
         """Count how often the device could give the request: once, or once per VF that a pod asks for."""
@@ -256,3 +256,19 @@ def _excluded(shape: TypeShape, busy: int, policy: ExclusivePolicy) -> int:
         if group & busy:
             excluded |= group
     return excluded
+
+
+def score_of(want: TypeWant, total: Sequence[int], free: Sequence[int]) -> int:
+    """Score a device (or the sum over many) 0..100 for a request."""
+    score = heavy = 0
+    for column, weight, amount in want.weights:
+        size = total[column]
+        if size == 0:
+            continue
+        taken = size - free[column] + amount if size >= free[column] else size
+        if want.most:
+            score += weight * (min(taken, size) * 100 // size)
+        elif taken <= size:
+            score += weight * ((size - taken) * 100 // size)
+        heavy += weight
+    return score // heavy if heavy else 0

@@ -86,21 +86,6 @@ class TypeWant:
     most: bool
     exclusive: ExclusivePolicy
 
-    def score(self, total: Sequence[int], free: Sequence[int]) -> int:
-        """Score a device (or the sum over many) 0..100 for this request."""
-        score = heavy = 0
-        for column, weight, amount in self.weights:
-            size = total[column]
-            if size == 0:
-                continue
-            taken = size - free[column] + amount if size >= free[column] else size
-            if self.most:
-                score += weight * (min(taken, size) * 100 // size)
-            elif taken <= size:
-                score += weight * ((size - taken) * 100 // size)
-            heavy += weight
-        return score // heavy if heavy else 0
-
 
 Wants: TypeAlias = Mapping[DeviceType, TypeWant]
 
@@ -118,19 +103,6 @@ def gate(shape: DeviceShape, request: DeviceRequest, policy: DevicePolicy) -> De
         message = f'model "{shape.model}" of vendor "{shape.vendor}" does not support GPU Share'
         return DeviceShortfall(reasons=(message,), code=StatusCode.UNRESOLVABLE)
     return None
-
-
-def planned_types(shape: DeviceShape, request: DeviceRequest) -> tuple[DeviceType, ...]:
-    """Types that count while nodes are ranked.
-
-    On a node that says its secondary devices are well planned, a pod of whole cards with a joint list is
-    ranked by its primary type alone. Whether the node serves the pod is always decided with all types
-    (ruling 3).
-    """
-    whole = request.gpu is not None and not request.gpu.shared
-    if shape.well_planned and whole and request.joint is not None:
-        return request.joint.types[:1]
-    return request.types
 
 
 def fill_memory(amounts: Mapping[str, int], total: Mapping[str, int]) -> Resources:

@@ -125,15 +125,15 @@ class CellMaker:
                 kind, bound = int(patterns.kind[node - first]), int(self._bound[node])
                 if kind < 0:
                     continue
-                barred = self._barred.get(node - first, ())
-                key = (kind, bound if multiple > 1 else 0, barred)
+                conflicts = self._conflicts.get(node - first, ())
+                key = (kind, bound if multiple > 1 else 0, conflicts)
                 alike = (key, bound, int(objective.near[node]), int(objective.slots[node]))
                 groups.setdefault(domain, {}).setdefault(alike, []).append(node - first)
                 if key not in known:
                     known[key] = (
-                        patterns.exact(kind, multiple=multiple, bound=bound, barred=barred)
+                        patterns.exact(kind, multiple=multiple, bound=bound, conflicts=conflicts)
                         if multiple > 1
-                        else patterns.maximal(kind, barred)
+                        else patterns.maximal(kind, conflicts)
                     )
                     if known[key] is None:
                         return None
@@ -153,10 +153,10 @@ class CellMaker:
         }
 
     @cached_property
-    def _barred(self) -> Mapping[int, tuple[Pattern, ...]]:
+    def _conflicts(self) -> Mapping[int, tuple[Pattern, ...]]:
         """What each node does not take together."""
         found: dict[int, tuple[Pattern, ...]] = {}
-        for node, counts in self.objectives[0].demand.barred:
+        for node, counts in self.objectives[0].demand.conflicts:
             found[node] = (*found.get(node, ()), counts)
         return found
 
@@ -215,9 +215,9 @@ class CellMaker:
         for shape, same in enumerate(of_shape):
             if len(same) > 1:
                 program.require(same, at_most=int(self.slots[shape, node]))
-        for barred in self._barred.get(node, ()):
+        for conflict in self._conflicts.get(node, ()):
             fewer = []
-            for shape, count in enumerate(barred):
+            for shape, count in enumerate(conflict):
                 if count:
                     fewer.append((program.boolean(), 1))
                     program.require(of_shape[shape], at_most=count - 1, when=(fewer[-1][0],))

@@ -65,8 +65,8 @@ def _node_broken(demand: GangDemand, node: str, row: int, held: Counter[int]) ->
         free = int(demand.free[resource, row])
         if asked > max(0, free):
             broken.append(f"node {node} has {free} of resource {resource}, not {asked}")
-    for barred, counts in demand.barred:
-        if barred == row and all(held[shape] >= count for shape, count in enumerate(counts)):
+    for where, counts in demand.conflicts:
+        if where == row and all(held[shape] >= count for shape, count in enumerate(counts)):
             broken.append(f"node {node} does not take {counts} members of its shapes together")
     return broken
 

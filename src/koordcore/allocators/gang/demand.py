@@ -187,7 +187,7 @@ class GangDemand:
         How many roles must reach their minimum; None for all. A role that does not gets nothing.
     resources
         Names of the rows of ``free``, for the texts of a failure.
-    barred
+    conflicts
         Pairs of node position and members per shape that the node does not take together, nor with more.
     units
         Groups of the roles, parents first; empty where every role has to reach its minimum. With units the
@@ -211,7 +211,7 @@ class GangDemand:
     near: IntVector = attrs.field(factory=_no_count)
     min_roles: int | None = None
     resources: tuple[str, ...] = ()
-    barred: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    conflicts: tuple[tuple[int, tuple[int, ...]], ...] = ()
     units: tuple[Unit, ...] = ()
     quorums: tuple[Quorum, ...] = ()
     fit: GangFit = GangFit.FEWEST_NODES

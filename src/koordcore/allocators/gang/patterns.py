@@ -42,17 +42,17 @@ class NodePatterns:
     holds: IntMatrix
     grid: IntMatrix
 
-    def _within(self, kind: int, barred: Sequence[Pattern]) -> IntVector:
-        """Give the greatest count of the last shape that contains nothing barred, -1 for none."""
+    def _within(self, kind: int, conflicts: Sequence[Pattern]) -> IntVector:
+        """Give the greatest count of the last shape that contains no conflict, -1 for none."""
         most: IntVector = self.holds[kind].copy()
-        for pattern in barred:
+        for pattern in conflicts:
             over = (self.grid >= np.array(pattern[:-1], dtype=np.int64)).all(axis=1)
             most[over] = np.minimum(most[over], pattern[-1] - 1)
         return most
 
-    def maximal(self, kind: int, barred: Sequence[Pattern] = ()) -> tuple[Pattern, ...] | None:
+    def maximal(self, kind: int, conflicts: Sequence[Pattern] = ()) -> tuple[Pattern, ...] | None:
         """Give the patterns that no other contains; None when there are too many."""
-        most = self._within(kind, barred)
+        most = self._within(kind, conflicts)
         fitting = most >= 0
         rows = np.column_stack((self.grid[fitting], most[fitting]))
         above = np.all(rows[:, None, :] <= rows[None, :, :], axis=2).sum(axis=1)
@@ -62,11 +62,11 @@ class NodePatterns:
         return tuple(sorted((tuple(row) for row in kept.tolist() if any(row)), reverse=True))
 
     def exact(
-        self, kind: int, *, multiple: int, bound: int, barred: Sequence[Pattern] = ()
+        self, kind: int, *, multiple: int, bound: int, conflicts: Sequence[Pattern] = ()
     ) -> tuple[Pattern, ...] | None:
         """Give every pattern whose size with bound members is a multiple; None when there are too many."""
         found: list[Pattern] = []
-        for combination, most in zip(self.grid.tolist(), self._within(kind, barred).tolist(), strict=True):
+        for combination, most in zip(self.grid.tolist(), self._within(kind, conflicts).tolist(), strict=True):
             size = sum(combination) + bound
             found.extend((*combination, last) for last in range(most + 1) if (size + last) % multiple == 0)
             if len(found) > _MOST_PATTERNS:

@@ -39,8 +39,8 @@ def place_uniform(
         if demand.shapes
         else np.zeros(len(tree.nodes), dtype=np.int64)
     )
-    for node, counts in demand.barred:
-        # Members of other shapes do not come, so that only what is barred of this one alone matters.
+    for node, counts in demand.conflicts:
+        # Members of other shapes do not come, so that only conflicts of this one alone matter.
         if not any(count for other, count in enumerate(counts) if other != shape):
             offered[node] = min(offered[node], counts[shape] - 1)
     terms = terms_of(tree, demand, offered)

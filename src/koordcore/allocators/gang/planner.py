@@ -40,21 +40,21 @@ def place_gang(
     # With one shape a domain is as good as the number of members it takes, so counting up the
     # tree is exact. Two shapes compete for the same room; then a number says too little.
     if demand.uniform:
-        return place_uniform(tree, _within_bars(demand), fit_error=fit_error)
+        return place_uniform(tree, _within_conflicts(demand), fit_error=fit_error)
     return place_mixed(tree, demand, fit_error=fit_error, limits=limits)
 
 
-def _within_bars(demand: GangDemand) -> GangDemand:
-    """Write what nodes are barred from into the offers of the one shape that is in use.
+def _within_conflicts(demand: GangDemand) -> GangDemand:
+    """Write conflicts into the offers of the one shape that is in use.
 
-    A bar that also counts members of another shape is never met.
+    One that also counts members of another shape is never met.
     """
     used = {member.shape for role in demand.roles for member in role.members}
-    if not demand.barred or not used:
+    if not demand.conflicts or not used:
         return demand
     (own,) = used
     slots = demand.shapes[own].slots.copy()
-    for node, counts in demand.barred:
+    for node, counts in demand.conflicts:
         # The bar says that so many did not fit together, so one less is the most that is worth planning.
         if all(count == 0 or shape == own for shape, count in enumerate(counts)):
             slots[node] = min(slots[node], max(0, counts[own] - 1))

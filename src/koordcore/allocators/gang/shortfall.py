@@ -43,11 +43,12 @@ def no_candidate_message(
     offers = ";".join(sorted(f"topology topologyNode {tree.label(root)}: {slots[root]}" for root in roots))
     binding = ", ".join(f"{layer}={multiple}" for layer, multiple in sorted(multiples.items()))
     tail = f"; podCountMultiple constraints: {binding}" if binding else ""
+    listed = f"{offers}, "
     if depth is None and not fit_error:
-        fit_error = _no_layer(must_layer)  # upstream says nothing here
+        listed, fit_error = "", _no_layer(must_layer)  # upstream says nothing here
     return (
-        f"no candidate topology nodes can accommodate job, desiredOfferSlot: {desired}, {offers}, "
-        f"{fit_error}{tail}"
+        f"no candidate topology nodes can accommodate job, desiredOfferSlot: {desired}, "
+        f"{listed}{fit_error}{tail}"
     )
 
 

@@ -104,7 +104,7 @@ def _room(demand: GangDemand, shape: int, kind: int, most: int) -> IntVector:
             takes = np.minimum(takes, left[row] // request[row])
         able = (left >= 0).all(axis=0) & (demand.shapes[kind].slots >= free)
         room[free] = np.where(able, np.maximum(takes, 0), -1)
-    for node, counts in demand.barred:
+    for node, counts in demand.conflicts:
         strange = any(count for number, count in enumerate(counts) if number not in (shape, kind))
         for free in range(most + 1 if strange else 0, most + 1):
             if kind == shape:

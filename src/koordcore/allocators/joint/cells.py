@@ -70,7 +70,7 @@ class Use:
         return tuple(rest)
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def signature(self) -> tuple[object, ...]:
         """Equal for devices that the kind does not tell apart."""
         return tuple(self.needs), self.classes, self.by_vf
 
@@ -143,7 +143,7 @@ class Room:
                 }
                 for which, use in own.items():
                     self.uses[which][len(self.devices)] = use
-                seen = tuple((which, use.told) for which, use in own.items())
+                seen = tuple((which, use.signature) for which, use in own.items())
                 sign = kind, seen, state.busy[kind] >> minor & 1, minor if tabled else -1
                 self.devices.append(
                     Device(

@@ -13,7 +13,7 @@ from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
 from koordcore.model.cluster import Workload
 from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.pods import Pod, PodKey, PodPhase
-from koordcore.model.rebalance import EvictionGate, EvictorArgs, MigrationControllerArgs
+from koordcore.model.rebalance import JOB_SCHEDULERS, EvictionGate, EvictorArgs, MigrationControllerArgs
 from koordcore.protocol.migration import (
     ANNOTATION_ARBITRATING,
     ANNOTATION_EVICT,
@@ -149,7 +149,9 @@ class MigrationFilter:
             if job.active and _refers(job, pod):
                 return Refusal("filterExistingPodMigrationJob")
         args = self._args
-        if args.default_job_mode.keeps_room and pod.scheduler_name not in args.scheduler_names:
+        if args.default_job_mode.keeps_room and pod.scheduler_name not in (
+            args.scheduler_names or JOB_SCHEDULERS
+        ):
             return Refusal("reservationFilter")
         return self.permanent(pod) or self.retryable(pod)
 

@@ -72,7 +72,6 @@ class DynamicResources(Plugin):
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
         self._ledger: ClaimLedger | None = None
         self._moved = False
-        workspace.once(NUMASides).enter(self.name, self)
         # It is made anew where nodes or classes change.
         self._by_class = served_by_classes(workspace.snapshot)
 
@@ -126,6 +125,7 @@ class DynamicResources(Plugin):
             from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 
             ledger = self._ledger = self.workspace.once(ClaimLedger)
+            self.workspace.once(NUMASides).enter(self.name, self)
         ledger.update()
         return ledger
 

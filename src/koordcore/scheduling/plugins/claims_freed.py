@@ -189,7 +189,7 @@ def _left(room: Room, row: _Row, mask: int) -> int:
     if row.stem:
         mine = {number for place in bits(mask) for number, _ in table.draws[place]}
         return sum(max(0, room.left[one]) for one in mine if table.counter_stems[one] == row.stem)
-    mask &= ~room.held & ~room.barred
+    mask &= ~room.held & ~room.overdrawn
     return sum(
         all(room.left[number] >= amount for number, amount in table.draws[place]) for place in bits(mask)
     )

@@ -200,8 +200,8 @@ class LoadAware(Plugin):
         row_of, came, self._came = workspace.layout.row_of, self._came, ()
         new = {after.name: after for _, after in metrics if isinstance(after, NodeMetric)}
         names = [*new, *(before.name for before, after in metrics if after is None and before is not None)]
-        told = () if OFFERS.isdisjoint(changes.said) else changes.nodes
-        rows = sorted({*came, *told, *(row_of[name] for name in names if name in row_of)})
+        offering = () if OFFERS.isdisjoint(changes.said) else changes.nodes
+        rows = sorted({*came, *offering, *(row_of[name] for name in names if name in row_of)})
         self._state.read(workspace.journal, self._nominated)
         turned = None if len(rows) * _FEW > len(row_of) else self._state.go_to(clock(workspace))
         if turned is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
 from koordcore._record import record
-from koordcore.framework.evaluator import Evaluator, Refusal, Scope, default_normalise
+from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.hints import NODES, ROOM
 from koordcore.framework.lacks import Lack
 from koordcore.framework.node_view import NodeView
@@ -29,6 +29,7 @@ from koordcore.scoring.labels import (
     score_preferred,
     untolerated_taint,
 )
+from koordcore.scoring.resources import default_normalise
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import per_node
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.plugin import Plugin
@@ -108,10 +109,10 @@ class QuotaPlugin(Plugin):
         if quota is None or entitled_to_reclaim(self.ledger, asked):
             return ()
         wanted = [name for name, amount in sorted(asked.request.items()) if amount]
-        told = ", ".join(
+        borrowed = ", ".join(
             f"{name} ({', '.join(over)})" for name, over in borrowers(self.ledger, quota, wanted)
         )
-        return (f"within the min of quota {quota}; beyond theirs: {told}",) if told else ()
+        return (f"within the min of quota {quota}; beyond theirs: {borrowed}",) if borrowed else ()
 
     def placed(self, pod: Pod, row: int) -> None:
         self._change(lambda: self.ledger.assume(self._tracked(pod)))
@@ -138,6 +139,48 @@ class QuotaPlugin(Plugin):
             self._ranks = QuotaRanks(self.workspace, self._read)
         ledger, ranks = self.ledger, self._ranks
         return ranks.promised(ledger, waiting) and not ranks.promised(ledger, pod)
+
+    def refuse_beside(self, pod: Pod, promised: Sequence[Pod]) -> Refusal | None:
+        """Refuse what a quota has promised to others, who would evict once more.
+
+        Who is more important and waits for nobody to go needs no such care: it is his turn before.
+        """
+        if not (self._active and promised):
+            return None
+        from koordcore.quota.lenders import checked_chain
+
+        asked, ledger, read = self._read(pod), self.ledger, self._tracked
+        mine = {*checked_chain(ledger, asked)}
+        going = self._going()
+        nodes = {one.node_name for one in going}
+        late = any(not mine.isdisjoint(checked_chain(ledger, read(one))) for one in going)
+        claims = [
+            read(one)
+            for one in promised
+            if late or one.nominated_node in nodes or one.priority <= pod.priority
+        ]
+        claims = [one for one in claims if not mine.isdisjoint(checked_chain(ledger, one))]
+        if not claims:
+            return None
+        from koordcore.quota.admission import QuotaRefusal, admit
+
+        for gone in map(read, going):  # by the time the others are there
+            ledger = ledger.forget(gone)
+        for one in claims:
+            ledger = ledger.assume(one)
+        verdict = admit(ledger, asked)
+        if isinstance(verdict, QuotaRefusal):
+            return Refusal(verdict.message, resolvable=verdict.resolvable)
+        return None
+
+    def _going(self) -> list[Pod]:
+        """List who has to go and still holds his room and quota."""
+        from koordcore.preemption.running import running_on
+
+        running, workspace = running_on(self.workspace.snapshot), self.workspace
+        pods = [running.pods[number] for number in np.flatnonzero(running.leaving).tolist()]
+        row_of = workspace.layout.row_of
+        return [pod for pod in pods if pod.key in workspace.pods_on(row_of[str(pod.node_name)])]
 
     def evicted(self, pod: Pod, *, charged: bool) -> None:
         def again() -> QuotaLedger:

@@ -17,7 +17,7 @@ from koordcore.preemption.running import running_on
 from koordcore.quota.admission import limit_of
 from koordcore.quota.device_classes import DEVICES_OF_CLASS, counted_classes, quota_reader
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.lenders import chain_of, lent_by
+from koordcore.quota.lenders import chain_of, checked_chain, lent_by
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -45,7 +45,7 @@ def quota_pools(
     """
     read = quota_reader(snapshot)
     asked = {key: read(pod) for key, pod in members.items()}
-    chains = {key: _checked(ledger, pod) for key, pod in asked.items()}
+    chains = {key: checked_chain(ledger, pod) for key, pod in asked.items()}
     pools = []
     guarded = {key: pod for key, pod in asked.items() if not pod.preemptible}
     for quota in sorted({chains[key][0] for key in guarded if chains[key]}):
@@ -155,12 +155,6 @@ class Returns:
         outside = np.array([name in BUILTIN_QUOTAS or not name for name in names], dtype=np.bool_)
         found: BoolVector = outside[self._team]
         return found
-
-
-def _checked(ledger: QuotaLedger, pod: QuotaPod) -> tuple[str, ...]:
-    """The quota of a pod and, where they are asked, those above it."""
-    chain = chain_of(ledger, pod)
-    return chain if ledger.policy.enable_check_parent_quota else chain[:1]
 
 
 def _tight(limit: Resources, used: Resources, own: Mapping[str, QuotaPod]) -> dict[str, int]:

@@ -53,7 +53,7 @@ class QuotaRanks:
         """Tell whether those before a pod leave it a part of its quota's promise, wherever it stands now.
 
         Before it are the more important of its quota; of those as important who runs, who is nominated, and
-        who only waits, and of these again the first by name.
+        who only waits, and of these again the first by name. Who has to go runs no more.
         """
         if ledger is not self._ledger:
             self._ledger, self._known = ledger, {}
@@ -89,13 +89,14 @@ class QuotaRanks:
             for number, (quota, space) in enumerate(running.teams)
             if ledger.resolve(QuotaPod(key=PodKey(space, "-"), quota=quota)) == name
         ]
-        less = np.isin(running.team, teams) & (running.priority < pod.priority)
+        less = np.isin(running.team, teams) & ((running.priority < pod.priority) | running.leaving)
         for one in np.flatnonzero(less).tolist():
             other = running.pods[one]
             if self._net[other.key] >= 0:
                 used.subtract(self._read(other).request)
         for key, other in self._moved.items():
-            if self._net[key] > 0 and other.priority < pod.priority and self._is_of(ledger, other, name):
+            behind = other.priority < pod.priority or other.leaving
+            if self._net[key] > 0 and behind and self._is_of(ledger, other, name):
                 used.subtract(self._read(other).request)
         rank = _rank(pod)
         for other in once(snapshot, _nominated):

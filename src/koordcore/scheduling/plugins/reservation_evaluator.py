@@ -14,7 +14,7 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
 from koordcore._record import record
-from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope, default_normalise
+from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
 from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
@@ -36,12 +36,14 @@ from koordcore.reservations.lending import Lending, ReservationLoans
 from koordcore.reservations.match import AFFINITY_REFUSED
 from koordcore.reservations.nominate import PREFERRED_SCORE
 from koordcore.scheduling.plugins.reserve_pod import agreeing
+from koordcore.scoring.resources import default_normalise
+from koordcore.snapshot.following import ChangeReader
 
 if TYPE_CHECKING:
     from koordcore.scheduling.plugins.reservation import ReservationPlugin
 
 
-_NO_ROOM: Final = -1
+_NO_LOAN: Final = -1
 _BY_NODE: Final = " by node"
 
 
@@ -78,7 +80,7 @@ class _Matched(Lending):
         self, ledger: ReservationLedger, matched: BoolVector, *, together: bool, required: bool = False
     ) -> None:
         super().__init__(ledger, matched, together=together, required=required)
-        self.choose: Callable[[int], int] = lambda row: _NO_ROOM
+        self.choose: Callable[[int], int] = lambda row: _NO_LOAN
         self.others: Others = lambda view: np.ones(len(view.numbers), bool)
 
     def drawn_from(self, row: int) -> Loan | None:
@@ -93,8 +95,8 @@ class _Matched(Lending):
         return self._at(row)
 
     def _at(self, row: int) -> ReservationLoans | None:
-        chosen = _NO_ROOM if self.together else self.choose(row)
-        if not self.together and chosen == _NO_ROOM:
+        chosen = _NO_LOAN if self.together else self.choose(row)
+        if not self.together and chosen == _NO_LOAN:
             return None
         loans = self.loans(slice(row, row + 1))
         if not len(loans.rows):
@@ -123,7 +125,7 @@ class _Choices(NamedTuple):
     def none(cls, number: int) -> _Choices:
         """Make the table of so many nodes, with nothing chosen."""
         return cls(
-            np.full(number, _NO_ROOM, np.int64), np.zeros(number, np.int64), np.zeros(number, np.int64)
+            np.full(number, _NO_LOAN, np.int64), np.zeros(number, np.int64), np.zeros(number, np.int64)
         )
 
 
@@ -163,7 +165,7 @@ class ReservationEvaluator(Evaluator):
         # Choices are worked out for nodes that somebody asks about, and anew where anything was touched.
         self._known = _Choices.none(number)
         self._fresh = np.zeros(number, np.bool_)
-        self._read = len(plugin.workspace.touched)
+        self._changes = ChangeReader(plugin.workspace.touched)
 
     def sources(self, others: Others, rating: Rating) -> Source | None:
         self._lent.others, self._rating = others, rating
@@ -181,12 +183,12 @@ class ReservationEvaluator(Evaluator):
         there[self._ledger.row[self._lent.matched & self._ledger.open]] = True
         return there
 
-    def _account(self, rooms: ReservationLoans) -> BoolVector:
-        """Tell which rooms' accounts allow the pod, and concern it at all."""
-        serves = np.ones(len(rooms.rows), bool)
-        if self._lent.together or not len(rooms.rows):
+    def _account(self, loans: ReservationLoans) -> BoolVector:
+        """Tell which loans' accounts allow the pod, and concern it at all."""
+        serves = np.ones(len(loans.rows), bool)
+        if self._lent.together or not len(loans.rows):
             return serves
-        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        numbers = np.array([ids[0] for ids in loans.ids], np.int64)
         account = self._ledger.account
         for resource, amount in ((PODS_ROW, 1), *self._asked):
             serves &= account[resource, numbers] >= amount
@@ -196,21 +198,21 @@ class ReservationEvaluator(Evaluator):
             serves &= [not self._names.isdisjoint(states[one].names) for one in numbers.tolist()]
         return serves
 
-    def _serving(self, rooms: ReservationLoans) -> BoolVector:
-        serves = self._account(rooms)
+    def _serving(self, loans: ReservationLoans) -> BoolVector:
+        serves = self._account(loans)
         if serves.any():
-            serves &= self._lent.others(self._inside(rooms))
+            serves &= self._lent.others(self._inside(loans))
         return serves
 
-    def _inside(self, rooms: ReservationLoans) -> NodeView:
-        return NodeView(self._plugin.workspace, rooms.rows, self._lent, rooms)
+    def _inside(self, loans: ReservationLoans) -> NodeView:
+        return NodeView(self._plugin.workspace, loans.rows, self._lent, loans)
 
     def serving(self) -> BoolVector:
         """Tell which reservations would serve the pods now, each by itself: ``(M,)``."""
         found = np.zeros(len(self._ledger.states), bool)
-        rooms = self._lent.loans(slice(None))
-        if not self._lent.together and len(rooms.rows):
-            found[[ids[0] for ids in rooms.ids]] = self._serving(rooms)
+        loans = self._lent.loans(slice(None))
+        if not self._lent.together and len(loans.rows):
+            found[[ids[0] for ids in loans.ids]] = self._serving(loans)
         return found
 
     def _outside(self, rows: Rows) -> BoolVector:
@@ -224,21 +226,21 @@ class ReservationEvaluator(Evaluator):
 
     def _served(self, view: NodeView) -> BoolVector:
         rows = view.rows
-        rooms = self._lent.loans(slice(0, 0) if view.plain else rows)
-        if not len(rooms.rows):
+        loans = self._lent.loans(slice(0, 0) if view.plain else rows)
+        if not len(loans.rows):
             return np.full(len(view.numbers), not self._required)
-        serves = self._serving(rooms)
-        self._remember(rows, rooms, serves)
-        inside = self._at_any(rooms, serves, rows)
+        serves = self._serving(loans)
+        self._remember(rows, loans, serves)
+        inside = self._at_any(loans, serves, rows)
         if self._lent.together:
             return inside | self._outside(rows)
         if self._required:
             return inside
-        concerned = self._at_any(rooms, np.ones_like(serves), rows)
+        concerned = self._at_any(loans, np.ones_like(serves), rows)
         return inside | ~concerned | self._outside(rows)
 
-    def _at_any(self, rooms: ReservationLoans, serves: BoolVector, rows: Rows) -> BoolVector:
-        return NodeView(self._plugin.workspace, rows).where_any(rooms, serves)
+    def _at_any(self, loans: ReservationLoans, serves: BoolVector, rows: Rows) -> BoolVector:
+        return NodeView(self._plugin.workspace, rows).where_any(loans, serves)
 
     def _choices(self, rows: Rows) -> _Choices:
         """Give what is chosen on some nodes now; of others it may be out of date."""
@@ -246,45 +248,43 @@ class ReservationEvaluator(Evaluator):
         stale = np.arange(len(self._fresh))[rows]
         stale = stale[~self._fresh[stale]]
         if len(stale):
-            rooms = self._lent.loans(stale)
-            self._remember(stale, rooms, self._serving(rooms))
+            loans = self._lent.loans(stale)
+            self._remember(stale, loans, self._serving(loans))
         return self._known
 
     def _forget(self) -> None:
-        touched = self._plugin.workspace.touched
-        for row in touched[self._read :]:
+        for row in self._changes.unread():
             self._fresh[row] = False
-        self._read = len(touched)
 
-    def _remember(self, rows: Rows, rooms: ReservationLoans, serves: BoolVector) -> None:
-        """Keep what is chosen on some nodes, once it is known which of their rooms serve."""
+    def _remember(self, rows: Rows, loans: ReservationLoans, serves: BoolVector) -> None:
+        """Keep what is chosen on some nodes, once it is known which of their loans serve."""
         if self._lent.together:
             return
         self._forget()
         known = self._known
-        known.chosen[rows], known.raw[rows], known.order[rows] = _NO_ROOM, 0, 0
+        known.chosen[rows], known.raw[rows], known.order[rows] = _NO_LOAN, 0, 0
         self._fresh[rows] = True
-        if len(rooms.rows):
-            self._choose(rooms, serves)
+        if len(loans.rows):
+            self._choose(loans, serves)
 
-    def _choose(self, rooms: ReservationLoans, serves: BoolVector) -> None:
-        """Note the best room of each node, its score, and the smallest order that stands there."""
+    def _choose(self, loans: ReservationLoans, serves: BoolVector) -> None:
+        """Note the best loan of each node, its score, and the smallest order that stands there."""
         ledger = self._ledger
-        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        numbers = np.array([ids[0] for ids in loans.ids], np.int64)
         order = ledger.order[numbers]
         ordered = order != 0
         first = np.full(len(self._fresh), np.iinfo(np.int64).max, np.int64)
-        np.minimum.at(first, rooms.rows[ordered], order[ordered])
-        there = rooms.rows[ordered]
+        np.minimum.at(first, loans.rows[ordered], order[ordered])
+        there = loans.rows[ordered]
         self._known.order[there] = first[there]
         picked = np.flatnonzero(serves)
         if not len(picked):
             return
-        numbers, rows = numbers[picked], rooms.rows[picked]
+        numbers, rows = numbers[picked], loans.rows[picked]
         scores, exact = self._scores(numbers)
         order = ledger.order[numbers]
         # With an order first, by it; then by score, by the exact share, and by name (numbers go by name).
-        summed = scores + self._further_scores(rooms, picked)
+        summed = scores + self._further_scores(loans, picked)
         keys = (numbers, -exact, -summed, order, order == 0, rows)
         ranked = np.lexsort(keys)
         _, firsts = np.unique(rows[ranked], return_index=True)
@@ -292,17 +292,17 @@ class ReservationEvaluator(Evaluator):
         self._known.chosen[rows[best]] = numbers[best]
         self._known.raw[rows[best]] = scores[best]
 
-    def _further_scores(self, rooms: ReservationLoans, picked: IntVector) -> IntVector:
-        """Add up what other plugins say about the rooms of a node that serve, each scaled to 100 there.
+    def _further_scores(self, loans: ReservationLoans, picked: IntVector) -> IntVector:
+        """Add up what other plugins say about the loans of a node that serve, each scaled to 100 there.
 
-        Where one room serves there is nothing to compare, and nobody is asked.
+        Where one loan serves there is nothing to compare, and nobody is asked.
         """
         found = np.zeros(len(picked), np.int64)
-        rows = rooms.rows[picked]
+        rows = loans.rows[picked]
         several = np.flatnonzero(np.bincount(rows)[rows] > 1)
         if not len(several):
             return found
-        for raw in self._rating(self._inside(rooms.some(picked[several]))):
+        for raw in self._rating(self._inside(loans.some(picked[several]))):
             best = np.ones(len(self._fresh), np.int64)
             np.maximum.at(best, rows[several], raw)
             found[several] += raw * 100 // best[rows[several]]
@@ -323,8 +323,8 @@ class ReservationEvaluator(Evaluator):
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         rows = view.rows
-        rooms = self._lent.loans(rows)
-        concerned = self._at_any(rooms, np.ones(len(rooms.rows), bool), rows)
+        loans = self._lent.loans(rows)
+        concerned = self._at_any(loans, np.ones(len(loans.rows), bool), rows)
         found: list[tuple[str, BoolVector]] = []
         if self._acts:
             found.append((POLICY_CONFLICT, ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)))
@@ -332,19 +332,19 @@ class ReservationEvaluator(Evaluator):
             found.append((AFFINITY_REFUSED, ~concerned))
         names = self._plugin.workspace.layout.resources
         free = self._plugin.workspace.free
-        told = np.zeros(len(self._fresh), bool)
+        explained = np.zeros(len(self._fresh), bool)
         by_text: dict[str, IntVector] = {}
 
         def note(text: str, mask: BoolVector) -> None:
             if mask.any():
-                told[rooms.rows[mask]] = True
+                explained[loans.rows[mask]] = True
                 there = by_text.setdefault(text, np.zeros(len(self._fresh), np.int64))
-                np.add.at(there, rooms.rows[mask], 1)
+                np.add.at(there, loans.rows[mask], 1)
 
-        numbers = np.array([ids[0] for ids in rooms.ids], np.int64)
+        numbers = np.array([ids[0] for ids in loans.ids], np.int64)
         if len(numbers):
             for resource, amount in ((PODS_ROW, 1), *self._asked):
-                lacking = free[resource, rooms.rows] + rooms.lent[resource] < amount
+                lacking = free[resource, loans.rows] + loans.lent[resource] < amount
                 note(f"Insufficient {names[resource]}{_BY_NODE}", lacking)
                 if self._required:
                     text = "Too many pods" if resource == PODS_ROW else f"Insufficient {names[resource]}"
@@ -353,18 +353,18 @@ class ReservationEvaluator(Evaluator):
                         note(f"Reservation(s) {text}{suffix}", mask)
         if not self._required:
             # No account allows the pod, so the node itself would have to serve it.
-            at = np.flatnonzero(self._at_any(rooms, np.ones(len(rooms.rows), bool), slice(None)) & ~told)
+            at = np.flatnonzero(self._at_any(loans, np.ones(len(loans.rows), bool), slice(None)) & ~explained)
             for resource, amount in ((PODS_ROW, 1), *self._asked):
                 short = at[free[resource, at] < amount]
                 if len(short):
-                    told[short] = True
+                    explained[short] = True
                     text = f"Insufficient {names[resource]}{_BY_NODE}"
                     by_text.setdefault(text, np.zeros(len(self._fresh), np.int64))[short] = 1
         for text, counts in sorted(by_text.items()):
             # What the node lacks is said once, what reservations lack for each of them.
             most = 1 if text.endswith(_BY_NODE) else int(counts.max())
             found += [(text, counts[rows] > place) for place in range(most)]
-        found.append((NO_RESERVATION, concerned & ~told[rows]))
+        found.append((NO_RESERVATION, concerned & ~explained[rows]))
         return found
 
     def _amounts(
@@ -387,8 +387,8 @@ class ReservationEvaluator(Evaluator):
 
     def unresolvable(self, view: NodeView) -> BoolVector:
         rows = view.rows
-        rooms = self._lent.loans(rows)
-        concerned = self._at_any(rooms, np.ones(len(rooms.rows), bool), rows)
+        loans = self._lent.loans(rows)
+        concerned = self._at_any(loans, np.ones(len(loans.rows), bool), rows)
         unresolvable = ~concerned if self._required else np.zeros_like(concerned)
         if self._acts:
             unresolvable |= ~agreeing(self._ledger, AllocatePolicy.ALIGNED, rows)

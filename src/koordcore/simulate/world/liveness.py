@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from koordcore.model.load import LoadAwareArgs
+from koordcore.model.resources import fits
 from koordcore.simulate.world.facts import PodFacts, Truth
 from koordcore.simulate.world.profile import SECOND
 
@@ -88,7 +89,7 @@ class Liveness:
             if name in free:
                 free[name].subtract(one.wants)
         for pod in sorted(pods, key=lambda one: (-one.cards, -one.wants.get("cpu", 0), one.name)):
-            node = next((name for name, left in free.items() if _fits(left, pod.wants)), None)
+            node = next((name for name, left in free.items() if fits(pod.wants, left)), None)
             if node is None:
                 return False
             free[node].subtract(pod.wants)
@@ -117,7 +118,3 @@ def _cap(left: Counter[str], most: Mapping[str, int]) -> None:
 
 def _gone(truth: Truth, uid: str) -> bool:
     return "deletionTimestamp" in truth.pods[uid]["metadata"]
-
-
-def _fits(left: Mapping[str, int], wants: Mapping[str, int]) -> bool:
-    return all(left.get(name, 0) >= value for name, value in wants.items())

@@ -143,10 +143,11 @@ class ApiServer:
         """Make an object, or replace it."""
         self.version += 1
         metadata = {**item["metadata"], "resourceVersion": str(self.version)}
-        metadata.setdefault("uid", f"{kind.lower()}-{self.version}")
-        item = {**item, "metadata": metadata}
         key = key_of(item)
         before = self.objects[kind].get(key)
+        own = f"{kind.lower()}-{self.version}" if before is None else before["metadata"]["uid"]
+        metadata.setdefault("uid", own)
+        item = {**item, "metadata": metadata}
         self.objects[kind][key] = item
         self._tell(kind, "ADDED" if before is None else "MODIFIED", before, item)
         return item

@@ -30,7 +30,7 @@ def keep_options(question: Question, answer: Answer) -> Answer:
     room = question.room
     devices = [list(mine) for mine in answer.devices]
     everyone = [place for mine in devices for place in mine]
-    if len(everyone) > _MOST or room.barred or _grouped(room, everyone):
+    if len(everyone) > _MOST or room.overdrawn or _grouped(room, everyone):
         return answer
     pairs = zip(answer.wishes, devices, strict=True)
     exchangeable = [_exchangeable(room.table, wish, mine) for wish, mine in pairs]

@@ -137,7 +137,7 @@ def make_question(room: Room, claims: Sequence[ClaimForms]) -> Question:
 
 def _wish(room: Room, form: Form, bonds: Sequence[Bond]) -> tuple[Wish, ClaimError | None]:
     fault = next((form.faults[device] for device in sorted(form.faults)), None)
-    mask = form.candidates & room.suffices(form.spec.capacity) & ~room.barred
+    mask = form.candidates & room.suffices(form.spec.capacity) & ~room.overdrawn
     if not form.admin:
         mask &= ~room.held
     for device in bits(mask & room.table.counted):

@@ -16,7 +16,7 @@ from koordcore.allocators.device.shape import DeviceShape
 from koordcore.allocators.device.wants import fill_memory
 from koordcore.allocators.joint.together import most_together
 from koordcore.errors import ModelError
-from koordcore.framework.evaluator import Evaluator, Scope, default_normalise
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import Loan, Loans, NodeView
 from koordcore.model.decisions import Shortfall
 from koordcore.model.device_policy import DevicePolicy
@@ -31,16 +31,16 @@ from koordcore.model.devices import (
 from koordcore.model.numa import OF_LOAN
 from koordcore.model.pods import PodKey
 from koordcore.protocol.device_plugins import LOCKS, adapts, lock_blocks, plugin_refusal
-from koordcore.scheduling.plugins.exact.heeded import locking_rows
 from koordcore.scheduling.plugins.exact.question import Question
 from koordcore.scheduling.plugins.exact.reserved import (
-    ExactRooms,
+    ExactLoans,
     device_terms,
     had_devices,
     holds_devices,
     terms_of_all,
 )
 from koordcore.scheduling.plugins.exact.states import ExactStates
+from koordcore.scoring.resources import default_normalise
 
 
 class DeviceEvaluator(Evaluator):
@@ -50,11 +50,11 @@ class DeviceEvaluator(Evaluator):
     normalises = True
     rates_loans = True
 
-    def __init__(self, question: Question, rooms: ExactRooms, vendors: VendorPlugins) -> None:
+    def __init__(self, question: Question, loans: ExactLoans, vendors: VendorPlugins) -> None:
         assert question.devices is not None
         assert question.request.devices is not None
         self._question = question
-        self._rooms = rooms
+        self._loans = loans
         self._states = question.states
         self._devices = question.devices
         self._request = question.request.devices
@@ -68,14 +68,14 @@ class DeviceEvaluator(Evaluator):
 
     def fits(self, view: NodeView) -> BoolVector:
         served = self._served(view)
-        barred = self._vendors.refused(view.numbers)
-        return served if barred is None else served & ~barred
+        locked = self._vendors.refused(view.numbers)
+        return served if locked is None else served & ~locked
 
     def _served(self, view: NodeView) -> BoolVector:
         served = self._devices.fits(self._ids(view.rows))
         if view.drawn is not None:
             for index in np.flatnonzero(self._with_devices(view.drawn)).tolist():
-                served[index] = self._rooms.serves_devices(self._question, view.drawn.loan(index))
+                served[index] = self._loans.serves_devices(self._question, view.drawn.loan(index))
             return served
         loans = view.loans
         if loans is not None:
@@ -103,18 +103,20 @@ class DeviceEvaluator(Evaluator):
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         masks: dict[tuple[str, int], BoolVector] = {}
         refused = [
-            [barred] if barred else told
-            for told, barred in zip(self._refusals(view), self._vendors.refusals(view.numbers), strict=True)
+            [locked] if locked else reasons
+            for reasons, locked in zip(
+                self._refusals(view), self._vendors.refusals(view.numbers), strict=True
+            )
         ]
         plain = np.array([not one for one in refused], bool)
         for refusal, mask in self._each_refusal(view.rows):
-            for reason in refusal.told:
+            for reason in refusal.messages:
                 there = masks.setdefault((reason, 0), np.zeros(len(plain), bool))
                 there |= mask & plain
-        for position, told in enumerate(refused):
-            for place, reason in enumerate(told):
+        for position, reasons in enumerate(refused):
+            for place, reason in enumerate(reasons):
                 # Each loan counts, also those that say the same.
-                key = reason, told[:place].count(reason)
+                key = reason, reasons[:place].count(reason)
                 masks.setdefault(key, np.zeros(len(plain), bool))[position] = True
         return [(reason, mask) for (reason, _), mask in masks.items()]
 
@@ -133,18 +135,18 @@ class DeviceEvaluator(Evaluator):
         loans = view.loans
         if loans is None or not view.required:
             return [[]] * len(numbers)
-        told: dict[int, list[str]] = {}
+        reasons: dict[int, list[str]] = {}
         for index in np.flatnonzero(self._with_devices(loans)).tolist():
             loan = loans.loan(index)
-            found = self._rooms.device_refusal(self._question, loan)
+            found = self._loans.device_refusal(self._question, loan)
             if found is not None:
-                told.setdefault(loan.row, []).extend(OF_LOAN + one for one in found.reasons)
-        return [told.get(row, []) for row in numbers]
+                reasons.setdefault(loan.row, []).extend(OF_LOAN + one for one in found.reasons)
+        return [reasons.get(row, []) for row in numbers]
 
     def shortfalls(self, view: NodeView) -> tuple[Shortfall, ...]:
-        barred = self._vendors.refusal(view.row)
-        if barred:
-            return (Shortfall(barred, resolvable=False),)
+        locked = self._vendors.refusal(view.row)
+        if locked:
+            return (Shortfall(locked, resolvable=False),)
         refusal = self._devices.refusal(int(self._ids(view.rows)[0]))
         return () if refusal is None else refusal.shortfalls
 
@@ -180,7 +182,7 @@ class DeviceEvaluator(Evaluator):
         state = self._states.devices[loan.row]
         if state is None or not holds_devices(state, loan):
             return 0
-        return self._rooms.score_devices(self._question, loan.row, device_terms(state, loan), mask)
+        return self._loans.score_devices(self._question, loan.row, device_terms(state, loan), mask)
 
     def _score_drawn(self, view: NodeView, loans: Loans, raw: IntVector, masks: IntVector | None) -> None:
         """Score nodes out of the loan that would serve the pod, or else as if all had left.
@@ -201,13 +203,13 @@ class DeviceEvaluator(Evaluator):
                 if lent[row]:
                     held = int(masks[position]) if masks is not None else -1
                     terms = terms_of_all(state, lent[row])
-                    raw[position] = self._rooms.score_devices(question, row, terms, held)
+                    raw[position] = self._loans.score_devices(question, row, terms, held)
             elif not holds_devices(state, nominated):
                 # With all of its devices in use it serves as the node does.
                 raw[position] *= had_devices(nominated)
             else:
                 raw[position] = self._inside(
-                    nominated, self._rooms.mask(question, nominated, view.beside(nominated))
+                    nominated, self._loans.mask(question, nominated, view.beside(nominated))
                 )
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
@@ -222,8 +224,8 @@ class DeviceEvaluator(Evaluator):
         if loans is not None:
             # How many fit out of loans is found out by binding the plan.
             found[view.where_any(loans, np.ones(len(loans.rows), bool))] = most
-        barred = self._vendors.refused(view.numbers)
-        return found if barred is None else np.where(barred, 0, found)
+        locked = self._vendors.refused(view.numbers)
+        return found if locked is None else np.where(locked, 0, found)
 
     def _count(self, state: NodeDevices | None, most: int) -> int:
         """Take devices for one pod after another until they do not suffice; then look for room for more."""
@@ -247,7 +249,7 @@ class VendorPlugins:
         self._request = request
         self._policy = policy
         asks = request.gpu is not None
-        self._rows = locking_rows(states.workspace) if asks else frozenset[int]()
+        self._rows = states.locking_rows if asks else frozenset[int]()
         self._known: dict[DeviceShape, str] = {}
 
     def refused(self, numbers: IntVector) -> BoolVector | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from koordcore._vector import Vector
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
@@ -20,18 +18,18 @@ SAID = frozenset(("labels", "annotations"))
 """Fields of a node that say it."""
 
 
-class Told:
+class NodeHints:
     """Whether any node of the cluster says something that NodeNUMAResource must heed."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.anything = anything_told(workspace.snapshot)
+        self.anything = any_node_hints(workspace.snapshot)
 
     def moved(self, moves: NodeMoves) -> bool:
         """Nothing here is by row."""
         return True
 
 
-def anything_told(snapshot: ClusterSnapshot) -> bool:
+def any_node_hints(snapshot: ClusterSnapshot) -> bool:
     """Tell whether any node of a cluster says something that NodeNUMAResource must heed."""
     labelled = derived(snapshot, _labelled, _labelled_again, replaced=True)
     return snapshot.has(NodeResourceTopology) or bool(labelled)
@@ -73,40 +71,3 @@ def _labelled_again(
 
 def _same_node(old: NodeState | None, new: NodeState | None) -> bool:
     return old is not None and new is not None and old.node is new.node
-
-
-class _Vendors:
-    """Numbers of the nodes whose vendor's plugin has conditions of its own."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        # What device plugins and Device objects say is read in the second call of a line at the earliest.
-        from koordcore.protocol.device_object import GPU_VENDOR
-        from koordcore.protocol.device_plugins import LOCKS
-
-        vendors = workspace.layout.kinds.label(GPU_VENDOR)
-        asking = vendors.judge(lambda vendor: vendor in LOCKS)
-        self.rows = frozenset(np.flatnonzero(asking).tolist())
-
-    def moved(self, moves: NodeMoves) -> bool:
-        """Go on where nodes joined and left, if there are none; who joins is told by what it says."""
-        return not self.rows
-
-
-def locking_rows(workspace: Workspace) -> frozenset[int]:
-    """Give the rows of the nodes whose vendor's plugin has conditions of its own."""
-    return workspace.once(_Vendors).rows
-
-
-def locked(workspace: Workspace) -> bool:
-    """Tell whether a node carries the lock of a device plugin, which another time may end."""
-    rows = locking_rows(workspace)
-    if not rows:
-        return False
-    from koordcore.protocol.device_plugins import LOCKS
-
-    return any(not set(LOCKS.values()).isdisjoint(workspace.layout.nodes[row].annotations) for row in rows)
-
-
-def forget_vendors(workspace: Workspace) -> None:
-    """Take note that nodes were replaced."""
-    workspace.drop(_Vendors)

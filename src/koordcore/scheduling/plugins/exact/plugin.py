@@ -49,7 +49,7 @@ from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
-from koordcore.scheduling.plugins.exact.heeded import SAID, Told, anything_told, forget_vendors, heeds, locked
+from koordcore.scheduling.plugins.exact.heeded import SAID, NodeHints, any_node_hints, heeds
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot.following import ClusterChanges
 from koordcore.topology.cpu import format_cpulist
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     # What chooses CPUs and devices is read for the first pod that wants any.
     from koordcore.allocators.node import NodeAllocation
     from koordcore.scheduling.plugins.exact.question import Question
-    from koordcore.scheduling.plugins.exact.reserved import ExactRooms
+    from koordcore.scheduling.plugins.exact.reserved import ExactLoans
     from koordcore.scheduling.plugins.exact.states import ExactStates
 
 NUMA: str = "NodeNUMAResource"
@@ -135,40 +135,39 @@ class ExactPlugin(JointPlugin):
         return ExactStates(self.workspace, cpus=self._numa, devices=self._devices)
 
     @cached_property
-    def rooms(self) -> ExactRooms:
+    def loans(self) -> ExactLoans:
         """What reservations lend of them."""
-        from koordcore.scheduling.plugins.exact.reserved import ExactRooms
+        from koordcore.scheduling.plugins.exact.reserved import ExactLoans
 
-        return ExactRooms(self.states)
+        return ExactLoans(self.states)
 
     def rereads(self, changes: ClusterChanges) -> bool:
         return heeds(changes) if changes.said <= SAID else bool(changes.nodes)
 
     def follow(self, changes: ClusterChanges) -> bool:
         reread = self.rereads(changes)
-        if heeds(changes):
-            forget_vendors(self.workspace)
-        told = self._moved or changes.nodes or NodeResourceTopology in changes.records
+        changed = self._moved or changes.nodes or NodeResourceTopology in changes.records
         self._moved = False
-        anew = told and self.workspace.made(Told)
-        if anew and self.tells_numa != anything_told(self.workspace.snapshot):
-            self.workspace.drop(Told)
+        anew = changed and self.workspace.made(NodeHints)
+        if anew and self.tells_numa != any_node_hints(self.workspace.snapshot):
+            self.workspace.drop(NodeHints)
             return False
-        if SharedTemplates in changes.records or locked(self.workspace):
-            return False  # a lock ends with time
+        if SharedTemplates in changes.records:
+            return False
         # The states of nodes have followed already.
+        known = "states" in vars(self)
         if reread:
             self._questions.clear()
-            if "states" in vars(self):
-                self.states.relabel()
-        return True
+            if known:
+                self.states.relabel(said=heeds(changes))
+        return not (known and self.states.locked())  # a lock ends with time
 
     def moved(self, moves: NodeMoves) -> bool:
         self._questions.clear()
         self._moved = True
         if "states" not in vars(self):
             return True
-        self.workspace.drop(Told)  # it is asked for again with the plugin
+        self.workspace.drop(NodeHints)  # it is asked for again with the plugin
         return False
 
     def entry(self, name: str) -> Plugin:
@@ -179,7 +178,7 @@ class ExactPlugin(JointPlugin):
     @property
     def tells_numa(self) -> bool:
         """Some node tells its topology, wants a policy, or amplifies its CPU."""
-        return self.workspace.once(Told).anything
+        return self.workspace.once(NodeHints).anything
 
     def request_of(self, pod: Pod) -> _Wanted | Refusal | None:
         cpu, devices = self.cpu_request(pod), self.device_request(pod)
@@ -319,7 +318,7 @@ class _NUMAEntry(Plugin):
             return WholeNodeEvaluator(self.workspace, request.requests, self.args)
         from koordcore.scheduling.plugins.exact.question import NUMAEvaluator
 
-        return NUMAEvaluator(self._exact.question(request), self._exact.rooms)
+        return NUMAEvaluator(self._exact.question(request), self._exact.loans)
 
 
 class _DeviceEntry(Plugin):
@@ -343,7 +342,7 @@ class _DeviceEntry(Plugin):
         from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator, VendorPlugins
 
         vendors = VendorPlugins(self._exact.states, request.devices, self.args)
-        return DeviceEvaluator(self._exact.question(request), self._exact.rooms, vendors)
+        return DeviceEvaluator(self._exact.question(request), self._exact.loans, vendors)
 
 
 class _Reserving(Evaluator):
@@ -362,13 +361,13 @@ class _Reserving(Evaluator):
                 self._question.states.take(pod, view.row, planned)
                 return self._write(pod, view.row, planned)
             sides = self._exact.sides
-            beside = sides.of(pod, view.row)
+            beside = sides.of(pod, view.row) if sides.giving else ()
             given = self._question.take(pod, view.row, beside)
             if beside and not isinstance(given, NUMARefusal):
                 sides.given[pod.key] = view.row, given.numa.mask
             return self._write(pod, view.row, given)
         loan = view.drawn.loan(0)
-        given = self._exact.rooms.fit(self._question, self._question.request, loan, view.beside(loan))
+        given = self._exact.loans.fit(self._question, self._question.request, loan, view.beside(loan))
         if not isinstance(given, NUMARefusal):
             self._exact.states.take(pod, loan.row, given)
         return self._write(pod, loan.row, given)

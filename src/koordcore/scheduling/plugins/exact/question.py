@@ -33,7 +33,7 @@ from koordcore.scheduling.plugins.exact.states import ExactStates
 from koordcore.topology.numa import NUMATopologyPolicy
 
 if TYPE_CHECKING:
-    from koordcore.scheduling.plugins.exact.reserved import ExactRooms
+    from koordcore.scheduling.plugins.exact.reserved import ExactLoans
 
 HELD: Final = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
 """Policies that the filter looks at: their NUMA nodes are known before nodes are scored."""
@@ -282,10 +282,10 @@ class NUMAEvaluator(Evaluator):
 
     scope = Scope.NODE
 
-    def __init__(self, question: Question, rooms: ExactRooms) -> None:
+    def __init__(self, question: Question, loans: ExactLoans) -> None:
         assert question.cpu is not None
         self._question = question
-        self._rooms = rooms
+        self._loans = loans
         self._states = question.states
         self._cpu = question.cpu
 
@@ -298,8 +298,8 @@ class NUMAEvaluator(Evaluator):
             inside = self.fits(view.inside(loans))
             served = view.where_any(loans, inside)
             # CPUs of the node are no help where a loan has to give them.
-            told = self._refusals(view, served)
-            refused = np.array([row in told for row in view.numbers.tolist()], bool)
+            shortfalls = self._refusals(view, served)
+            refused = np.array([row in shortfalls for row in view.numbers.tolist()], bool)
             fitting = (fitting & ~refused) | served
         return fitting
 
@@ -308,9 +308,9 @@ class NUMAEvaluator(Evaluator):
         served = self._question.numa_fits(loans.rows, lent)
         for index in range(len(loans.rows)):
             loan = loans.loan(index)
-            if self._rooms.holds(self._question, loan):
+            if self._loans.holds(self._question, loan):
                 asked = self._question.asked_at(loan.row)
-                answer = self._rooms.fit(self._question, asked, loan, view.beside(loan))
+                answer = self._loans.fit(self._question, asked, loan, view.beside(loan))
                 served[index] = not isinstance(answer, NUMARefusal)
         return served
 
@@ -322,11 +322,11 @@ class NUMAEvaluator(Evaluator):
         at = {row: position for position, row in enumerate(view.numbers.tolist())}
         plain = np.ones(len(at), bool)
         masks: dict[tuple[str, int], BoolVector] = {}
-        for row, told in refusals.items():
+        for row, shortfalls in refusals.items():
             plain[at[row]] = False
-            for place, short in enumerate(told):
+            for place, short in enumerate(shortfalls):
                 # Each loan counts, also those that say the same.
-                key = short.reason, [one.reason for one in told[:place]].count(short.reason)
+                key = short.reason, [one.reason for one in shortfalls[:place]].count(short.reason)
                 masks.setdefault(key, np.zeros(len(at), bool))[at[row]] = True
         return [(reason, mask & plain) for reason, mask in found] + [
             (reason, mask) for (reason, _), mask in masks.items()
@@ -337,24 +337,24 @@ class NUMAEvaluator(Evaluator):
 
         ``served`` tells the nodes of the view, ``(n,)``, that need not be asked.
         """
-        told: dict[int, list[Shortfall]] = {}
+        shortfalls: dict[int, list[Shortfall]] = {}
         loans = view.loans
         if loans is None or not view.required:
-            return told
+            return shortfalls
         skipped = set() if served is None else set(view.numbers[served].tolist())
         for index in range(len(loans.rows)):
             loan = loans.loan(index)
             if loan.row in skipped:
                 continue
-            found = self._rooms.refusal(self._question, loan, view.beside(loan))
+            found = self._loans.refusal(self._question, loan, view.beside(loan))
             if found is None:
                 continue
-            here = told.setdefault(loan.row, [])
+            here = shortfalls.setdefault(loan.row, [])
             of_its_own = [one for one in found.shortfalls if one.reason.startswith(OF_LOAN)]
             # What does not depend on the loan is said once, whatever numbers each has beside it.
             said = {one.reason for one in here}
             here += of_its_own or [one for one in found.shortfalls if one.reason not in said]
-        return told
+        return shortfalls
 
     def unresolvable(self, view: NodeView) -> BoolVector:
         unresolvable = self._question.numa_unresolvable(view.rows)
@@ -392,11 +392,11 @@ class NUMAEvaluator(Evaluator):
         concerned = set(loans.rows.tolist())
         for position, row in enumerate(view.numbers.tolist() if concerned else ()):
             loan = view.drawn_from(row) if row in concerned else None
-            if loan is None or not self._rooms.holds(self._question, loan):
+            if loan is None or not self._loans.holds(self._question, loan):
                 continue
             if self._question.policy_at(row) is not NUMATopologyPolicy.NONE:
                 requested = view.at(row).amounts[REQUESTED][:, 0]
-                scores[position] = self._rooms.score(self._question, loan, requested, view.beside(loan))
+                scores[position] = self._loans.score(self._question, loan, requested, view.beside(loan))
 
     def _lifted(self, view: NodeView) -> dict[str, IntVector] | None:
         """What counts as gone from the nodes, by resource."""

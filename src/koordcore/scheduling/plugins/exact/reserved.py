@@ -119,7 +119,7 @@ def _reservations(loan: Loan) -> list[DeviceReservation]:
     ]
 
 
-class ExactRooms:
+class ExactLoans:
     """The loans of reservations as they are seen by whoever asks for CPUs, NUMA amounts and devices."""
 
     def __init__(self, states: ExactStates) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from koordcore._arrays import IntVector
 from koordcore.allocators.device import NodeDevices, device_table, node_devices
 from koordcore.allocators.device.answers import StateTable
@@ -31,7 +33,8 @@ from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import make_resources
 from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
-from koordcore.protocol.device_object import inventory_of
+from koordcore.protocol.device_object import GPU_VENDOR, inventory_of
+from koordcore.protocol.device_plugins import LOCKS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.reservations.cache import concerns_reservations, ended_holders, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
@@ -129,9 +132,22 @@ class ExactStates:
         """Devices of every node, by row."""
         return self.workspace.values(device_state)
 
-    def relabel(self) -> None:
-        """Take note that nodes were replaced."""
+    def relabel(self, *, said: bool) -> None:
+        """Take note that nodes were replaced, and whether they say something else."""
         self.__dict__.pop("allocatable", None)
+        if said:
+            self.__dict__.pop("locking_rows", None)
+
+    @cached_property
+    def locking_rows(self) -> frozenset[int]:
+        """Rows of the nodes whose vendor's plugin has conditions of its own."""
+        vendors = self.workspace.layout.kinds.label(GPU_VENDOR)
+        return frozenset(np.flatnonzero(vendors.judge(lambda vendor: vendor in LOCKS)).tolist())
+
+    def locked(self) -> bool:
+        """Tell whether a node carries the lock of a device plugin, which another time may end."""
+        nodes, locks = self.workspace.layout.nodes, set(LOCKS.values())
+        return any(not locks.isdisjoint(nodes[row].annotations) for row in self.locking_rows)
 
     def offer(self, row: int, *, with_devices: bool) -> NodeOffer:
         """Give what one node offers as it is; without devices where a pod asks for none."""

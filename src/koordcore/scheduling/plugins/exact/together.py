@@ -129,7 +129,7 @@ class _Search:
             return
         masks: list[int] = [0]
         if demand is not None and demand.policy is not NUMATopologyPolicy.NONE:
-            masks = list(allowed_masks(offer.numa, demand, args=self._args.numa))
+            masks = list(allowed_masks(offer.numa, demand, self._args.numa))
         for mask in masks:
             one = offer if not mask else attrs.evolve(offer, only=mask)
             found = fit_node(one, request, self._args)

@@ -28,12 +28,12 @@ _COUNTED: Final = frozenset({GPU, GPU_CORE, RDMA, FPGA})
 """What Koordinator's manager writes on a node out of its Device object, and nobody else does."""
 
 
-class UntoldNodes:
+class UnreportedNodes:
     """Follows which nodes these are."""
 
     def __init__(self) -> None:
         self._offer: set[str] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def notice(self, changes: Iterable[Change]) -> None:
         """Take note of what has changed in the cluster."""
@@ -44,9 +44,9 @@ class UntoldNodes:
                 case NodeRemoved(name):
                     self._offer.discard(name)
                 case RecordAdded(DeviceObject() as record) | RecordReplaced(DeviceObject() as record):
-                    self._told.add(record.name)
+                    self._reported.add(record.name)
                 case RecordRemoved(DeviceObject() as record):
-                    self._told.discard(record.name)
+                    self._reported.discard(record.name)
                 case _:
                     pass
 
@@ -58,6 +58,6 @@ class UntoldNodes:
 
     def closed(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """Close these nodes."""
-        untold = sorted(self._offer - self._told)
-        nodes = (snapshot.node(name).node for name in untold)
+        unreported = sorted(self._offer - self._reported)
+        nodes = (snapshot.node(name).node for name in unreported)
         return snapshot.apply(*(NodeReplaced(attrs.evolve(node, unschedulable=True)) for node in nodes))

@@ -1,0 +1,1 @@
+"""What release notes and the book promise, entered by the door: manifests in, an answer out."""
