@@ -258,13 +258,9 @@ class PluginSet:
         for key, one in list(self._classes.items()):
             if apart:
                 one.kinds.clear()
-            if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
+            if any(part.owner in plugins for part in one.parts):
                 self._classes.pop(key).retire()
-        self._static = {
-            key: part
-            for key, part in self._static.items()
-            if (part.plugin.joint or part.plugin) not in plugins
-        }
+        self._static = {key: part for key, part in self._static.items() if part.owner not in plugins}
         known = {*map(id, self._static.values())}
         self._results = {key: one for key, one in self._results.items() if known.issuperset(key)}
         self._groups.keep(self._results.values())
@@ -343,9 +339,7 @@ class PluginSet:
         """Give the class of a key, made for a pod where there is none."""
         found = self._classes.get(key)
         if found is not None and found.era != self.workspace.era:
-            older, found = found, self._make(pod, key)
-            found.take_over(older)
-            self._classes[key] = found
+            self._classes[key] = found = self._make(pod, key, found)
         if found is None:
             made = self._make(pod, key)
             if len(self._classes) >= self._most:
@@ -381,15 +375,17 @@ class PluginSet:
             found = common.kinds[key] = common.kind(pod, ordered)
         return found
 
-    def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:
+    def _make(self, pod: Pod, key: RequestKey, older: SchedulingClass | None = None) -> SchedulingClass:
+        """Make the class of a key, out of one from before nodes joined or left where there is any."""
         parts = []
+        going_on = {} if older is None else {part.plugin: part for part in older.parts if part.moved()}
         asked = iter(key)
         for number, plugin in enumerate(self.plugins):
             request = next(asked) if plugin.joint is None else plugin.request_of(pod)
             if request is None:
                 continue
             # What does not depend on the pods that are bound is shared by all classes that ask the same.
-            part = self._static.get((number, request))
+            part = going_on.get(plugin) or self._static.get((number, request))
             if part is None:
                 part = Part(plugin, self.settings[number], plugin.evaluator(pod, request))
                 if part.evaluator.scope is Scope.STATIC:
@@ -414,6 +410,8 @@ class PluginSet:
             plain = self._plain_of(pod, key, opening)
             if plain is not None:
                 made.go_by(plain)
+        if older is not None:
+            made.take_over(older)
         return made
 
     @property

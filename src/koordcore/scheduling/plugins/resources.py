@@ -16,7 +16,6 @@ from koordcore._arrays import (
     AMOUNT_LIMIT,
     PODS_ROW,
     BoolVector,
-    ClusterLayout,
     IntMatrix,
     IntVector,
     Rows,
@@ -43,7 +42,7 @@ from koordcore.scoring.resources import (
     score_ratio,
     weighted_mean,
 )
-from koordcore.snapshot.following import ChangeReader, ClusterChanges
+from koordcore.snapshot.following import ChangeReader
 
 OFFERS = frozenset(("allocatable", "annotations"))
 """Fields of a node that say what it offers."""
@@ -78,8 +77,10 @@ class FreeFloor:
     def suffices(self, asked: Iterable[tuple[str, int, int]]) -> bool:
         """Tell whether every node has room, by ``(name, resource, amount)``."""
         workspace = self._workspace
-        for row in self._changes.unread():
-            self._floor = list(map(min, self._floor, workspace.free[:, row].tolist()))
+        came = self._changes.unread()
+        if len(came):
+            least = workspace.free[:, np.array(came, np.int64)].min(axis=1)
+            self._floor = list(map(min, self._floor, least.tolist()))
         for _, resource, amount in asked:
             if self._floor[resource] < amount:
                 self._floor[resource] = int(workspace.free[resource].min(initial=AMOUNT_LIMIT))
@@ -133,6 +134,9 @@ class FitEvaluator(Evaluator):
         self._scored_requests = scored_requests
         spent = [100.0 * scored_requests.get(name, 0) - HALF for name in columns.scored.names]
         self.spent: FloatMatrix = np.array(spent).reshape(-1, 1)
+
+    def moved(self) -> bool:
+        return True
 
     @property
     def amounts(self) -> IntVector:
@@ -281,17 +285,27 @@ def _reason(name: str) -> str:
 
 
 class Capacities:
-    """One :class:`Capacity` for each list of names, whichever plugin asks."""
+    """One :class:`Capacity` for each list of names, whichever plugin asks, of what nodes offer now."""
 
     def __init__(self, workspace: Workspace) -> None:
-        del workspace
+        self._workspace = workspace
+        self._of = workspace.layout.allocatable
         self._made: dict[tuple[str, ...], Capacity] = {}
 
-    def of(self, layout: ClusterLayout, names: tuple[str, ...], index: Rows) -> Capacity:
-        """Give the capacities of some resources, made once."""
-        if names not in self._made:
-            self._made[names] = Capacity(layout.allocatable[index])
-        return self._made[names]
+    def of(self, names: tuple[str, ...], index: Rows) -> Capacity:
+        """Give the capacities of some resources on the nodes as they are now."""
+        offered = self._workspace.layout.allocatable
+        if self._of is not offered:
+            self._of = offered
+            self._made.clear()
+        found = self._made.get(names)
+        if found is None:
+            found = self._made[names] = Capacity(offered[index])
+        return found
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Go on where nodes joined and left."""
+        return True
 
 
 class ScoredResources:
@@ -313,12 +327,15 @@ class ScoredResources:
         kept = [(name, weight) for name, weight in resources if name in layout.index]
         self.names = tuple(name for name, _ in kept)
         self.index = as_rows([layout.index[name] for name in self.names])
-        capacities = workspace.once(Capacities)
-        self.capacity = capacities.of(layout, self.names, self.index)
-        weights = np.array([weight for _, weight in kept], np.int64)[:, None]
-        self.weights = np.where(self.capacity.present, weights, 0)
+        self._capacities = workspace.once(Capacities)
+        self._weights: IntMatrix = np.array([weight for _, weight in kept], np.int64)[:, None]
+        self._same = len({weight for _, weight in kept}) == 1
         self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
-        self._even = self.capacity.everywhere and len(set(weights.flat)) == 1
+
+    @property
+    def capacity(self) -> Capacity:
+        """What nodes have of them now."""
+        return self._capacities.of(self.names, self.index)
 
     def hundredfold_spare(self, view: NodeView) -> FloatMatrix:
         """Give a hundred times what is spare, to be read only: ``(K, n)``."""
@@ -336,14 +353,15 @@ class ScoredResources:
 
     def weights_at(self, rows: Rows) -> IntMatrix:
         """Give the weights on some nodes, 0 for what a node does not have: ``(K, n)`` or ``(K, 1)``."""
-        return self.weights if self.capacity.uniform else self.weights[:, rows]
+        capacity = self.capacity.at(rows)
+        return self._weights if capacity.everywhere else np.where(capacity.present, self._weights, 0)
 
     def mean(self, scores: IntMatrix | FloatMatrix, rows: Rows) -> IntVector:
         """Average whole scores by weight, rounded down, leaving out what a node does not have.
 
         The scores are overwritten: arrays that are in the cache already are the fastest to write.
         """
-        if not self._even:
+        if not (self._same and self.capacity.everywhere):
             return weighted_mean(scores.astype(np.int64), self.weights_at(rows))
         # Halving is exact, and of sums this small division gives no quotient on the wrong side of an integer.
         number = len(self.names)
@@ -364,6 +382,7 @@ class ResourceFit(Plugin):
     helped_by = ROOM | {"DeviceClass"}
     follows_pods = False
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = OFFERS
     amounts = True
     arguments = FitArgs
@@ -372,16 +391,6 @@ class ResourceFit(Plugin):
         super().__init__(workspace, args)
         self._settings: FitArgs = args or FitArgs()
         self._columns: dict[tuple[str, ...], FitColumns] = {}
-
-    def follow(self, changes: ClusterChanges) -> bool:
-        if self.rereads(changes):
-            self.workspace.drop(Capacities)
-            self._columns.clear()
-        return True
-
-    def moved(self, moves: NodeMoves) -> bool:
-        self._columns.clear()
-        return True
 
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
@@ -416,6 +425,9 @@ class BalancedEvaluator(Evaluator):
         own = [float(requests.get(name, 0)) for name in scored.names]
         self.own: FloatMatrix = np.array(own).reshape(-1, 1)
 
+    def moved(self) -> bool:
+        return True
+
     @property
     def batch_key(self) -> Hashable:
         return id(self._scored)
@@ -437,6 +449,7 @@ class BalancedAllocation(Plugin):
     by_template = True
     follows_pods = False
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = OFFERS
     arguments = BalancedArgs
 
@@ -446,16 +459,6 @@ class BalancedAllocation(Plugin):
         self._names = tuple(name for name, _ in self._settings.resources)
         self._resources = tuple((name, 1) for name in self._names)
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
-
-    def follow(self, changes: ClusterChanges) -> bool:
-        if self.rereads(changes):
-            self.workspace.drop(Capacities)
-            self._scored.clear()
-        return True
-
-    def moved(self, moves: NodeMoves) -> bool:
-        self._scored.clear()
-        return True
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())
