@@ -374,8 +374,8 @@ def _check_spec(reading: Reading, spec: ClaimSpec, path: str) -> None:
 
 def _check_forms(reading: Reading, devices: Json, path: str) -> None:
     """Say which of several forms of a request does not count."""
-    for number, value in enumerate(optional(as_mapping(devices or {}), "requests", as_list, ())):
-        raw = as_mapping(value)
+    requests = optional(as_mapping(devices or {}), "requests", list_of(as_mapping), ())
+    for number, raw in enumerate(requests):
         said = [name for name in ("firstAvailable", "exactly", *_INLINE) if raw.get(name) is not None]
         if said[:1] in (["firstAvailable"], ["exactly"]):
             for name in said[1:]:
