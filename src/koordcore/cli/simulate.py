@@ -174,6 +174,13 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
         jobs = sum(number for kind, number in loaded.podless.items() if kind in OPENED_KINDS)
         hint = f"; --as-gangs takes {jobs} jobs without pods for gangs" if jobs else ""
         raise ModelError(f"{arguments.folder}: no pod waits, so nobody arrives{hint}")
+    claiming = sum(bool(pod.resource_claims) for pod in snapshot.pending)
+    if claiming:
+        message = f"{claiming} of {len(snapshot.pending)} pods that wait ask for devices by claims"
+        print(
+            f"warning: {message}: this replay looks at cards only; koordcore.replay_schedule plays them",
+            file=sys.stderr,
+        )
     groups: tuple[SchedulingPodGroup | SchedulingWorkload, ...] = (
         *snapshot.of(SchedulingPodGroup),
         *snapshot.of(SchedulingWorkload),

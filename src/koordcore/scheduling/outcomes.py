@@ -54,7 +54,7 @@ def marked(
     marks = internal | {key.removeprefix("internal."): text for key, text in internal.items()}
     alone = immutabledict(marks)
     for one in together:
-        workspace.annotate(one.pod, workspace.layout.row_of[one.node], marks)
+        workspace.annotate(one.pod, workspace.layout.row_of[one.node], alone)
         noted = alone if one.annotations is EMPTY else immutabledict({**one.annotations, **marks})
         marked[one.pod] = bound_with(one, noted)
     return marked
