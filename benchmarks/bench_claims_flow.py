@@ -85,8 +85,28 @@ def used_cluster(nodes: int, pods: int) -> ClusterSnapshot:
     return snapshot.forget(*gone)
 
 
+def in_states(snapshot: ClusterSnapshot, most: int) -> ClusterSnapshot:
+    """Empty all nodes but those in the first states, so that so many are left."""
+    plugin = claims_plugin(PluginSet(open_workspace(snapshot, Policy()), Policy()))
+    kept = {int(plugin.ledger.states.empty[0])}
+    gone = []
+    for state, number in zip(snapshot.nodes, plugin.ledger.numbers.tolist(), strict=True):
+        if len(kept) < most:
+            kept.add(number)
+        if number not in kept:
+            gone += [one.key for one in state.pods]
+    return snapshot.forget(*gone)
+
+
+def claims_plugin(plugins: PluginSet) -> DynamicResources:
+    """Give the plugin that looks at claims."""
+    found = next(one for one in plugins.plugins if one.name == "DynamicResources")
+    assert isinstance(found, DynamicResources)
+    return found
+
+
 class Filter:
-    """One kind of pods with a GPU and a NIC on one PCIe root, on 5000 nodes in 200 states and more.
+    """One kind of pods with a GPU and a NIC on one PCIe root, on 5000 nodes in 200 states.
 
     ``cold``: nothing is known of the kind; ``next``: a pod of it came meanwhile. The plugin's filter alone;
     with ``call`` the whole of a call that places one such pod, the second of its line.
@@ -97,16 +117,15 @@ class Filter:
     params = ("cold", "next", "call")
 
     def setup(self, which: str) -> None:
-        snapshot = used_cluster(5000, 12_000)
+        snapshot = in_states(used_cluster(5000, 12_000), 200)
         self.pod = pod("a", "pair")
         if which == "call":
             self.asked = schedule(snapshot.with_pending(self.pod)).snapshot.with_pending(pod("b", "pair"))
             return
         self.workspace = open_workspace(snapshot, Policy())
         self.plugins = PluginSet(self.workspace, Policy())
-        plugin = next(one for one in self.plugins.plugins if one.name == "DynamicResources")
-        assert isinstance(plugin, DynamicResources)
-        assert len(set(plugin.ledger.numbers.tolist())) >= 200
+        plugin = claims_plugin(self.plugins)
+        assert len(set(plugin.ledger.numbers.tolist())) == 200
         self.evaluator = plugin.evaluator(self.pod, plugin.request_of(self.pod))
         self.rows: slice | IntVector = slice(None)
         if which == "next":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import random
-from functools import cache
 from typing import Any
 
 import attrs
@@ -111,7 +110,6 @@ def pod(name: str, cards: int, nics: int, same: bool, size: int) -> Any:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": notes}, "spec": spec}
 
 
-@cache
 def small(seed: int) -> ClusterSnapshot:
     """Two or three nodes of two switches each, and a gang that asks for about what is free."""
     draw = random.Random(seed)
@@ -213,7 +211,7 @@ class Jointly:
 
 
 class Lost:
-    """Gangs of a hundred that start together and would not one by one, in percent; and the reverse."""
+    """Gangs of a thousand that start together and would not one by one, in percent; and the reverse."""
 
     params = ("one by one", "together")
     param_names = ("lost by",)
@@ -221,7 +219,7 @@ class Lost:
 
     def track_share(self, how: str) -> float:
         started = lost = 0
-        for seed in range(100):
+        for seed in range(1000):
             snapshot = small(seed)
             together, single = len(schedule(snapshot).bound) == len(snapshot.pending), alone(snapshot)
             started += together or single

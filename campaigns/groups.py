@@ -10,6 +10,8 @@ from campaigns.case import Case, Failure, Figures
 from tests.property import (
     test_group_flow_laws,
     test_group_preemption_laws,
+    test_group_queue_laws,
+    test_group_quota_laws,
     test_kueue_laws,
     test_victim_unit_laws,
 )
@@ -22,6 +24,9 @@ _LAWS: Final[dict[str, Callable[[int], None]]] = {
     "units": test_victim_unit_laws.agrees_on_units,
     "trees": test_victim_unit_laws.agrees_on_trees,
     "shares": test_victim_unit_laws.agrees_on_shares,
+    "turns": test_group_queue_laws.agrees_in_turns,
+    "room": test_group_queue_laws.agrees_on_room,
+    "quotas": test_group_quota_laws.agrees,
     "queues": test_kueue_laws.agrees,
 }
 

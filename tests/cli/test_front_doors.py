@@ -372,15 +372,6 @@ def test_a_job_runs_no_more_pods_than_it_has_completions_left(
     assert len(plan["decisions"]) == members
 
 
-def _suspended(raw: Object, *place: str) -> Object:
-    spec = dict(raw["spec"])
-    inner = spec
-    for name in place:
-        inner = inner.setdefault(name, {})
-    inner["suspend"] = True
-    return {**raw, "spec": spec}
-
-
 WAITING: Object = {
     **RUNTIME,
     "spec": {
@@ -405,8 +396,7 @@ WAITING: Object = {
 @pytest.mark.parametrize(
     ("job", "pods", "told"),
     [
-        ([_suspended(JOB)], 3, ["it is suspended"]),
-        ([_suspended(MPI, "runPolicy")], 4, ["it is suspended", "its launcher waits"]),
+        ([MPI], 4, ["its launcher waits"]),
         (
             [
                 {**TRAIN, "spec": {"runtimeRef": {"name": "torch"}, "podTemplateOverrides": [{}]}},

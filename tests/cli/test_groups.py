@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from immutabledict import immutabledict
 
 from koordcore import ClusterSnapshot, Node, Pod
 from koordcore.cli import main
 from koordcore.model.pods import SchedulingGroup
-from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
+from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup, SchedulingWorkload
 from koordcore.protocol.expectations import EXPECTED_END
 from koordcore.scheduling.backfilling import EarliestStart, earliest_start
 from koordcore.simulate.cluster import arrivals_of
@@ -179,3 +180,18 @@ def test_arrivals_take_gangs_and_leave_basic_groups_apart() -> None:
     groups = [SchedulingPodGroup(name="g", min_count=2), SchedulingPodGroup(name="b")]
     kinds = [type(one) for one in arrivals_of(pods, groups)]
     assert sorted(kinds, key=str) == sorted([GangArrival, Arrival, Arrival], key=str)
+
+
+def test_replicas_of_a_workload_arrive_as_gangs_of_their_own() -> None:
+    pods = [
+        Pod(
+            name=f"{group}{replica}{rank}",
+            scheduling_group=SchedulingGroup(group, workload="w", replica=replica),
+        )
+        for group in ("g", "b")
+        for replica in "01"
+        for rank in "01"
+    ]
+    groups = [SchedulingWorkload(name="w", pod_groups=immutabledict({"g": 2, "b": None}))]
+    found = [one for one in arrivals_of(pods, groups) if isinstance(one, GangArrival)]
+    assert [len(one.tasks) for one in found] == [2, 2]

@@ -184,6 +184,11 @@ def test_a_claim_that_is_written_reads_as_it_was() -> None:
             [{"name": "a", "exactly": {**FORM, "tolerations": [{"operator": "Maybe"}]}}],
             "requests[0].exactly.tolerations[0].operator: Maybe is not known",
         ),
+        (
+            [{"name": "a", "exactly": FORM, "firstAvailable": [{"name": "b", **FORM}]}],
+            "requests[0].exactly: does not count beside firstAvailable",
+        ),
+        ([{"name": "a", "exactly": FORM, "count": 2}], "requests[0].count: does not count beside exactly"),
     ],
 )
 def test_what_the_server_would_refuse_is_warned_of(requests: list[Any], warning: str) -> None:

@@ -248,3 +248,56 @@ def test_a_child_without_its_template_is_read_and_told() -> None:
     (warning,) = loaded.warnings
     assert warning.path == "spec.workloadRef"
     assert "must be set when parentCompositePodGroupName is set" in warning.message
+
+
+def told(*objects: Raw) -> list[str]:
+    """What is said of objects, refusals first."""
+    loaded = snapshot_from_objects(objects)
+    return [f"{one.path}: {one.message}" for one in (*loaded.problems, *loaded.warnings)]
+
+
+def test_a_priority_that_is_not_that_of_its_class_is_named() -> None:
+    high = {
+        "apiVersion": K8S + "v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 100,
+        "preemptionPolicy": "Never",
+    }
+    wrong = group(priority=5, priorityClassName="high", preemptionPolicy="PreemptLowerPriority")
+    priority, policy = told(high, wrong)
+    assert priority.endswith(
+        "(5) must match the priority computed (100) based on the priority class set in the spec"
+    )
+    assert policy.startswith(
+        "spec.preemptionPolicy: the string value of PreemptionPolicy (PreemptLowerPriority)"
+    )
+    assert "priority admission controller computed Never from the given PriorityClass name" in policy
+    assert told(high, group(priority=100, priorityClassName="high", preemptionPolicy="Never")) == []
+    assert told(group(priorityClassName="none")) == [
+        "spec.priorityClassName: no PriorityClass with name none was found: it counts as priority 0"
+    ]
+
+
+def test_each_version_has_its_own_words() -> None:
+    assert told(group("v1alpha2", disruptionMode={"all": {}}))[0].startswith("spec.disruptionMode: expected")
+    assert told(group("v1beta1", disruptionMode="PodGroup"))[0].startswith("spec.disruptionMode: expected")
+    later = group("v1alpha2", preemptionPolicy="Never")
+    assert told(later) == ["spec.preemptionPolicy: v1alpha2 has no such field: it is not looked at"]
+    (one,) = read(later).of(SchedulingPodGroup)
+    assert one.preemption_policy is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"schedulingGroup": {}}, "spec.schedulingGroup: Invalid value: must specify one of: `podGroupName`"),
+        (
+            {"schedulingGroup": {"podGroupName": "a"}, "evictionResponders": [{"name": "x"}]},
+            "spec.schedulingGroup: Forbidden: may not be set when evictionResponders is set",
+        ),
+    ],
+)
+def test_a_pod_names_its_group_in_one_way(spec: Raw, message: str) -> None:
+    raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [], **spec}}
+    assert message in told(raw)

@@ -88,3 +88,69 @@ def legal(root: Group, where: Mapping[int, Sequence[int]]) -> bool:
 
     success, well = walk(root)
     return success and well
+
+
+Options = dict[tuple[tuple[int, ...], bool], tuple[int, int]]
+"""What a group can come to: room used per node, and whether it succeeds; leaves that start, and members."""
+
+
+def options(group: Group, nodes: int) -> Options:
+    """List all that :func:`best` may choose from, part by part: the same, sooner where it is asked often."""
+    found = _of_leaf(group, nodes) if isinstance(group, Leaf) else _of_parts(group, nodes)
+    if not group.home:
+        return found
+    kept: Options = {}
+    for (used, success), value in found.items():
+        domains = {group.home[node] for node, amount in enumerate(used) if amount}
+        if len(domains) <= 1 and -1 not in domains and (group.fixed < 0 or domains <= {group.fixed}):
+            kept[used, success] = value
+    return kept
+
+
+def best_of(known: Options, room: Sequence[int]) -> tuple[int, int] | None:
+    """Give the most leaves that start and then the most members on nodes with so much room."""
+    return max(
+        (
+            value
+            for (used, success), value in known.items()
+            if success and value[1] and all(map(int.__le__, used, room))
+        ),
+        default=None,
+    )
+
+
+def _of_leaf(leaf: Leaf, nodes: int) -> Options:
+    found: Options = {}
+    for places in itertools.product((None, *range(nodes)), repeat=len(leaf.sizes)):
+        used = [0] * nodes
+        for size, place in zip(leaf.sizes, places, strict=True):
+            if place is not None:
+                used[place] += size
+        placed = len(places) - places.count(None)
+        success = leaf.started or placed >= leaf.least
+        if success or not placed:
+            _note(found, tuple(used), success, (int(success and placed > 0 and not leaf.started), placed))
+    return found
+
+
+def _of_parts(group: Composite, nodes: int) -> Options:
+    # How many parts succeed is part of the key until all of them are known.
+    sums: dict[tuple[tuple[int, ...], int], tuple[int, int]] = {((0,) * nodes, 0): (0, 0)}
+    for part in group.parts:
+        more: dict[tuple[tuple[int, ...], int], tuple[int, int]] = {}
+        for (used, count), value in sums.items():
+            for (own, success), worth in options(part, nodes).items():
+                both = tuple(map(int.__add__, used, own)), count + success
+                sum_ = (value[0] + worth[0], value[1] + worth[1])
+                more[both] = max(sum_, more.get(both, (0, 0)))
+        sums = more
+    found: Options = {}
+    for (used, count), value in sums.items():
+        success = count >= group.least
+        if success or not value[1]:
+            _note(found, used, success, value)
+    return found
+
+
+def _note(found: Options, used: tuple[int, ...], success: bool, value: tuple[int, int]) -> None:
+    found[used, success] = max(value, found.get((used, success), (0, 0)))

@@ -86,4 +86,4 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert own.feasible().all()
     single = own._known.single  # nothing else shows what is kept
     assert single is not None
-    assert len(single._known) <= 4 + amount_answers._AHEAD
+    assert len(single._known) <= 4 + amount_answers._FARTHEST

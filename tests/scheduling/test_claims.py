@@ -252,3 +252,20 @@ def test_the_spread_policy_spreads_devices_of_claims_too() -> None:
     spread = schedule(snapshot, policy=named_policy("spread"))
     assert len({one.node for one in packed.bound}) == 1
     assert len({one.node for one in spread.bound}) == 2
+
+
+def test_devices_whose_kubelet_may_skip_operations_need_a_node_that_declares_it() -> None:
+    skipping = attrs.evolve(gpus("a", 1), skip_node_operations=("NodePrepareResources",))
+    known = cluster({"a": 0}, pending=[pod("p")])
+    for features, number in (((), 0), (("DRAOptionalNodeOperations",), 1)):
+        nodes = [attrs.evolve(one.node, features=features) for one in known.nodes]
+        snapshot = ClusterSnapshot(nodes=nodes, pending=known.pending, records=[GPU, *TEMPLATES, skipping])
+        assert len(legal(snapshot).bound) == number
+
+
+def test_a_count_that_is_none_is_refused() -> None:
+    spec = ClaimSpec((ClaimRequest("r", (DeviceSubRequest(class_name="gpu", count=-1),)),))
+    template = ResourceClaimTemplate(name="none", spec=spec)
+    (refused,) = legal(cluster({"a": 1}, template, pending=[pod("p", "none")])).decisions
+    assert isinstance(refused, Unschedulable)
+    assert "unsupported count -1" in refused.message

@@ -55,3 +55,13 @@ def test_partitions_are_free_again_when_a_run_ends() -> None:
         ("default/d", 60),
         ("default/c", 101),
     ]
+
+
+def test_a_stream_over_fifty_nodes_waits_for_devices_in_use() -> None:
+    """Each pod takes all eight cards of a node; the fifty-first starts when the first has ended."""
+    nodes = [whole_gpus(f"n{number:02}", 8) for number in range(50)]
+    events = [PodArrival(number, pod(f"p{number:03}", "eight"), 1000 + number) for number in range(60)]
+    run = replay_schedule(cluster(nodes, []), events)
+    starts = [one.time for one in run.placements]
+    assert starts == [*range(50), *(1000 + 2 * number for number in range(10))]
+    assert run.pending.max() == 10

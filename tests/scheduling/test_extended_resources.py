@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from koordcore import schedule, verify
+from koordcore import PreemptionRules, schedule, verify
 from koordcore.manifests.plan_patches import patches
 from koordcore.model.claims import (
     ClaimAllocation,
@@ -31,6 +31,7 @@ from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requiremen
 from koordcore.protocol.claims import claim_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
+from tests.scheduling.test_claims_gangs import GANG
 
 DRIVER, GPU = "gpu.example.com", "example.com/gpu"
 CLASS = DeviceClass(
@@ -145,9 +146,41 @@ def test_a_claim_from_an_earlier_attempt_is_used() -> None:
     assert [(one.name, one.fresh, one.planned) for one in decision.claims] == [(claim.name, False, False)]
 
 
-def test_a_device_plugin_goes_before_classes() -> None:
-    result = legal(cluster(pod("p", 1), plugin={"b": 1}))
-    assert [(one.node, one.claims) for one in result.bound] == [("b", ())]
+def test_nodes_with_a_device_plugin_and_nodes_with_a_driver_serve_one_resource_side_by_side() -> None:
+    pods = [pod(f"p{number}", 1) for number in range(5)]
+    result = legal(cluster(*pods, plugin={"b": 2}))
+    # Of node b the plugin gives two, although a driver publishes a device there, too.
+    assert sorted((one.node, bool(one.claims)) for one in result.bound) == [
+        ("a", True),
+        ("a", True),
+        ("b", False),
+        ("b", False),
+    ]
+    (refused,) = (one for one in result.decisions if isinstance(one, Unschedulable))
+    assert refused.message == (
+        f"0/2 nodes are available: 1 Insufficient {GPU}, 1 cannot allocate all claims."
+    )
+    calls = [one.to_json() for one in patches(result)]
+    assert sum("resourceclaims" in one["path"] and one["verb"] == "create" for one in calls) == 2
+
+
+def test_who_leaves_a_device_plugin_makes_room_beside_claims() -> None:
+    """On node a a claim is in the way, on node b a pod of the plugin; who is cheaper leaves."""
+    low = [attrs.evolve(pod("claims", 2), priority=5), attrs.evolve(pod("plugin", 2), priority=4)]
+    start = legal(cluster(low[0], plugin={"b": 2})).snapshot
+    start = legal(start.with_pending(low[1])).snapshot
+    assert {one.name: one.node_name for one in start.bound_pods()} == {"claims": "a", "plugin": "b"}
+    asked = start.with_pending(attrs.evolve(pod("high", 2), priority=9))
+    (plan,) = legal(asked, preempt=PreemptionRules()).preemptions
+    assert [victim.pod.name for victim in plan.victims] == ["plugin"]
+    assert plan.certificate.proven
+
+
+def test_a_gang_spreads_over_device_plugins_and_drivers() -> None:
+    notes = {f"{GANG}name": "g", f"{GANG}min-available": "4"}
+    gang = [attrs.evolve(pod(f"p{number}", 1), annotations=notes) for number in range(4)]
+    assert len(legal(cluster(*gang, plugin={"b": 2})).bound) == 4
+    assert not legal(cluster(*gang, plugin={"b": 1})).bound
 
 
 def test_without_the_plugin_or_the_class_nodes_must_have_it() -> None:

@@ -161,6 +161,20 @@ def test_a_pod_in_two_kinds_of_group_is_refused() -> None:
     assert "which one is meant?" in one.refusal
 
 
+def test_a_pod_in_two_kinds_of_group_hurts_nobody_else() -> None:
+    """It counts in neither: both start by the members that say one thing."""
+    label = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    both = pod("p", 1000, "a", labels=label)
+    others = [*pods("a", 2), *(pod(f"g-{rank}", 1000, labels=label) for rank in range(2))]
+    sigs = PodGroup(namespace="default", name="g", min_member=2)
+    snapshot = cluster([node("n", 9000)], [both, *others], group("a", 2), sigs)
+    result = decided(snapshot)
+    assert verify(snapshot, result) == ()
+    assert sorted(one.pod.name for one in result.bound) == ["a-0", "a-1", "g-0", "g-1"]
+    short = cluster([node("n", 9000)], [both, *pods("a", 1)], group("a", 2), sigs)
+    assert not decided(short).bound
+
+
 def test_groups_of_all_dialects_live_side_by_side() -> None:
     labelled = [
         Pod(name=f"g-{n}", requests={"cpu": 1000}, labels={"pod-group.scheduling.sigs.k8s.io": "g"})

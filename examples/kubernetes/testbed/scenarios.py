@@ -17,7 +17,19 @@ from examples.kubernetes.testbed.bed import Bed, Process
 from examples.kubernetes.testbed.check import check
 from examples.kubernetes.testbed.cutting import CuttingProxy
 from examples.kubernetes.testbed.live import Traffic
-from examples.kubernetes.testbed.world import CARDS, GPU, NIC, drivers, gang, group, paired, pod, quota
+from examples.kubernetes.testbed.world import (
+    CARDS,
+    GPU,
+    GROUPS,
+    NIC,
+    drivers,
+    gang,
+    group,
+    paired,
+    pod,
+    quota,
+    tree,
+)
 
 __all__ = ["SCENARIOS", "Outcome", "Plan"]
 
@@ -239,6 +251,33 @@ def groups(bed: Bed, plan: Plan, outcome: Outcome) -> None:
     outcome.note = "one group of 8 evicted whole and back"
 
 
+def trees(bed: Bed, plan: Plan, outcome: Outcome) -> None:
+    """A group of groups waits for its last member while the scheduler is started again, and mends a loss."""
+    made = list(tree("tree", ("a", "b"), 4, _cards(8)))
+    with bed.scheduler() as scheduler:
+        scheduler.wait_ready(_PLENTY)
+        bed.create(made[:-1])
+        time.sleep(3.0)
+        outcome.expect(not bed.running("tree"), "some start although a part of the tree lacks a member")
+    outcome.cycles = scheduler.cycles
+    with bed.scheduler(retry=5.0) as scheduler:
+        _timed(bed, outcome, made[-1:], 8, "tree")
+        told = {
+            item["metadata"]["name"]: [
+                (one["type"], one["status"]) for one in item.get("status", {}).get("conditions", ())
+            ]
+            for item in bed.api.list_all(GROUPS).items
+        }
+        for part in ("tree-a", "tree-b"):
+            outcome.expect(
+                told.get(part) == [("PodGroupInitiallyScheduled", "True")], f"{part}: {told.get(part)}"
+            )
+        bed.end(["tree-a-0"])
+        _timed(bed, outcome, [one for one in made if one[1]["metadata"]["name"] == "tree-a-0"], 8, "tree")
+    outcome.cycles += scheduler.cycles
+    outcome.note = "two groups below one, together; a member made anew joins its block"
+
+
 def cuts(bed: Bed, plan: Plan, outcome: Outcome) -> None:
     """All connections of the scheduler are cut again and again, in whatever they carry."""
     with (
@@ -401,6 +440,7 @@ SCENARIOS: Final[Mapping[str, Callable[[Bed, Plan, Outcome], None]]] = {
     "preemption of a whole job": preemption,
     "GPU and NIC by claims": claims,
     "groups of Kubernetes' own": groups,
+    "groups of groups": trees,
     "two schedulers": two,
     "connections cut": cuts,
     "versions gone": forgotten,

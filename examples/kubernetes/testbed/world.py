@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from examples.kubernetes.api import Object
@@ -22,6 +22,7 @@ __all__ = [
     "paired",
     "pod",
     "quota",
+    "tree",
 ]
 
 GROUPS: Final = "/apis/scheduling.k8s.io/v1beta1/podgroups"
@@ -154,6 +155,27 @@ def group(
         path, one = pod(f"{name}-{number}", requests, priority=priority)
         one["spec"]["schedulingGroup"] = {"podGroupName": name}
         yield path, one
+
+
+def tree(
+    name: str, parts: Sequence[str], members: int, requests: Mapping[str, str]
+) -> Iterator[tuple[str, Object]]:
+    """Make a group of groups of which each has to start, in a block of its own choice, and their pods."""
+    where = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/"
+    version = {"apiVersion": "scheduling.k8s.io/v1alpha3"}
+    named = {"workloadName": name, "templateName": name}
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minGroupCount": len(parts)}}, "workloadRef": named}
+    spec["priorityClassName"] = "low"
+    metadata = {"name": name, "namespace": "default"}
+    whole = {**version, "kind": "CompositePodGroup", "metadata": metadata, "spec": spec}
+    yield f"{where}compositepodgroups", whole
+    for part in parts:
+        for path, one in group(f"{name}-{part}", members, requests):
+            if path.endswith("/pods"):
+                yield path, one
+                continue
+            own = {**one["spec"], "parentCompositePodGroupName": name, "workloadRef": named}
+            yield f"{where}podgroups", {**one, **version, "spec": own}
 
 
 def drivers(nodes: int) -> Iterator[tuple[str, Object]]:

@@ -174,7 +174,7 @@ class _Plan:
             pod = pods[bound.pod]
             state = end.node(bound.node)
             extended = claimed_resources(pod, state.node, self._classes)
-            node = CheckedNode(state.name, state.node.labels)
+            node = CheckedNode(state.name, state.node.labels, state.node.features)
             for message in self._check_pod(pod, bound, node, extended):
                 yield Violation(ViolationKind.CLAIM, str(pod.key), message)
 

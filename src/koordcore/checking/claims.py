@@ -28,6 +28,7 @@ from koordcore.model.device_slices import (
     ResourceSlice,
     SliceDevice,
 )
+from koordcore.model.quantity import format_exact_quantity
 
 Selects: TypeAlias = Callable[[str, str, SliceDevice], bool | None]
 """Whether an expression selects a device of a driver; ``None`` where it has no answer."""
@@ -338,7 +339,8 @@ class ClaimChecker:
                     yield f"{result.id}: no compatibility group is common to its counter set"
             for (counters, name), amount in left.items():
                 if drew and amount < 0:
-                    yield f"pool {pool[0]}/{pool[1]}: counter {counters}/{name} is exceeded by {-amount}"
+                    over = format_exact_quantity(-amount)
+                    yield f"pool {pool[0]}/{pool[1]}: counter {counters}/{name} is exceeded by {over}"
 
     def _draw(
         self,
@@ -378,7 +380,8 @@ class ClaimChecker:
             for name, amount in over.items():
                 capacity = found.device.capacity.get(name)
                 if capacity is not None and amount > capacity.value:
-                    yield f"{result.id}: capacity {name} is exceeded by {amount - capacity.value}"
+                    more = format_exact_quantity(amount - capacity.value)
+                    yield f"{result.id}: capacity {name} is exceeded by {more}"
 
 
 def _up(amount: int, unit: int) -> int:

@@ -12,8 +12,10 @@ from typing import Final
 
 import attrs
 
+from koordcore.checking.claim_records import claims_after
 from koordcore.checking.entry import verify
 from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.claims import ResourceClaim
 from koordcore.model.decisions import Bound
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod
@@ -24,6 +26,7 @@ from koordcore.protocol.migration import ANNOTATION_EVICT, ANNOTATION_EVICTION_C
 from koordcore.protocol.reservation_status import with_decided_users
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.claim_records import released
 from koordcore.snapshot.cluster import bind
 
 HELD: Final = (
@@ -137,9 +140,12 @@ def _replay(
         leaving = [move.pod for move in moves if move.leaves == wave]
         decisions = tuple(given[move.pod] for move in moves if move.arrives == wave)
         arriving = [bind(_anew(pods[one.pod]), one) for one in decisions]
-        before = now.forget(*leaving)
+        before = released(now.forget(*leaving), [pods[key] for key in leaving])
         after = _users_written(before.assume(*arriving), decisions)
         step = ScheduleResult(decisions=decisions, snapshot=after, policy=policy)
+        if before.has(ResourceClaim):  # these say whom they are reserved for
+            after = after.with_records(*claims_after(before, step).of(ResourceClaim))
+            step = attrs.evolve(step, snapshot=after)
         found = list(verify(before, step))
         found += _check_overlap(before, step, [pods[key] for key in leaving], arriving)
         for one in found:

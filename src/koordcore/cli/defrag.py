@@ -154,7 +154,9 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
 
     def tables() -> None:
         if done.moves:
-            show(moves_table(done.moves, certificate_text(done.certificate, "makes room with fewer moves")))
+            text = certificate_text(done.certificate, "makes room with fewer moves")
+            given = {one.pod: ", ".join(claims_of(one)) for one in moving.checked.bound if one.claims}
+            show(moves_table(done.moves, text, given))
         if done.place is None:
             proven = done.certificate.proven
             print(f"{pod.key} fits nowhere, whoever moves" if proven else f"no moves found for {pod.key}")

@@ -19,7 +19,7 @@ from koordcore.cli.explain_tables import (
     say_advice,
     say_head,
 )
-from koordcore.cli.finding import Subject, find_subject, is_of_jobs, name_and_paths
+from koordcore.cli.finding import Subject, find_subject, is_of_jobs, job_named, name_and_paths
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.layout import Table
 from koordcore.cli.output import NAME, add_output, for_programs, print_record
@@ -110,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         return compare_plans(arguments, first, second)
     arguments.pod, arguments.paths = _name_first(arguments)
     arguments.as_gangs = arguments.as_gangs or is_of_jobs(arguments.pod)
+    arguments.job = job_named(arguments.pod, arguments.namespace or "")
     loaded = load_paths(arguments)
     snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
     subject = find_subject(snapshot, arguments.pod, arguments.namespace or "", loaded.warnings)
@@ -149,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
     if queued is not None:
         say(said(queued))
     say_head(pod, subject, advice)
-    if len(advice.members) > 1:
+    if len(advice.members) > 1 or pod.scheduling_group is not None:
         _say_groups(snapshot, pod, policy)
     say_advice(advice, str(pod.key) if len(together) > len(advice.members) else "")
     show(*tables)

@@ -109,6 +109,14 @@ def is_of_jobs(text: str) -> bool:
     return text.partition("/")[0].lower() in (*DOORS, "workload")
 
 
+def job_named(text: str, namespace: str = "") -> tuple[str, str, str] | None:
+    """Give kind, namespace and name of a job such as ``jobset/ml/train``; None where a name is of no kind."""
+    kind, _, rest = text.partition("/")
+    space, _, name = rest.rpartition("/")
+    known = DOORS.get(kind.lower())
+    return None if known is None or not name else (known, space or namespace, name)
+
+
 def name_and_paths(words: Sequence[str]) -> tuple[str, list[str]]:
     """Tell the name from the paths: it is the first word, unless that is a path and another one is none.
 
@@ -147,11 +155,11 @@ def _gang(pod: Pod) -> str:
 
 def _job(snapshot: ClusterSnapshot, text: str, warnings: Iterable[Problem]) -> Subject | None:
     """Find the pods of a job such as ``job/train`` or ``jobset/ml/train``; None where it names no kind."""
-    kind, _, name = text.partition("/")
-    known = DOORS.get(kind.lower())
-    if known is None or not name or snapshot.pod(PodKey(kind, name)) is not None:
+    kind, _, rest = text.partition("/")
+    named = job_named(text)
+    if named is None or snapshot.pod(PodKey(kind, rest)) is not None:
         return None
-    space, _, name = name.rpartition("/")
+    known, space, name = named
     pods = [
         pod
         for pod in _everybody(snapshot)

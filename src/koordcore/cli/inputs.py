@@ -16,13 +16,14 @@ from typing import Any, Final
 from koordcore.cli.progress import working
 from koordcore.cli.selection import nobody_selected
 from koordcore.cli.words import many
-from koordcore.errors import MissingExtraError, ModelError
+from koordcore.errors import MissingExtraError, ModelError, Problem
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source
 from koordcore.manifests.config_maps import maps_with
-from koordcore.manifests.loading import assemble
+from koordcore.manifests.loading import assemble, opened
 from koordcore.manifests.podless import OPENED_KINDS
 from koordcore.manifests.sources import read_sources
+from koordcore.manifests.suspension import resumed
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology, label_layers
@@ -105,7 +106,7 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
     if arguments.context is not None and not arguments.live:
         raise ModelError("--context: a context of the kubeconfig is read with --live")
     with working("reading") as step:
-        loaded, done = _read(arguments, _sources(arguments, step))
+        loaded, done = _read(arguments, _as_if_resumed(arguments, _sources(arguments, step)))
     arguments.unreadable = _say_unreadable(loaded)
     if not loaded.counts and not loaded.problems:
         raise ModelError(f"no input: {', '.join(arguments.paths) or '--live'}: there is no object in it")
@@ -163,6 +164,18 @@ def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iter
         if number % 256 == 0:
             step(number)
         yield source
+
+
+def _as_if_resumed(arguments: argparse.Namespace, sources: Iterator[Source]) -> Iterator[Source]:
+    """Give the job that a question is about as if nobody had suspended it, and say so."""
+    job: tuple[str, str, str] | None = getattr(arguments, "job", None)
+    if job is None:
+        yield from sources
+        return
+    remarks: list[Problem] = []
+    yield from resumed(opened(sources), job, remarks)
+    for warning in () if arguments.quiet else remarks:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def _warn(arguments: argparse.Namespace, message: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -26,7 +27,7 @@ from koordcore.manifests.proof_records import claim_record, proofs_record
 from koordcore.model.certificates import Certificate
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.moves import Move
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import format_resources
 from koordcore.protocol.migration import ANNOTATION_EVICT_REASON, format_job
 from koordcore.protocol.rebalance import (
@@ -170,8 +171,10 @@ def chosen(
     return tuple(move for move in moves if (pod := snapshot.pod(move.pod)) is not None and selection.pod(pod))
 
 
-def moves_table(moves: tuple[Move, ...], note: str) -> Table:
-    """Show moves by wave."""
+def moves_table(
+    moves: tuple[Move, ...], note: str, gets: Mapping[PodKey, str] = MappingProxyType({})
+) -> Table:
+    """Show moves by wave, with what some pods get where they go."""
     columns = (
         Column("POD", tone=Tone.NAME),
         Column("WAVE", number=True),
@@ -185,11 +188,18 @@ def moves_table(moves: tuple[Move, ...], note: str) -> Table:
             str(move.arrives + 1),
             move.source,
             move.target,
-            f"down from wave {move.leaves + 1}" if move.leaves != move.arrives else "",
+            "; ".join(_notes(move, gets)),
         )
         for move in moves
     ]
     return Table(title="Moves", columns=columns, rows=rows, note=note)
+
+
+def _notes(move: Move, gets: Mapping[PodKey, str]) -> Iterator[str]:
+    if move.pod in gets:
+        yield f"gets {gets[move.pod]}"
+    if move.leaves != move.arrives:
+        yield f"down from wave {move.leaves + 1}"
 
 
 def waves_table(moves: Sequence[Move], prices: Sequence[int], heading: str, gains: Sequence[str]) -> Table:

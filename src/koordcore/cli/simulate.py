@@ -21,7 +21,9 @@ from koordcore.cli.progress import working
 from koordcore.cli.tables import show
 from koordcore.errors import ModelError
 from koordcore.manifests import load
-from koordcore.model.scheduling_groups import SchedulingPodGroup
+from koordcore.manifests.podless import OPENED_KINDS
+from koordcore.model.kueue import KueueWorkload
+from koordcore.model.scheduling_groups import SchedulingPodGroup, SchedulingWorkload
 from koordcore.scheduling.plugins.gpu_share import demand_of
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_policies import PolicyLike, PolicyName, make_policy
@@ -48,6 +50,7 @@ examples:
   koordcore simulate openb --policy fgd --plot allocation.svg
   koordcore simulate openb --policy fgd --policy mine:Tightest --plot mine.pdf
   koordcore simulate cluster.yaml --policy fgd --policy bestfit
+  koordcore simulate cluster.yaml --as-gangs   with jobs that have no pods yet
   koordcore simulate call.json        written by `schedule --record call.json`
   koordcore simulate openb --clock trace --compress 400 --kind waiting \\
       --plot waiting.png
@@ -91,6 +94,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="with the trace's own times: N times the load (1)",
     )
     parser.add_argument("-j", "--workers", type=int, default=1, metavar="N", help="processes (1)")
+    parser.add_argument(
+        "--as-gangs",
+        action="store_true",
+        help="of a dump: jobs whose pods are still to be made arrive as gangs, as `schedule` takes them",
+    )
     parser.add_argument("--store", type=Path, metavar="DIR", help="keep results there, and resume from it")
     add_output(parser, "csv")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG, SVG or PDF")
@@ -130,6 +138,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ModelError("--compress: changes nothing without --clock trace")
     if fills and arguments.plot and arguments.kind == PlotKind.WAITING:
         raise ModelError("--kind waiting: nobody waits without --clock trace")
+    if arguments.as_gangs and not arguments.folder.is_file():
+        raise ModelError("--as-gangs: a folder of traces has no jobs; it is about a dump")
     if arguments.store is not None:
         try:
             arguments.store.mkdir(parents=True, exist_ok=True)
@@ -153,10 +163,29 @@ def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
 
 def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     """Let the pending pods of a dump arrive when they were created."""
-    snapshot = load([arguments.folder], strict=True).snapshot
+    loaded = load([arguments.folder], as_gangs=arguments.as_gangs, strict=True)
+    snapshot = loaded.snapshot
+    for warning in loaded.warnings if arguments.as_gangs else ():
+        print(f"warning: {warning}", file=sys.stderr)
+    queued = sum(one.waits for one in snapshot.of(KueueWorkload))
+    if queued and arguments.as_gangs:
+        print(f"not looked at: quota of {queued} Workloads of Kueue", file=sys.stderr)
     if not snapshot.pending:
-        raise ModelError(f"{arguments.folder}: no pod waits, so nobody arrives")
-    nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending, snapshot.of(SchedulingPodGroup))
+        jobs = sum(number for kind, number in loaded.podless.items() if kind in OPENED_KINDS)
+        hint = f"; --as-gangs takes {jobs} jobs without pods for gangs" if jobs else ""
+        raise ModelError(f"{arguments.folder}: no pod waits, so nobody arrives{hint}")
+    claiming = sum(bool(pod.resource_claims) for pod in snapshot.pending)
+    if claiming:
+        message = f"{claiming} of {len(snapshot.pending)} pods that wait ask for devices by claims"
+        print(
+            f"warning: {message}: this replay looks at cards only; koordcore.replay_schedule plays them",
+            file=sys.stderr,
+        )
+    groups: tuple[SchedulingPodGroup | SchedulingWorkload, ...] = (
+        *snapshot.of(SchedulingPodGroup),
+        *snapshot.of(SchedulingWorkload),
+    )
+    nodes, events = nodes_of(snapshot), arrivals_of(snapshot.pending, groups)
     mix = workload_mix([demand_of(pod) for pod in (*snapshot.bound_pods(), *snapshot.pending)])
     results = []
     for name, meant in _policies(arguments).items():

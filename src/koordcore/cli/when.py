@@ -10,7 +10,7 @@ from datetime import datetime
 
 import attrs
 
-from koordcore.cli.finding import find_subject, is_of_jobs, name_and_paths
+from koordcore.cli.finding import find_subject, is_of_jobs, job_named, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
     name = "" if arguments.all else _first_of(arguments)
     arguments.as_gangs = arguments.as_gangs or is_of_jobs(name)
+    arguments.job = job_named(name, arguments.namespace or "")
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     say_podless(arguments, loaded)

@@ -16,7 +16,9 @@ from koordcore.framework.state_scores import AmountParts
 from koordcore.framework.workspace import Workspace
 
 _AHEAD: Final = 8
-"""So many states of a node are looked at in one go, one pod more in each."""
+_FARTHEST: Final = 64
+"""So many states of a node are looked at in one go, one pod more in each; twice as many where it is the same
+node again."""
 _MOST: Final = 2**12
 """States of which it is remembered what they are worth; then all of them are forgotten."""
 
@@ -37,8 +39,7 @@ class AmountAnswers:
     def __init__(self, workspace: Workspace, parts: AmountParts, change: IntMatrix | None) -> None:
         self._workspace = workspace
         self._parts = parts
-        self._number = 1 if change is None else _AHEAD
-        self._steps: IntCube | int = 0 if change is None else change[:, :, None] * np.arange(_AHEAD)
+        self._change, self._row, self._number = change, -1, 1
         self._known: dict[bytes, tuple[bool, int]] = {}
 
     def of(self, row: int) -> tuple[bool, int]:
@@ -48,7 +49,11 @@ class AmountAnswers:
         return self._learn(row, here) if found is None else found
 
     def _learn(self, row: int, here: bytes) -> tuple[bool, int]:
-        amounts = self._workspace.amounts[:, :, row, None] + self._steps
+        amounts: IntCube = self._workspace.amounts[:, :, row, None]
+        if self._change is not None:
+            self._number = min(2 * self._number, _FARTHEST) if row == self._row else _AHEAD
+            self._row = row
+            amounts = amounts + self._change[:, :, None] * np.arange(self._number)
         view = NodeView.supposed(self._workspace, np.full(self._number, row), amounts)
         score, enough = self._parts.answers(view)
         scores = [0] * self._number if score is None else score.tolist()

@@ -84,6 +84,13 @@ class Evaluator:
         super().__init_subclass__()
         cls.answers = frozenset(one for one in _SELDOM if getattr(cls, one) is not getattr(Evaluator, one))
 
+    def moved(self) -> bool:
+        """Go on where nodes joined and left, so that rows are others now; ``False`` to be made anew.
+
+        Asked before the next question, of evaluators of scope ``NODE`` whose plugin went on.
+        """
+        return False
+
     def refuse(self) -> Refusal | None:
         """Tell whether the pod is refused before any node is looked at, now."""
         return None

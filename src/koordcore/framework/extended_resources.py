@@ -1,10 +1,12 @@
-"""Extended resources that device classes serve in a cluster, which nodes need not have.
+"""Extended resources that device classes serve in a cluster, on nodes that do not list them.
 
-A resource is served by classes where no node of the cluster lists it. Where some nodes still have a device
-plugin for it, only these take pods that ask for it: a node that lists none of it is not asked for devices.
+A node that lists a resource has a device plugin for it, and no class serves it there; on the other nodes of
+the same cluster devices are given by claims.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from immutabledict import immutabledict
 
@@ -15,7 +17,7 @@ from koordcore.snapshot.following import once
 
 
 def served_by_classes(snapshot: ClusterSnapshot) -> immutabledict[str, str]:
-    """Give the class of each resource that only device classes serve."""
+    """Give the class of each resource that device classes serve on some node."""
     return once(snapshot, _served)
 
 
@@ -25,10 +27,15 @@ def _served(snapshot: ClusterSnapshot) -> immutabledict[str, str]:
         return immutabledict()
     from koordcore.protocol.extended_resources import classes_by_resource  # few clusters have classes
 
-    listed = {name for state in snapshot.nodes for name, amount in state.node.allocatable.items() if amount}
-    return immutabledict(
-        {name: one for name, one in classes_by_resource(classes).items() if name not in listed}
+    by_resource = classes_by_resource(classes)
+    listing = Counter(
+        name
+        for state in snapshot.nodes
+        for name, amount in state.node.allocatable.items()
+        if amount and name in by_resource
     )
+    number = len(snapshot.nodes)
+    return immutabledict({name: one for name, one in by_resource.items() if listing[name] < number})
 
 
 def asks_for_served(pod: Pod, served: immutabledict[str, str]) -> bool:

@@ -109,9 +109,9 @@ class Amounts:
         touched = self.touched
         if self._real is None:
             self._real = self.amounts[_DIVIDED] * _FACTORS
-        else:
-            for row in touched[self._real_at :]:
-                np.multiply(self.amounts[_DIVIDED, :, row], _FACTORS[:, :, 0], out=self._real[:, :, row])
+        elif self._real_at < len(touched):
+            rows = np.frombuffer(touched[self._real_at :], np.int64)
+            self._real[:, :, rows] = self.amounts[_DIVIDED, :, rows] * _FACTORS
         self._real_at = len(touched)
         return self._real
 
@@ -336,6 +336,9 @@ class NodeView:
     @property
     def row(self) -> int:
         """The number of the node in a view of one."""
+        rows = self.rows
+        if isinstance(rows, slice) and rows.start is not None and rows.stop == rows.start + 1:
+            return int(rows.start)
         (row,) = self.numbers.tolist()
         return int(row)
 

@@ -128,6 +128,7 @@ class PluginSet:
         kinds: list[type[Plugin]] = [Readable, *plugin_kinds(self._policy)]
         marks = frozenset(one for kind in kinds for one in kind.needs or () if isinstance(one, str))
         self._marks, carried = Marks(marks), marks_in(snapshot, marks)
+        self._woken = frozenset[str]()
         for plugin in islice(self._known.values(), before, None):
             plugin.asleep = sleeps(plugin, snapshot, carried)
         return made
@@ -135,7 +136,8 @@ class PluginSet:
     def wake(self, pod: Pod) -> None:
         """Wake the plugins that a pod concerns by its marks."""
         marks = self._marks.on(pod)
-        if marks:
+        if not marks <= self._woken:
+            self._woken |= marks
             self._wake(marks)
 
     def _wake(self, found: Collection[object]) -> None:
@@ -166,6 +168,8 @@ class PluginSet:
         # Who matches the pods of a call all together.
         overriding = (one for one, _ in self.everyone if type(one).matches is not Plugin.matches)
         self.matching = [one for one in overriding if one.matches]
+        # Who knows pods that have to be on one node.
+        self.tying = [one for one in self.plugins if type(one).tied is not Plugin.tied]
         self._removing = [one for one, _ in self.everyone if type(one).removed is not Plugin.removed]
         # The plugin whose requests are the amounts that a pod asks for.
         numbers = [number for number, one in enumerate(self._asking) if one.amounts]
@@ -256,13 +260,9 @@ class PluginSet:
         for key, one in list(self._classes.items()):
             if apart:
                 one.kinds.clear()
-            if any((part.plugin.joint or part.plugin) in plugins for part in one.parts):
+            if any(part.owner in plugins for part in one.parts):
                 self._classes.pop(key).retire()
-        self._static = {
-            key: part
-            for key, part in self._static.items()
-            if (part.plugin.joint or part.plugin) not in plugins
-        }
+        self._static = {key: part for key, part in self._static.items() if part.owner not in plugins}
         known = {*map(id, self._static.values())}
         self._results = {key: one for key, one in self._results.items() if known.issuperset(key)}
         self._groups.keep(self._results.values())
@@ -280,7 +280,7 @@ class PluginSet:
         if own is not self:
             key = own.key_of(pod)
             return key if isinstance(key, Refusal) else (own.name, *key)
-        if pod.resource_claims:
+        if pod.resource_claims or pod.scheduling_group is not None:
             unmodelled = refuse_unmodelled(pod, claims=self._claims)
             if unmodelled is not None:
                 return unmodelled
@@ -341,9 +341,7 @@ class PluginSet:
         """Give the class of a key, made for a pod where there is none."""
         found = self._classes.get(key)
         if found is not None and found.era != self.workspace.era:
-            older, found = found, self._make(pod, key)
-            found.take_over(older)
-            self._classes[key] = found
+            self._classes[key] = found = self._make(pod, key, found)
         if found is None:
             made = self._make(pod, key)
             if len(self._classes) >= self._most:
@@ -379,15 +377,17 @@ class PluginSet:
             found = common.kinds[key] = common.kind(pod, ordered)
         return found
 
-    def _make(self, pod: Pod, key: RequestKey) -> SchedulingClass:
+    def _make(self, pod: Pod, key: RequestKey, older: SchedulingClass | None = None) -> SchedulingClass:
+        """Make the class of a key, out of one from before nodes joined or left where there is any."""
         parts = []
+        going_on = {} if older is None else {part.plugin: part for part in older.parts if part.moved()}
         asked = iter(key)
         for number, plugin in enumerate(self.plugins):
             request = next(asked) if plugin.joint is None else plugin.request_of(pod)
             if request is None:
                 continue
             # What does not depend on the pods that are bound is shared by all classes that ask the same.
-            part = self._static.get((number, request))
+            part = going_on.get(plugin) or self._static.get((number, request))
             if part is None:
                 part = Part(plugin, self.settings[number], plugin.evaluator(pod, request))
                 if part.evaluator.scope is Scope.STATIC:
@@ -412,6 +412,8 @@ class PluginSet:
             plain = self._plain_of(pod, key, opening)
             if plain is not None:
                 made.go_by(plain)
+        if older is not None:
+            made.take_over(older)
         return made
 
     @property

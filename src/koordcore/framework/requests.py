@@ -26,8 +26,8 @@ RequestKey: TypeAlias = tuple[Hashable, ...]
 _Read: TypeAlias = tuple[tuple[Hashable, ...], RequestKey | Refusal]
 """A template, and what was read of it."""
 
-_OWN: Final = frozenset({"name", "uid", "created", "key"})
-"""What pods out of one template differ in."""
+_OWN: Final = frozenset({"name", "uid", "created", "key", "scheduling_group"})
+"""What pods out of one template differ in; which group a pod is in no plugin reads of its template."""
 _CONTAINERS: Final = frozenset({"containers", "init_containers"})
 _MOST: Final = 4096
 """Templates that are remembered; then all are forgotten."""

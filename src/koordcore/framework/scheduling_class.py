@@ -7,6 +7,7 @@ Where amounts decide alone, a class keeps that for every state that nodes are in
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable, Sequence
 from copy import copy
 from typing import Final
@@ -30,6 +31,8 @@ from koordcore.model.pods import Pod, PodKey
 
 _REFRESH_SHARE: Final = 4
 """Refreshing more than a quarter of the nodes one by one costs more than asking for all of them."""
+_ONE_BY_ONE: Final = 4
+"""Fewer nodes than kernels take the time for that they save."""
 
 
 class SchedulingClass:
@@ -83,6 +86,8 @@ class SchedulingClass:
         """Take over what a class knew that wants the same of nodes, maybe before some joined or left."""
         known, before, past = self._known, old._known, self._workspace.moved_since(old.era)
         known.asked = before.asked
+        if self._roles.amounts == old._roles.amounts and self.change is not None:
+            known.single = before.single
         if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return
         feasible, score, stale = before.moved(past, self._workspace.touched)
@@ -90,7 +95,7 @@ class SchedulingClass:
         if len(stale) * _REFRESH_SHARE <= len(score):
             known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
             if len(stale):
-                self._refresh(stale)
+                self._refresh_some(array("q", stale.tobytes()))
 
     def go_by(self, plain: SchedulingClass) -> None:
         """Take what nodes say that the source does not touch from a class that differs in that alone."""
@@ -119,6 +124,14 @@ class SchedulingClass:
         else:
             self._known.feasible[rows] = True if feasible is None else feasible
             self._known.score[rows] = score
+
+    def _refresh_some(self, rows: array[int]) -> None:
+        """Do what :meth:`_refresh` does for a few nodes."""
+        if len(rows) <= _ONE_BY_ONE and self.source is None:
+            for row in {*rows}:
+                self._refresh_one(row)
+        else:
+            self._refresh(slice(rows[0], rows[0] + 1) if len(rows) == 1 else np.frombuffer(rows, np.int64))
 
     def _refresh_one(self, row: int) -> None:
         """Do what :meth:`_refresh` does for one node, as it is."""
@@ -235,13 +248,13 @@ class SchedulingClass:
             return
         stale = touched[known.read : end]
         known.read = end
-        if len(stale) == 1 and self.source is None:
+        # Where pods of two classes take turns, both mostly went to the same node.
+        if self.source is None and stale.count(stale[0]) == len(stale):
             self._refresh_one(stale[0])
-        elif len(stale) * _REFRESH_SHARE > len(known.score):
+        elif len(stale) > _ONE_BY_ONE and len(stale) * _REFRESH_SHARE > len(known.score):
             self._refresh(ALL_ROWS)
         else:
-            one = slice(stale[0], stale[0] + 1)
-            self._refresh(one if len(stale) == 1 else np.frombuffer(stale, np.int64))
+            self._refresh_some(stale)
 
     def refuse(self) -> tuple[Plugin, Refusal] | None:
         """Give who refuses the pod whatever the node: the first whom no eviction mends, else the last."""

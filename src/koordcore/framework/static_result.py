@@ -10,7 +10,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._record import record
-from koordcore.framework.evaluator import Evaluator
+from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
@@ -24,6 +24,15 @@ class Part(NamedTuple):
     plugin: Plugin
     setting: PluginSetting
     evaluator: Evaluator
+
+    @property
+    def owner(self) -> Plugin:
+        """The plugin itself, or the one behind it."""
+        return self.plugin.joint or self.plugin
+
+    def moved(self) -> bool:
+        """Go on where nodes joined and left; ``False`` where the evaluator is to be made anew."""
+        return self.evaluator.scope is Scope.NODE and self.evaluator.moved()
 
 
 @record(eq=False)

@@ -27,6 +27,7 @@ from koordcore.manifests.cross_checks import (
     topology_remarks,
 )
 from koordcore.manifests.device_sync import holders_without_devices, sync_devices
+from koordcore.manifests.group_checks import group_remarks
 from koordcore.manifests.koordinator import Policies, QuotaReading
 from koordcore.manifests.objects import (
     ReadObject,
@@ -239,6 +240,7 @@ class Bundle:
         pods = [read.pod for read, _ in self.pods]
         self.warnings += self._placed(topology_remarks(self.records, pods, self.nodes))
         self.warnings += self._placed(gang_remarks(self.records, pods))
+        self.warnings += self._placed(group_remarks(self.records))
         self.warnings += self._placed(reservation_remarks(self.records, self.nodes))
         self.warnings += self._placed(quota_remarks(self._quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))

@@ -122,7 +122,7 @@ def node_manifest(node: Node) -> Object:
             "allocatable": format_resources(node.allocatable),
             "capacity": format_resources(node.capacity),
             "conditions": [{"type": "Ready", "status": str(node.ready)}],
-            **given({"images": images}),
+            **given({"images": images, "declaredFeatures": list(node.features)}),
         },
     }
 

@@ -28,6 +28,7 @@ from koordcore.manifests.kueue_doors import (
     shown as shown_workload,
 )
 from koordcore.manifests.sources import SourceObject
+from koordcore.manifests.suspension import is_suspended, other_manager
 from koordcore.model.kueue import WORKLOAD_ANNOTATION
 from koordcore.protocol.fields import as_mapping
 from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
@@ -55,11 +56,6 @@ def _over(raw: Mapping[str, Any]) -> bool:
     ended = ("Complete", "Completed", "Failed", "Succeeded")
     over = any(one.get("type") in ended and one.get("status") == "True" for one in stated)
     return over or bool(_part(raw, "metadata").get("deletionTimestamp"))
-
-
-def _suspended(raw: Mapping[str, Any]) -> bool:
-    spec = _part(raw, "spec")
-    return True in (spec.get("suspend"), _part(spec, "runPolicy").get("suspend"))
 
 
 def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -113,6 +109,11 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
         if (kind, space, name) in queued.owners and not pods.has_owned(kind, space, name):
             continue
         shown = f"{kind} {space}/{name}"
+        if is_suspended(_raw(one)):
+            told = "suspended, so nobody makes its pods: it is in no plan"
+            asks = f"`koordcore explain {kind.lower()}/{name}` shows it as if it were resumed"
+            warnings.append(Problem("", f"{told} ({asks})", shown, one.source))
+            continue
         try:
             opened = open_train_job(name, _raw(one), runtimes) if door is None else door(name, _raw(one))
         except ManifestError as error:
@@ -128,9 +129,9 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
                     opened.unsaid.append(f"in a queue: which domains the parts of {gang.name} need")
                 added.append(SourceObject(one.source, made))
                 added += pods.of_workload(made, one.source, warnings, gang.members)
+        if manager := other_manager(_raw(one)):
+            opened.unsaid.append(f"where {manager} makes its pods (managedBy)")
         queue = queue_of_job(_raw(one))
-        if _suspended(_raw(one)) and not queue:
-            opened.unsaid.append("that it is suspended: it is shown as if somebody had resumed it")
         if queue and not queued.any:
             opened.unsaid.append(f"its quota in queue {queue}: there is no ClusterQueue")
         for what in opened.unsaid:

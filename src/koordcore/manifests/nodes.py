@@ -72,6 +72,7 @@ def read_node(reading: Reading, raw: Mapping[str, Json]) -> Node:
         images=images,
         created=meta.created,
         ready=ready,
+        features=reading.recall(status, "declaredFeatures", "status", as_strings, ()),
     )
 
 

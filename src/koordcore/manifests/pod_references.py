@@ -52,11 +52,16 @@ def read_scheduling_group(reading: Reading, spec: Mapping[str, Json]) -> Schedul
     part = reading.take(spec, "workloadRef", "spec", _part, None)
     if group is not None and part is not None:
         reading.problem("spec.workloadRef", "may not stand beside spec.schedulingGroup")
+    if group is not None and spec.get("evictionResponders"):
+        reading.problem("spec.schedulingGroup", "Forbidden: may not be set when evictionResponders is set")
     return group or part
 
 
 def _group(value: Json) -> SchedulingGroup:
-    return SchedulingGroup(_name(as_mapping(value), "podGroupName"))
+    raw = as_mapping(value)
+    if not raw.get("podGroupName"):
+        raise ManifestError.at("", "Invalid value: must specify one of: `podGroupName`")
+    return SchedulingGroup(_name(raw, "podGroupName"))
 
 
 def _part(value: Json) -> SchedulingGroup:

@@ -10,6 +10,7 @@ from typing import Final
 from koordcore.manifests._reading import is_object
 from koordcore.manifests.cross_checks import Key
 from koordcore.manifests.front_door_kinds import OPENERS, TRAIN_JOB
+from koordcore.manifests.suspension import is_suspended
 from koordcore.protocol.fields import Json
 
 _OPENED: Final = {*OPENERS, TRAIN_JOB}
@@ -31,7 +32,7 @@ def wants_pods(key: Key, raw: Mapping[str, Json]) -> bool:
     spec, status, meta = (raw.get(name) for name in ("spec", "status", "metadata"))
     if not is_object(spec) or (is_object(meta) and meta.get("deletionTimestamp") is not None):
         return False
-    if any(spec.get(name) == 0 for name in ("replicas", "parallelism")):
+    if any(spec.get(name) == 0 for name in ("replicas", "parallelism")) or is_suspended(raw):
         return False
     if is_object(status) and (_ended(status) or status.get("desiredNumberScheduled") == 0):
         return False

@@ -134,6 +134,7 @@ def _read_spec(reading: Reading, raw: Mapping[str, Json], path: str) -> ClaimSpe
     found = reading.take(spec, "devices", path, _spec, _EMPTY_SPEC)
     if len(reading.problems) == before:
         _check_spec(reading, found, f"{path}.devices")
+        _check_forms(reading, spec.get("devices"), f"{path}.devices.requests")
     return found
 
 
@@ -361,6 +362,24 @@ def _check_spec(reading: Reading, spec: ClaimSpec, path: str) -> None:
         if (constraint.match_attribute is None) == (constraint.distinct_attribute is None):
             where = f"{path}.constraints[{number}]"
             reading.warn(where, "needs exactly one of matchAttribute and distinctAttribute")
+        for field, attribute in (
+            ("matchAttribute", constraint.match_attribute),
+            ("distinctAttribute", constraint.distinct_attribute),
+        ):
+            if attribute and "/" not in attribute:
+                reading.warn(
+                    f"{path}.constraints[{number}].{field}", f"{attribute} has no domain: no device has it"
+                )
+
+
+def _check_forms(reading: Reading, devices: Json, path: str) -> None:
+    """Say which of several forms of a request does not count."""
+    requests = optional(as_mapping(devices or {}), "requests", list_of(as_mapping), ())
+    for number, raw in enumerate(requests):
+        said = [name for name in ("firstAvailable", "exactly", *_INLINE) if raw.get(name) is not None]
+        if said[:1] in (["firstAvailable"], ["exactly"]):
+            for name in said[1:]:
+                reading.warn(f"{path}[{number}].{name}", f"does not count beside {said[0]}")
 
 
 def _names(request: ClaimRequest) -> list[str]:

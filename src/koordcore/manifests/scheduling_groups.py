@@ -40,6 +40,8 @@ from koordcore.protocol.fields import (
 
 V1ALPHA1: Final = "scheduling.k8s.io/v1alpha1"
 V1ALPHA2: Final = "scheduling.k8s.io/v1alpha2"
+_LATER: Final = frozenset({"preemptionPolicy", "parentCompositePodGroupName"})
+"""Fields of a group that came after v1alpha2."""
 MOST_PRIORITY: Final = 1_000_000_000
 MOST_TEMPLATES: Final = 8
 MOST_CLAIMS: Final = 4
@@ -120,7 +122,13 @@ def _common(reading: Reading, raw: Mapping[str, Json], *, counted: str) -> _Comm
     meta = read_metadata(reading, raw)
     spec, status = section(reading, raw, "spec"), section(reading, raw, "status")
     version = reading.take(raw, "apiVersion", "", as_str, "")
+    disruption = _word_of_mode if version == V1ALPHA2 else _union_of_mode
+    if version == V1ALPHA2:
+        for name in _LATER & spec.keys():
+            reading.warn(f"spec.{name}", "v1alpha2 has no such field: it is not looked at")
+        spec = {name: value for name, value in spec.items() if name not in _LATER}
     parent = reading.take(spec, "parentCompositePodGroupName", "spec", as_name, "")
+    policy = reading.take(spec, "preemptionPolicy", "spec", _policy, None)
     if version == V1ALPHA2:
         workload = reading.take(spec, "podGroupTemplateRef", "spec", _template_ref, None)
     else:
@@ -144,10 +152,10 @@ def _common(reading: Reading, raw: Mapping[str, Json], *, counted: str) -> _Comm
         "parent": parent,
         "workload": workload,
         "topology_keys": keys,
-        "disruption": reading.take(spec, "disruptionMode", "spec", _disruption, DisruptionMode.SINGLE),
+        "disruption": reading.take(spec, "disruptionMode", "spec", disruption, DisruptionMode.SINGLE),
         "priority": _priority(reading, spec, "spec"),
         "priority_class": reading.take(spec, "priorityClassName", "spec", as_str, ""),
-        "preemption_policy": reading.take(spec, "preemptionPolicy", "spec", _policy, None),
+        "preemption_policy": policy,
         "conditions": reading.take(status, "conditions", "status", _conditions, ()),
     }
     return _Common(fields, minimum)
@@ -201,15 +209,17 @@ def _at_most(reading: Reading, path: str, items: Sequence[object], most: int) ->
         reading.problem(path, f"Too many: {len(items)}: must have at most {most} {plural}")
 
 
-def _disruption(value: Json) -> DisruptionMode:
-    """Take a union of ``single`` and ``all``, or the word of v1alpha2."""
-    if isinstance(value, str):
-        words = {"Pod": DisruptionMode.SINGLE, "PodGroup": DisruptionMode.ALL}
-        if value not in words:
-            raise ManifestError.at(
-                "", f'Unsupported value: {show(value)}: supported values: "Pod", "PodGroup"'
-            )
-        return words[value]
+def _word_of_mode(value: Json) -> DisruptionMode:
+    """Take the word of v1alpha2."""
+    words = {"Pod": DisruptionMode.SINGLE, "PodGroup": DisruptionMode.ALL}
+    word = as_str(value)
+    if word not in words:
+        raise ManifestError.at("", f'Unsupported value: {show(value)}: supported values: "Pod", "PodGroup"')
+    return words[word]
+
+
+def _union_of_mode(value: Json) -> DisruptionMode:
+    """Take the union of ``single`` and ``all``."""
     raw = as_mapping(value)
     chosen = [mode for mode in DisruptionMode if raw.get(mode) is not None]
     if len(chosen) != 1:

@@ -192,11 +192,15 @@ class ClaimRequest:
         request has a form that is not known.
     prioritized
         ``forms`` are alternatives, and results name the one taken.
+    resource
+        Extended resource that it stands for: of a node that lists it, nothing is asked for. Known while a
+        claim is planned, and not written.
     """
 
     name: str
     forms: tuple[DeviceSubRequest, ...] = ()
     prioritized: bool = False
+    resource: str = ""
 
     __attrs_post_init__ = check_fields
 

@@ -40,6 +40,8 @@ class Node:
         allocatable takes no pod.
     images
         Container image name to its size in bytes.
+    features
+        Of ``status.declaredFeatures``: what its kubelet is capable of.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Node:
     images: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     created: datetime | None = None
     ready: bool = True
+    features: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)

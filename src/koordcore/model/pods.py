@@ -18,7 +18,7 @@ from koordcore.model.checks import check_fields
 from koordcore.model.claims import HeldClaim
 from koordcore.model.containers import NON_ZERO_DEFAULTS, Container, effective_requests
 from koordcore.model.drafts import copier
-from koordcore.model.mappings import EMPTY, frozen_texts, shared_texts
+from koordcore.model.mappings import EMPTY, frozen, frozen_texts, shared_texts
 from koordcore.model.resources import (
     NO_RESOURCES,
     Resources,
@@ -364,12 +364,15 @@ class Pod:
         if node is not None and not isinstance(node, str):
             raise TypeError(f"node: expected text, got {shown(node)}")
         for name, added in (("annotations", annotations), ("labels", labels)):
-            if added is not EMPTY and not isinstance(added, Mapping):
+            # What is frozen is told by its class: asking whether it is a mapping is a call.
+            if type(added) is not immutabledict and not isinstance(added, Mapping):
                 raise TypeError(f"{name}: expected texts by text, got {shown(added)}")
         made = _copy(self, node, None)
         # The empty mapping is told by what it is: asking a frozen one for its length is a call.
         if annotations is not EMPTY and annotations:
-            object.__setattr__(made, "annotations", immutabledict({**self.annotations, **annotations}))
+            own = self.annotations
+            written = frozen(annotations) if own is EMPTY else immutabledict({**own, **annotations})
+            object.__setattr__(made, "annotations", written)
         if labels is not EMPTY and labels:
             object.__setattr__(made, "labels", immutabledict({**self.labels, **labels}))
         if claims or (node is None and self.held_claims):

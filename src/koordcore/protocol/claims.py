@@ -28,6 +28,8 @@ Owner: TypeAlias = Pod | SchedulingPodGroup
 _LONGEST_BASE: Final = 57
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX: Final = 5
+_LETTERS: Final = bytes(ord(_ALPHABET[byte % len(_ALPHABET)]) for byte in range(256))
+"""By byte: the character of a name that it stands for."""
 
 
 @record
@@ -142,8 +144,7 @@ def claim_name(owner: Owner, entry: str) -> str:
     import hashlib  # few name claims, and it takes longer to import than all that is around it
 
     digest = hashlib.sha256(f"{owner.namespace}/{owner.name}/{owner.uid}/{entry}".encode()).digest()
-    suffix = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:_SUFFIX])
-    return f"{base}-{suffix}"
+    return f"{base}-{digest[:_SUFFIX].translate(_LETTERS).decode()}"
 
 
 def claim_from_template(owner: Owner, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:

@@ -201,7 +201,7 @@ def _for_resource(pod: Pod, name: str, class_name: str) -> tuple[list[ClaimReque
     counted = [(need.request, need.count) for need in staying]
     if largest is not None:
         counted.append((largest[1].request, largest[0]))
-    return [_request(request, class_name, count) for request, count in counted], mappings
+    return [_request(request, class_name, count, name) for request, count in counted], mappings
 
 
 def _reused(need: _Need, staying: Sequence[_Need]) -> tuple[list[str], int]:
@@ -215,5 +215,5 @@ def _reused(need: _Need, staying: Sequence[_Need]) -> tuple[list[str], int]:
     return reused, max(rest, 0)
 
 
-def _request(name: str, class_name: str, count: int) -> ClaimRequest:
-    return ClaimRequest(name, (DeviceSubRequest(class_name=class_name, count=count),))
+def _request(name: str, class_name: str, count: int, resource: str) -> ClaimRequest:
+    return ClaimRequest(name, (DeviceSubRequest(class_name=class_name, count=count),), resource=resource)

@@ -6,9 +6,20 @@ from collections.abc import Collection
 
 import attrs
 
-from koordcore.allocators.gang.demand import GangDemand, Role, rank_order
+from koordcore.allocators.gang.demand import GangDemand, Limit, Role, rank_order
+from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.pods import PodKey
-from koordcore.scheduling.gang_input import Denied
+from koordcore.scheduling.gang_input import Denied, PlanningInput
+
+
+def limits_of(plugins: PluginSet, inputs: PlanningInput) -> tuple[Limit, ...]:
+    """Give what the members share beside the nodes, such as a quota, as it stands now."""
+    found = []
+    for budget in (one.budget() for one in plugins.plugins):
+        for taken, room in [] if budget is None else budget.left(inputs.pod_of):
+            uses = {inputs.shape_of[key]: amount for key, amount in taken.items()}
+            found.append(Limit(tuple(uses.get(shape, 0) for shape in range(len(inputs.classes))), room))
+    return tuple(found)
 
 
 def without(demand: GangDemand, refused: Collection[PodKey]) -> GangDemand:

@@ -53,9 +53,16 @@ class DomainChoice:
             np.minimum(self.domains.sums(row), size) for row, size in zip(self.offers, sizes, strict=True)
         ]
 
+    @cached_property
+    def _most(self) -> IntVector:
+        """Members of all shapes that every domain takes at most."""
+        each = self._per_shape
+        most: IntVector = each[0] if len(each) == 1 else np.sum(each, axis=0)
+        return most
+
     def order(self) -> list[tuple[int, int]]:
         """List the domains that may do, most promising first: members at most, and the domain's number."""
-        most = np.sum(self._per_shape, axis=0)
+        most = self._most
         full = self.fullest(self._per_shape)
         able = np.flatnonzero(most >= self.least)
         if self.fixed >= 0:
@@ -74,7 +81,7 @@ class DomainChoice:
 
     def nearest(self) -> str:
         """Say what the domain lacks that comes nearest to what is needed."""
-        most = np.sum(self._per_shape, axis=0)
+        most = self._most
         best = int(most.argmax()) if self.fixed < 0 else self.fixed
         which = "the best" if self.fixed < 0 else "the running members'"
         name = self.domains.names[best]
@@ -86,17 +93,17 @@ class DomainChoice:
 
         ``placed`` has the members of each shape that come to every domain.
         """
-        layout, parts = self.workspace.layout, []
+        layout, domains = self.workspace.layout, self.domains
+        score, counted = np.zeros(len(domains.names)), np.zeros(len(domains.names), np.int64)
         for name in (CPU, MEMORY):
             row = layout.index.get(name)
             if row is None:
                 continue
-            whole = self.domains.whole(name, layout.allocatable[row])
-            used = self.domains.sums(self.workspace.amounts[REQUESTED, row])
+            whole, there = domains.whole(name, layout.allocatable[row])
+            used = domains.sums(self.workspace.amounts[REQUESTED, row])
             for number, one in zip(placed, self.inputs.classes, strict=bool(placed)):
                 used = used + number * one.pod.requests.get(name, 0)
-            parts.append((whole, used))
-        counted = np.sum([whole > 0 for whole, _ in parts], axis=0)
-        score = np.sum([100 * used / np.maximum(1, whole) * (whole > 0) for whole, used in parts], axis=0)
+            score += 100 * used / whole * there
+            counted += there
         full: IntVector = (score / np.maximum(1, counted)).astype(np.int64)
         return full

@@ -28,6 +28,16 @@ class EvictionBudget(Protocol):
             By the limits that hold once everybody has left who may; by those of now otherwise.
         """
 
+    def left(self, members: Mapping[str, Pod]) -> list[tuple[Mapping[str, int], int]]:
+        """Say what is left for some pods if nobody leaves, limits that cannot bind left out.
+
+        Returns
+        -------
+        list of tuple
+            For each limit and resource: what each of the pods below it takes, by ``namespace/name``, and
+            how much there is for all of them.
+        """
+
     def charged(self, leaving: Collection[Pod], members: Collection[Pod]) -> frozenset[PodKey]:
         """Give the victims that go on counting: nobody gets more because they leave."""
 

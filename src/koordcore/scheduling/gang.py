@@ -105,7 +105,7 @@ def _one_by_one(
     """Place the members in their order; those who kept a place have it first."""
     queue = _in_order(job)
     found: dict[PodKey, PodDecision] = {}
-    for pod in queue:
+    for pod in queue if kept_places else ():
         own = again(workspace, plugins, pod, kept_places)
         if own is not None:
             found[pod.key] = own
@@ -124,9 +124,10 @@ def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[Po
     Planning anew would often find other nodes, and what the evictions have won would be lost again.
     """
     row_of = workspace.layout.row_of
-    nominated = [pod for pod in _in_order(job) if pod.nominated_node in row_of]
-    if not nominated or (job.together and len(nominated) < len(job.pods)):
+    number = sum(pod.nominated_node in row_of for pod in job.pods)
+    if not number or (job.together and number < len(job.pods)):
         return None
+    nominated = [pod for pod in _in_order(job) if pod.nominated_node in row_of]
     mark = workspace.checkpoint()
     decisions: dict[PodKey, PodDecision] = {}
     for pod in nominated:
@@ -149,10 +150,11 @@ def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[Po
 
 
 def _in_order(job: Job) -> list[Pod]:
-    members = [Member(str(pod.key), 0, rank_of(pod)) for pod in job.pods]
-    by_key = {str(pod.key): pod for pod in job.pods}
-    if all(member.rank is None for member in members):
+    ranks = [rank_of(pod) for pod in job.pods]
+    if all(rank is None for rank in ranks):
         return list(job.pods)
+    members = [Member(str(pod.key), 0, rank) for pod, rank in zip(job.pods, ranks, strict=True)]
+    by_key = {str(pod.key): pod for pod in job.pods}
     return [by_key[member.key] for member in rank_order(members)]
 
 

@@ -17,7 +17,7 @@ from immutabledict import immutabledict
 from koordcore._vector import Vector
 from koordcore.allocators.gang.cycle import permit
 from koordcore.allocators.gang.events import add_pod_group, add_pods, post_bind
-from koordcore.allocators.gang.members import running_members
+from koordcore.allocators.gang.members import in_two_gangs, running_members
 from koordcore.allocators.gang.state import Code, GangState
 from koordcore.model.gangs import CoschedulingArgs, Gang, GangPod, PodGroup
 from koordcore.model.nodes import NodeState
@@ -192,10 +192,10 @@ class _Opened:
             return members[gang_id]
 
         for pod, ended in left:
-            if gang := gang_name(pod.labels, pod.annotations):
+            if (gang := gang_name(pod.labels, pod.annotations)) and not in_two_gangs(pod):
                 of(f"{pod.namespace}/{gang}").pop((pod.key, ended), None)
         for pod, ended in came:
-            if gang := gang_name(pod.labels, pod.annotations):
+            if (gang := gang_name(pod.labels, pod.annotations)) and not in_two_gangs(pod):
                 said = gang_pod(pod, self.args)
                 of(f"{pod.namespace}/{gang}")[pod.key, ended] = Member(pod, said, ended)
         groups = dict(book.groups)

@@ -12,6 +12,7 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.allocators.gang.cycle import NO_TOPOLOGY, before_pre_filter
 from koordcore.allocators.gang.group_table import GroupTable, group_table
+from koordcore.allocators.gang.members import in_two_gangs
 from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Bound, PodDecision
@@ -103,7 +104,7 @@ class Job:
         """It is a gang by labels and annotations, not a group of Kubernetes itself."""
         return not any(gang.source is GangSource.SCHEDULING_GROUP for gang in self.gangs.values())
 
-    @property
+    @cached_property
     def pods(self) -> tuple[Pod, ...]:
         """All members that wait, gang after gang."""
         return tuple(chain.from_iterable(self.members.values()))
@@ -202,6 +203,7 @@ class JobTable:
         self._state: GangState = self._book.state
         self._nodes: dict[str, list[str]] = {}
         self._repairing: dict[PodKey, str] = {}
+        self._fits: dict[str, GangFit] = {}
 
     def _nodes_of(self, gang_id: str) -> list[str]:
         """Give the nodes of the members of a gang that run or got one; nobody's where they will have one."""
@@ -218,20 +220,20 @@ class JobTable:
         """
         waiting = list(queue)
         by_gang: dict[str, list[Pod]] = {}
-        names = [gang_name(pod.labels, pod.annotations) for pod in waiting]
+        names = ["" if in_two_gangs(pod) else gang_name(pod.labels, pod.annotations) for pod in waiting]
         for pod, gang in zip(waiting, names, strict=True):
             if gang:
                 by_gang.setdefault(f"{pod.namespace}/{gang}", []).append(pod)
         taken: set[str] = set()
         grouped: dict[str, list[Pod]] = {}
         for pod in waiting:
-            if pod.scheduling_group is not None:
+            if pod.scheduling_group is not None and not in_two_gangs(pod):
                 grouped.setdefault(leaf_id(pod), []).append(pod)
         for pod, gang in zip(waiting, names, strict=True):
-            if pod.scheduling_group is not None:
+            if pod.scheduling_group is not None and not in_two_gangs(pod):
                 leaf = leaf_id(pod)
                 if leaf not in taken:
-                    job = self._group_job(pod, gang, grouped)
+                    job = self._group_job(pod, grouped)
                     taken.update(job.members)
                     yield job
             elif not gang:
@@ -254,17 +256,14 @@ class JobTable:
         """Kubernetes' own groups."""
         return once(self._snapshot, group_table)
 
-    def _group_job(self, first: Pod, gang: str, asked: Mapping[str, list[Pod]]) -> Job:
+    def _group_job(self, first: Pod, asked: Mapping[str, list[Pod]]) -> Job:
         """Make the job of a tree of Kubernetes' own groups; of the pod's leaf where the tree has a gap."""
         groups, leaf = self.groups, leaf_id(first)
         missing = groups.missing(first)
         root = leaf if missing else groups.root_of(leaf)
         leaves = groups.leaves(root)
         refusal, waits_for, tree = "", missing, None
-        if gang and first.scheduling_group is not None:
-            named = first.scheduling_group.pod_group
-            refusal = f'the pod is in gang "{gang}" by its labels and in group "{named}": which one is meant?'
-        elif not missing:
+        if not missing:
             waits_for = groups.gate(root)
             profile = self._policy.profile_of(first.scheduler_name) or self._policy
             refusal = groups.malformed(root, own_policy=profile.group_preemption)
@@ -360,8 +359,11 @@ class JobTable:
         )
 
     def _fit(self, first: Pod) -> GangFit:
-        profile = self._policy.profile_of(first.scheduler_name) or self._policy
-        return profile.args_of(CoschedulingArgs).gang_fit
+        known = self._fits.get(first.scheduler_name)
+        if known is None:
+            profile = self._policy.profile_of(first.scheduler_name) or self._policy
+            known = self._fits[first.scheduler_name] = profile.args_of(CoschedulingArgs).gang_fit
+        return known
 
     def _running_of(self, gang_id: str) -> tuple[Pod, ...]:
         """Give the members of a gang that have or had a node."""

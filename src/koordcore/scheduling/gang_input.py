@@ -52,11 +52,18 @@ class PlanningInput:
     """Members that have to be on one node; ``None`` where some may have to, and it is not known."""
     refused: Mapping[PodKey, Unschedulable] = NO_REFUSALS
     """Members of the job that no node is needed for to be refused; the planner knows nothing of them."""
+    whole: bool = False
+    """The nodes of the tree are all nodes, in the order of their rows."""
 
     @cached_property
     def pod_of(self) -> Mapping[str, Pod]:
         """The members by key."""
         return {str(pod.key): pod for pod in self.members}
+
+    def among(self, rows: IntVector) -> PlanningInput:
+        """Give the same job on some of the nodes, which this one has all of in the order of their rows."""
+        scores = self.scores[:, rows]
+        return PlanningInput(self.members, self.classes, self.shape_of, rows, scores, self.ties, self.refused)
 
 
 def planning_input_of(
@@ -88,7 +95,7 @@ def planning_input_of(
         totals = np.maximum(0, one.totals(one.feasible()))
         scores[number] = totals if whole else totals[rows]
     ties = _ties(plugins, able)
-    return PlanningInput(tuple(able), tuple(classes.values()), shape_of, rows, scores, ties, refusals)
+    return PlanningInput(tuple(able), tuple(classes.values()), shape_of, rows, scores, ties, refusals, whole)
 
 
 def _rows_in(snapshot: ClusterSnapshot, tree: NetworkTopology) -> tuple[IntVector, bool]:
@@ -100,7 +107,7 @@ def _rows_in(snapshot: ClusterSnapshot, tree: NetworkTopology) -> tuple[IntVecto
 
 def _ties(plugins: PluginSet, pods: Sequence[Pod]) -> tuple[frozenset[str], ...] | None:
     found: list[frozenset[str]] = []
-    for plugin in plugins.plugins:
+    for plugin in plugins.tying:
         tied = plugin.tied(pods)
         if tied is None:
             return None
@@ -118,7 +125,10 @@ def offers_of(inputs: PlanningInput, fit: GangFit = GangFit.FEWEST_NODES) -> Int
     For the tightest fit it counts how large a node is, too.
     """
     most = max(len(inputs.members), _LARGEST if fit is GangFit.TIGHTEST_FIT else 0)
-    return np.stack([one.slots(most)[inputs.rows] for one in inputs.classes])
+    each = [one.slots(most) for one in inputs.classes]
+    if not inputs.whole:
+        each = [one[inputs.rows] for one in each]
+    return each[0][None, :] if len(each) == 1 else np.stack(each)
 
 
 def demand_of(

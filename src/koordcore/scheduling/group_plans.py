@@ -328,7 +328,7 @@ class Groups:
         if inner:
             tree = _cells(self.workspace, rows, inner)
             place = np.array([self.workspace.layout.row_of[name] for name in tree.nodes], dtype=np.int64)
-        inputs = attrs.evolve(self._inputs, rows=place, scores=self._inputs.scores[:, place])
+        inputs = self._inputs.among(place)
 
         def ask(offers: IntMatrix, conflicts: Sequence[Conflict]) -> GangDemand:
             demand = demand_of(self.workspace, self.job, _ANYWHERE, tree, inputs, offers, conflicts)

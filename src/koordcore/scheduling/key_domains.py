@@ -9,7 +9,7 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from koordcore._arrays import IntVector
+from koordcore._arrays import BoolVector, IntVector
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
@@ -65,14 +65,16 @@ class KeyDomains:
         """All nodes are in some domain, and neighbours by row."""
         return np.array_equal(self._sorted[0], np.arange(len(self.home)))
 
-    def whole(self, name: str, allocatable: IntVector) -> IntVector:
-        """Sum what the nodes offer of a resource over every domain; it is worked out once."""
-        if name not in self._whole:
-            self._whole[name] = self.sums(allocatable)
-        return self._whole[name]
+    def whole(self, name: str, allocatable: IntVector) -> tuple[IntVector, BoolVector]:
+        """Sum what nodes offer of a resource over every domain, once: at least 1, and where it is more."""
+        known = self._whole.get(name)
+        if known is None:
+            total = self.sums(allocatable)
+            known = self._whole[name] = np.maximum(1, total), total > 0
+        return known
 
     @cached_property
-    def _whole(self) -> dict[str, IntVector]:
+    def _whole(self) -> dict[str, tuple[IntVector, BoolVector]]:
         return {}
 
     @cached_property

@@ -153,9 +153,12 @@ def _refused_alike(plugins: PluginSet, scheduling_class: SchedulingClass, pod: P
 def place_there(
     workspace: Workspace, plugins: PluginSet, pod: Pod, row: int, own: SchedulingClass | None = None
 ) -> Bound | None:
-    """Place a pod on one node; ``None`` where the node does not take it. Its class may be known already."""
+    """Place a pod on one node; ``None`` where the node does not take it.
+
+    Its class may be known already, and that it does not refuse the pod whatever the node.
+    """
     scheduling_class = plugins.class_of(pod) if own is None else own
-    if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
+    if isinstance(scheduling_class, Refusal) or (own is None and scheduling_class.refuse() is not None):
         return None
     if plugins.nominated.refusal(pod) is not None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
@@ -37,9 +37,8 @@ Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
 def plan_of(job: Job, **changes: object) -> JobPlan:
     """Describe a job of whom nobody is placed, with some fields otherwise."""
     each = sorted(job.least(name) for name in job.members)
-    least = sum(each[: job.optional or None])
-    plan = JobPlan(job=job.name, members=len(job.pods), least=least)
-    return attrs.evolve(plan, **changes)  # type: ignore[arg-type]  # fields of the record
+    told: dict[str, Any] = {"least": sum(each[: job.optional or None]), **changes}
+    return JobPlan(job=job.name, members=len(job.pods), **told)
 
 
 def marked(
@@ -55,7 +54,7 @@ def marked(
     marks = internal | {key.removeprefix("internal."): text for key, text in internal.items()}
     alone = immutabledict(marks)
     for one in together:
-        workspace.annotate(one.pod, workspace.layout.row_of[one.node], marks)
+        workspace.annotate(one.pod, workspace.layout.row_of[one.node], alone)
         noted = alone if one.annotations is EMPTY else immutabledict({**one.annotations, **marks})
         marked[one.pod] = bound_with(one, noted)
     return marked

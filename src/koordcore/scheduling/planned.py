@@ -8,14 +8,14 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore._arrays import IntMatrix
-from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall
+from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, Limit
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.decisions import PodDecision, Unschedulable, refused_likewise
 from koordcore.model.pods import PodKey
-from koordcore.scheduling.beyond_limits import beyond, falls_short, without
+from koordcore.scheduling.beyond_limits import beyond, falls_short, limits_of, without
 from koordcore.scheduling.gang_input import Conflict, Denied, PlanningInput, bind_plan, never_together
 from koordcore.scheduling.outcomes import NO_REFUSALS, weakened
 from koordcore.topology.network import NetworkTopology
@@ -84,8 +84,12 @@ def plan_and_bind(
     refused = dict(inputs.refused)
     doubtful = inputs.ties is None
     asked, informed = set[int](), False
+    shared: tuple[Limit, ...] = ()
+    denied: Denied | None = None
     for turn in range(_REPLANS):
         demand = without(ask(offers, conflicts), refused)
+        if shared:
+            demand = attrs.evolve(demand, limits=shared)
         cut = doubtful
         if not demand.size or (refused and falls_short(demand)):
             break
@@ -96,16 +100,28 @@ def plan_and_bind(
         if isinstance(answer, GangShortfall):
             if len(refused) > len(inputs.refused):
                 break
+            if shared and denied is not None:
+                # What is left may move with who asks: what it leaves nobody for is tried without it as well.
+                refused |= {key: refused_likewise(denied.why, key) for key in beyond(demand, denied)}
+                shared = ()
+                continue
             certificate = weakened(answer.certificate) if cut else answer.certificate
             first = next(iter(refused.values()), None)
             return Failed("" if refused else answer.message, answer.detail, first, certificate)
         mark = workspace.checkpoint()
         bound = bind_plan(workspace, plugins, inputs, answer.nodes)
         if isinstance(bound, dict):
+            refused |= _still_refused(inputs, answer.left_out) if shared else {}
             return Planned(bound, answer, cut, refused)
         workspace.rollback(mark)
         if isinstance(bound, Denied):
             doubtful = True
+            if denied is None and not demand.uniform:
+                # Several kinds of members share what is left: which of them go is a part of the question.
+                denied, shared = bound, limits_of(plugins, inputs)
+                if shared:
+                    continue
+            shared = ()
             refused |= {key: refused_likewise(bound.why, key) for key in beyond(demand, bound)}
             continue
         if turn < _FEW or informed:
@@ -124,6 +140,18 @@ def plan_and_bind(
     if refused:
         return Failed(refused=list(refused.values())[-1])
     return Failed("no plan was found whose members can all be bound")
+
+
+def _still_refused(inputs: PlanningInput, left_out: Sequence[str]) -> dict[PodKey, Unschedulable]:
+    """Say which members without a place are refused whatever the node, now that others have theirs."""
+    found = {}
+    for key in left_out:
+        one, pod = inputs.classes[inputs.shape_of[key]], inputs.pod_of[key]
+        refused = one.refuse()
+        if refused is not None:
+            nodes = len(one.feasible())
+            found[pod.key] = Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+    return found
 
 
 def _one_more(demand: GangDemand) -> GangDemand:

@@ -27,7 +27,7 @@ from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.times import moment_of
 from koordcore.scoring.load_bulk import add_all
 from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of
-from koordcore.scoring.load_nodes import NO_LIMIT, NodeLoads
+from koordcore.scoring.load_nodes import NO_LIMIT, NodeKinds, NodeLoads
 from koordcore.scoring.load_score import LoadScore
 from koordcore.scoring.load_slots import Slots, grown
 from koordcore.snapshot import ClusterSnapshot
@@ -76,7 +76,7 @@ class LoadState:
     ) -> None:
         self.args = args
         self.names = args.columns
-        self._estimator, self._score = Estimator(args), LoadScore(args)
+        self._estimator, self._score, self._kinds = Estimator(args), LoadScore(args), NodeKinds(args)
         self.reasons = (
             "",
             REASON_EXPIRED,
@@ -97,7 +97,7 @@ class LoadState:
         self._clock: NDArray[np.bool_]
         self._limits: IntCube
         self._changes: dict[tuple[Estimate, bool, bool, bool, bool], IntMatrix] = {}
-        self._nodes = NodeLoads(nodes, [metrics.get(node.name) for node in nodes], self.args, self.names)
+        self._nodes = NodeLoads(nodes, [metrics.get(node.name) for node in nodes], self.args, self._kinds)
         self._name_parts(np.zeros((_PARTS, len(self.names), len(nodes)), np.int64))
         self.prod_usage += self._nodes.system
         self._set_clock()
@@ -196,7 +196,8 @@ class LoadState:
         self._limits[..., slots] = fresh._limits
         self._fresh_until = min(self._fresh_until, fresh._fresh_until)
         # Where no node could refuse a pod, only those that are others now can.
-        self._filtering = self._any_filters() if any(self._filtering) else fresh._filtering
+        if fresh._filtering != self._filtering:
+            self._filtering = self._any_filters() if any(self._filtering) else fresh._filtering
 
     def move(self, edits: Sequence[Splice]) -> None:
         """Let nodes join and leave, as :meth:`Slots.moved`; those that joined are to be made anew then."""
@@ -242,11 +243,11 @@ class LoadState:
         plain_expired = refusing & nodes.plain_filters
         prod_expired = refusing & nodes.prod_filters | plain_expired
         # (3, N): expired for pods that are no prod pods, for prod pods; and who is scored.
-        self._clock = np.stack([plain_expired, prod_expired, nodes.reported & ~expired & nodes.body])
+        self._clock = np.array([plain_expired, prod_expired, nodes.reported & ~expired & nodes.body])
         amounts = (nodes.plain_limits, nodes.prod_limits)
         plain_limits, prod_limits = (np.where(passing, NO_LIMIT, limits) for limits in amounts)
         # (2, C, N)
-        self._limits = np.stack([plain_limits, np.where(nodes.prod_filters, prod_limits, plain_limits)])
+        self._limits = np.array([plain_limits, np.where(nodes.prod_filters, prod_limits, plain_limits)])
         self._fresh_until = self._nodes.fresh_until(self.now)
         self._filtering = self._any_filters()
 

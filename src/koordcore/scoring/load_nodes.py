@@ -6,9 +6,9 @@ in units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
 from koordcore._vector import Vector
 from koordcore.model.durations import SECOND
-from koordcore.model.load import AggregatedArgs, LoadAwareArgs, LoadThresholds, Percents
+from koordcore.model.load import AggregatedArgs, LoadAwareArgs, Percents
 from koordcore.model.metrics import NodeMetric, rounded_to
 from koordcore.model.nodes import Node
-from koordcore.protocol.load import node_thresholds, raw_capacity
+from koordcore.protocol.load import ANNOTATION_USAGE_THRESHOLDS, node_thresholds, raw_capacity
 from koordcore.scoring.load_estimates import NEVER, NO_REPORT, Report
 from koordcore.scoring.load_slots import grown
 
 FloatVector: TypeAlias = NDArray[np.float64]
+BoolMatrix: TypeAlias = NDArray[np.bool_]
+_Said: TypeAlias = tuple[tuple[int, ...], str | None]
+"""What a node says: its capacity by column, and its own thresholds as they are written."""
 
 NO_LIMIT: Final = 2**62
 """A limit that no load reaches; half the range, so that a load can be subtracted from it."""
@@ -31,6 +34,10 @@ _FAR: Final = 2**61
 """No load is as large as this."""
 _LATEST: Final = AggregatedArgs()
 """No statistic: what was measured last."""
+_MOST_KINDS: Final = 2**14
+"""Kinds of nodes that are kept; then all of them are forgotten."""
+_MATRICES: Final = 7
+_FLAGS: Final = 8
 _NEAR: Final = 2
 """How far a limit is searched for where no rounding gets in the way; each doubling is one more look."""
 
@@ -71,6 +78,79 @@ def _passes(amounts: IntVector, totals: FloatVector, bounds: FloatVector) -> Boo
     return within
 
 
+class NodeKind(NamedTuple):
+    """What nodes say for load-aware scheduling, by column; many nodes say the same.
+
+    Parameters
+    ----------
+    capacity
+        Allocatable before amplification.
+    plain_limits, prod_limits
+        The thresholds as amounts.
+    plain_filters, prod_filters
+        There is any threshold for pods, and for prod pods.
+    statistic
+        The statistic that the filter reads and over which window; ``""`` for what was measured last.
+    """
+
+    capacity: tuple[int, ...]
+    plain_limits: tuple[int, ...]
+    prod_limits: tuple[int, ...]
+    plain_filters: bool
+    prod_filters: bool
+    statistic: tuple[str, int]
+
+
+class NodeKinds:
+    """The kinds of nodes that were seen; all states of the load that come of each other share it."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._names = args.columns
+        self._usual = args.thresholds
+        self._known: dict[_Said, NodeKind] = {}
+
+    def of(self, nodes: Sequence[Node]) -> list[NodeKind]:
+        """Give the kind of each of some nodes."""
+        said = [self._said(node) for node in nodes]
+        new = {one: node for one, node in zip(said, nodes, strict=True) if one not in self._known}
+        if new:
+            if len(self._known) >= _MOST_KINDS:
+                self._known.clear()
+                new = dict(zip(said, nodes, strict=True))
+            self._learn(new)
+        return [self._known[one] for one in said]
+
+    def _said(self, node: Node) -> _Said:
+        amounts, notes = raw_capacity(node), node.annotations
+        capacity = tuple([amounts.get(name, 0) for name in self._names])
+        return capacity, notes.get(ANNOTATION_USAGE_THRESHOLDS) if notes else None
+
+    def _learn(self, new: Mapping[_Said, Node]) -> None:
+        plain: list[Percents] = []
+        prod: list[Percents] = []
+        statistics: list[tuple[str, int]] = []
+        for node in new.values():
+            own = node_thresholds(node, self._usual)
+            read = own.aggregated if own.aggregated and own.aggregated.filters else None
+            plain.append(own.usage if read is None else read.usage_thresholds)
+            prod.append(own.prod)
+            statistics.append(("", 0) if read is None else (read.usage_type, read.usage_duration))
+        capacities = [capacity for capacity, _ in new]
+        limits = [self._limits(capacities, percents) for percents in (plain, prod)]
+        filters = [
+            [any(one.get(name, 0) for name in self._names) for one in percents] for percents in (plain, prod)
+        ]
+        kinds = map(NodeKind, capacities, *limits, *filters, statistics)
+        self._known.update(zip(new, kinds, strict=True))
+
+    def _limits(
+        self, capacities: Sequence[tuple[int, ...]], percents: Sequence[Percents]
+    ) -> list[tuple[int, ...]]:
+        bounds = [[one.get(name, 0) for name in self._names] for one in percents]
+        limits = threshold_limits(np.array(capacities, np.int64), np.array(bounds, np.int64))
+        return [tuple(one) for one in limits.tolist()]
+
+
 class NodeLoads:
     """The part of a load state that comes of nodes and metrics alone.
 
@@ -102,94 +182,91 @@ class NodeLoads:
         nodes: Sequence[Node],
         metrics: Sequence[NodeMetric | None],
         args: LoadAwareArgs,
-        names: Sequence[str],
+        kinds: NodeKinds,
     ) -> None:
-        self._names = names
+        self._names = names = args.columns
         self._expiration = args.node_metric_expiration_seconds * SECOND
+        scoring = args.aggregated or _LATEST
+        scored = scoring.score_type, scoring.score_duration
+        nothing = (0,) * len(names)
         self.reports = Vector([NO_REPORT if metric is None else Report(metric) for metric in metrics])
-        capacity = self._matrix([raw_capacity(node) for node in nodes])
-        self.capacity: IntMatrix = capacity
-        self.divisor: IntMatrix = np.maximum(capacity, 1)
-        self.system: IntMatrix = np.zeros_like(capacity)
-        if args.prod_usage_include_sys:
-            self.system = self._rounded([one.system_usage if one else None for one in metrics])
-        self.reported: BoolVector = np.array([metric is not None for metric in metrics], np.bool_)
-        horizons = [one.horizon if one else NEVER for one in self.reports]
-        self.horizons: IntVector = np.array(horizons, np.int64)
-        times = [None if one is None else one.update_time for one in metrics]
-        self.dated: BoolVector = np.array([time is not None for time in times], np.bool_)
-        self.moments: IntVector = np.array([time or 0 for time in times], np.int64)
-        self.body: BoolVector = np.array(
-            [one is not None and one.node_usage is not None for one in metrics], np.bool_
+        # One block of numbers and one of flags: to put in what a single node says is to write two columns.
+        numbers: list[tuple[int, ...]] = []
+        flags: list[tuple[bool, ...]] = []
+        for kind, metric, report in zip(kinds.of(nodes), metrics, self.reports, strict=True):
+            usage = system = nothing
+            time: int | None = None
+            body, by_filter, by_score = False, (nothing, False), (nothing, False)
+            if metric is not None:
+                time, body = metric.update_time, metric.node_usage is not None
+                usage = rounded_to(metric.node_usage, names) if metric.node_usage else nothing
+                if args.prod_usage_include_sys and metric.system_usage:
+                    system = rounded_to(metric.system_usage, names)
+                by_filter = self._measured(usage, metric, *kind.statistic)
+                by_score = self._measured(usage, metric, *scored)
+            numbers.append(
+                (
+                    *kind.capacity,
+                    *[max(amount, 1) for amount in kind.capacity],
+                    *system,
+                    *kind.plain_limits,
+                    *kind.prod_limits,
+                    *by_filter[0],
+                    *by_score[0],
+                    report.horizon if report else NEVER,
+                    time or 0,
+                )
+            )
+            flags.append(
+                (
+                    metric is not None,
+                    time is not None,
+                    body,
+                    bool(kind.statistic[0]),
+                    kind.plain_filters,
+                    kind.prod_filters,
+                    by_filter[1],
+                    by_score[1],
+                )
+            )
+        self._name_parts(
+            np.ascontiguousarray(
+                np.array(numbers, np.int64).reshape(len(nodes), _MATRICES * len(names) + 2).T
+            ),
+            np.ascontiguousarray(np.array(flags, np.bool_).reshape(len(nodes), _FLAGS).T),
         )
-        usual = args.thresholds
-        self._compile_limits([node_thresholds(node, usual) for node in nodes], metrics, args)
         self._note()
 
-    def _compile_limits(
-        self, thresholds: Sequence[LoadThresholds], metrics: Sequence[NodeMetric | None], args: LoadAwareArgs
-    ) -> None:
-        """Choose thresholds and the measured part of the load, and turn thresholds into amounts."""
-        statistics = [
-            one.aggregated if one.aggregated and one.aggregated.filters else None for one in thresholds
+    def _name_parts(self, numbers: IntMatrix, flags: BoolMatrix) -> None:
+        """Give the parts of the blocks their names."""
+        self._numbers, self._flags = numbers, flags
+        width = len(self._names)
+        self.capacity, self.divisor, self.system, self.plain_limits, self.prod_limits = [
+            numbers[start * width : (start + 1) * width] for start in range(5)
         ]
-        self.aggregated: BoolVector = np.array([bool(one and one.usage_type) for one in statistics], np.bool_)
-        plain: list[Percents] = [
-            own.usage if statistic is None else statistic.usage_thresholds
-            for own, statistic in zip(thresholds, statistics, strict=True)
-        ]
-        plain_thresholds = self._matrix(plain)
-        prod_thresholds = self._matrix([own.prod for own in thresholds])
-        self.plain_filters: BoolVector = (plain_thresholds != 0).any(axis=0)
-        self.prod_filters: BoolVector = (prod_thresholds != 0).any(axis=0)
-        self.plain_limits = threshold_limits(self.capacity, plain_thresholds)
-        self.prod_limits = threshold_limits(self.capacity, prod_thresholds)
-        usage = self._rounded([one.node_usage if one else None for one in metrics])
-        kinds = [("", 0) if one is None else (one.usage_type, one.usage_duration) for one in statistics]
-        self.measured_filter, self.alone_filter = self._overlaid(usage, metrics, kinds)
-        scoring = args.aggregated or _LATEST
-        kinds = [(scoring.score_type, scoring.score_duration)] * len(metrics)
-        self.measured_score, self.alone_score = self._overlaid(usage, metrics, kinds)
+        self.measured_filter, self.measured_score = numbers[5 * width : 6 * width], numbers[6 * width : -2]
+        self.horizons, self.moments = numbers[-2], numbers[-1]
+        self.reported, self.dated, self.body, self.aggregated = flags[:4]
+        self.plain_filters, self.prod_filters, self.alone_filter, self.alone_score = flags[4:]
 
-    def _matrix(self, amounts: Iterable[Mapping[str, int]]) -> IntMatrix:
-        names = self._names
-        rows: dict[int, list[int]] = {}
-        every = list(amounts)
-        for one in every:
-            if id(one) not in rows:  # many nodes share what they say
-                rows[id(one)] = [one.get(name, 0) for name in names]
-        return self._transposed([rows[id(one)] for one in every])
-
-    def _rounded(self, measured: Iterable[Mapping[str, int] | None]) -> IntMatrix:
-        nothing = (0,) * len(self._names)
-        return self._transposed([rounded_to(one, self._names) if one else nothing for one in measured])
-
-    def _transposed(self, rows: Sequence[Sequence[int]]) -> IntMatrix:
-        return np.ascontiguousarray(np.array(rows, np.int64).reshape(len(rows), len(self._names)).T)
-
-    def _overlaid(
-        self, usage: IntMatrix, metrics: Sequence[NodeMetric | None], wanted: Sequence[tuple[str, int]]
-    ) -> tuple[IntMatrix, BoolVector]:
-        """Put statistics in the place of the latest usage; tell where estimates stand alone.
+    def _measured(
+        self, usage: tuple[int, ...], metric: NodeMetric, kind: str, duration: int
+    ) -> tuple[tuple[int, ...], bool]:
+        """Give a statistic in the place of the latest usage, and tell whether estimates stand alone.
 
         That is where a window is asked for that the node does not report.
         """
-        measured, alone = usage.copy(), np.zeros(len(metrics), np.bool_)
-        for row, (metric, (kind, duration)) in enumerate(zip(metrics, wanted, strict=True)):
-            if not kind or metric is None:
-                continue
-            windows = {
-                window.duration: window.usage[kind]
-                for window in metric.aggregated_node_usages
-                if window.usage.get(kind)
-            }
-            if duration in windows and duration != 0:
-                measured[:, row] = rounded_to(windows[duration], self._names)
-            elif duration == 0 and windows:
-                measured[:, row] = rounded_to(windows[max(windows)], self._names)
-            elif duration != 0:
-                alone[row] = True
-        return measured, alone
+        if not kind:
+            return usage, False
+        windows = {
+            window.duration: window.usage[kind]
+            for window in metric.aggregated_node_usages
+            if window.usage.get(kind)
+        }
+        if duration != 0:
+            known = duration in windows
+            return rounded_to(windows[duration], self._names) if known else usage, not known
+        return rounded_to(windows[max(windows)], self._names) if windows else usage, False
 
     def _note(self) -> None:
         self.latest = int(self.horizons.max(initial=NEVER))
@@ -207,16 +284,13 @@ class NodeLoads:
     def copied(self) -> NodeLoads:
         """Give the same, to be changed on its own."""
         other = copy(self)
-        for name in _BY_NODE:
-            setattr(other, name, getattr(self, name).copy())
+        other._name_parts(self._numbers.copy(), self._flags.copy())  # noqa: SLF001  # a copy of its own
         return other
 
     def put(self, rows: Sequence[int], at: Rows, fresh: NodeLoads) -> None:
         """Take in what is said of some nodes now, whose rows are given twice."""
         last = self.latest in self.horizons[at]
-        mine, others = vars(self), vars(fresh)
-        for name in _BY_NODE:
-            mine[name][..., at] = others[name]
+        self._numbers[:, at], self._flags[:, at] = fresh._numbers, fresh._flags
         self.reports = self.reports.changed(dict(zip(rows, fresh.reports, strict=True)))
         if last:
             self._note()
@@ -230,27 +304,7 @@ class NodeLoads:
 
     def grow(self, blank: NodeLoads, number: int) -> None:
         """Make room for more nodes, of which nothing is known; ``blank`` is one of these."""
-        for name in _BY_NODE:
-            setattr(self, name, grown(getattr(self, name), getattr(blank, name), number))
+        self._name_parts(
+            grown(self._numbers, blank._numbers, number), grown(self._flags, blank._flags, number)
+        )
         self.reports = Vector((*self.reports, *(NO_REPORT,) * number))
-
-
-_BY_NODE: Final = (
-    "capacity",
-    "divisor",
-    "system",
-    "reported",
-    "horizons",
-    "dated",
-    "moments",
-    "body",
-    "aggregated",
-    "plain_filters",
-    "prod_filters",
-    "plain_limits",
-    "prod_limits",
-    "measured_filter",
-    "alone_filter",
-    "measured_score",
-    "alone_score",
-)

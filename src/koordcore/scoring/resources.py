@@ -257,7 +257,8 @@ def score_scarce(offered: NDArray[np.bool_], asked: BoolVector, scarce: BoolVect
 
 def default_normalise(raw: IntVector, feasible: BoolVector, *, reverse: bool = False) -> IntVector:
     """Scale raw scores, ``(N,)``: the largest feasible one becomes 100 (``DefaultNormalizeScore``)."""
-    top = int(raw[feasible].max(initial=0))
+    # To gather all of them takes longer than to see that it is all of them.
+    top = int((raw if feasible.all() else raw[feasible]).max(initial=0))
     if top == 0:
         return np.full_like(raw, 100 if reverse else 0)
     scaled: IntVector = raw * 100 // top

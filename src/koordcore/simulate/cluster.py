@@ -10,8 +10,9 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ModelError
+from koordcore.model.kueue import WORKLOAD_ANNOTATION
 from koordcore.model.pods import Pod
-from koordcore.model.scheduling_groups import SchedulingPodGroup, leaf_id
+from koordcore.model.scheduling_groups import SchedulingPodGroup, SchedulingWorkload, leaf_id
 from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.plain_cards import plain_cards
 from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_INDEX, GPU_MILLI, demand_of, gpu_node
@@ -83,8 +84,12 @@ def fragmentation_of(snapshot: ClusterSnapshot, mix: WorkloadMix) -> ClusterFrag
     )
 
 
-def arrivals_of(pods: Iterable[Pod], groups: Iterable[SchedulingPodGroup] = ()) -> tuple[Event, ...]:
+def arrivals_of(
+    pods: Iterable[Pod], groups: Iterable[SchedulingPodGroup | SchedulingWorkload] = ()
+) -> tuple[Event, ...]:
     """Let pods arrive when they were created, a gang when its last member was; none of them ever ends.
+
+    The pods of one Workload of Kueue are a gang.
 
     Times are seconds since 1970; a pod without a creation time comes first. Tasks are called by the pods'
     keys (``namespace/name``).
@@ -94,16 +99,23 @@ def arrivals_of(pods: Iterable[Pod], groups: Iterable[SchedulingPodGroup] = ()) 
     pods
         Who arrives.
     groups
-        Kubernetes' own groups; those with a ``minCount`` are gangs of all their pods.
+        Kubernetes' own groups, and Workloads that hold some (v1alpha1); those with a ``minCount`` are gangs
+        of all their pods.
     """
-    minimum = {group.id for group in groups if group.min_count is not None}
+    minimum = set[str]()
+    for group in groups:
+        if isinstance(group, SchedulingPodGroup):
+            minimum |= {group.id} if group.min_count is not None else set()
+        else:
+            gangs_of = (name for name, least in group.pod_groups.items() if least is not None)
+            minimum |= {f"workload:{group.namespace}/{group.name}/{name}" for name in gangs_of}
     singles: list[Pod] = []
     gangs: dict[str, list[Pod]] = {}
     for pod in sorted(pods, key=lambda pod: (_second(pod), pod.namespace, pod.name)):
-        name = gang_name(pod.labels, pod.annotations)
+        name = gang_name(pod.labels, pod.annotations) or pod.annotations.get(WORKLOAD_ANNOTATION)
         if name:
             gangs.setdefault(f"{pod.namespace}/{name}", []).append(pod)
-        elif pod.scheduling_group is not None and leaf_id(pod) in minimum:
+        elif pod.scheduling_group is not None and _group_of(pod) in minimum:
             gangs.setdefault(leaf_id(pod), []).append(pod)
         else:
             singles.append(pod)
@@ -116,6 +128,12 @@ def arrivals_of(pods: Iterable[Pod], groups: Iterable[SchedulingPodGroup] = ()) 
         time = max(map(_second, members))
         events.append((time, gang, GangArrival(time, gang, tasks)))
     return tuple(event for _, _, event in sorted(events, key=lambda entry: entry[:2]))
+
+
+def _group_of(pod: Pod) -> str:
+    """Name the group that says of a pod how many start together; replicas of one are gangs of their own."""
+    leaf = leaf_id(pod)
+    return leaf.rpartition("/")[0] if leaf.startswith("workload:") else leaf
 
 
 def _second(pod: Pod) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import attrs
 
@@ -35,6 +35,25 @@ def with_claims(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Clust
                 reserved = (*reserved, consumer_for(pod, held.entry, group_of(end, pod)))
             changed[key] = attrs.evolve(claim, allocation=held.allocation, reserved_for=reserved)
     return end.with_records(*changed.values()) if changed else end
+
+
+def released(snapshot: ClusterSnapshot, gone: Collection[Pod]) -> ClusterSnapshot:
+    """Give back the claims of pods that have left, as their controller does where nobody else uses them.
+
+    Who is made anew under the same name, as a plan of moves has it, does not find them allocated.
+    """
+    names = {(pod.namespace, pod.name) for pod in gone}
+    changed = []
+    for claim in snapshot.of(ResourceClaim):
+        kept = tuple(
+            one
+            for one in claim.reserved_for
+            if one.resource != "pods" or (claim.namespace, one.name) not in names
+        )
+        if len(kept) < len(claim.reserved_for):
+            allocation = claim.allocation if kept else None
+            changed.append(attrs.evolve(claim, reserved_for=kept, allocation=allocation))
+    return snapshot.with_records(*changed) if changed else snapshot
 
 
 def group_of(snapshot: ClusterSnapshot, pod: Pod) -> SchedulingPodGroup | None:

@@ -42,6 +42,7 @@ from koordcore.model.device_slices import (
 )
 from koordcore.model.nodes import NodeState
 from koordcore.model.records import ClusterRecord
+from koordcore.protocol.extended_resources import classes_by_resource
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_records, derived
 
@@ -88,8 +89,11 @@ class ClusterDevices:
         self._first: list[int] = []
         self._tables: dict[int, DeviceTable] = {}
         self._places: dict[int, dict[PoolKey, dict[str, int]]] = {}
+        by_resource = classes_by_resource(self.classes.values())
         for row, state in enumerate(snapshot.nodes):
-            found = gather_pools(index, NodeView(state.name, state.node.labels))
+            offered = state.node.allocatable
+            listed = frozenset([name for name in by_resource if offered.get(name)])
+            found = gather_pools(index, NodeView(state.name, state.node.labels, state.node.features, listed))
             self.pools.append(found)
             self.shape.append(self._shape_of(row, found))
             for pool in found.pools:
@@ -127,7 +131,11 @@ class ClusterDevices:
         return found
 
     def _shape_of(self, row: int, pools: NodePools) -> int:
-        key = (tuple(self._pool_key(row, pool) for pool in pools.pools), pools.node.features)
+        key = (
+            tuple(self._pool_key(row, pool) for pool in pools.pools),
+            pools.node.features,
+            pools.node.listed,
+        )
         known = self._shapes.get(key)
         if known is None:
             known = self._shapes[key] = len(self._first)

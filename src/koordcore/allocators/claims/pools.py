@@ -36,11 +36,14 @@ class NodeView:
     ----------
     features
         ``status.declaredFeatures``.
+    listed
+        Extended resources that the node has a device plugin for, of those that classes serve elsewhere.
     """
 
     name: str
     labels: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
     features: tuple[str, ...] = ()
+    listed: frozenset[str] = frozenset()
 
 
 @attrs.frozen(eq=False)

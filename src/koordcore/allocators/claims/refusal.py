@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from koordcore.allocators.claims.constraints import constraint_values
 from koordcore.allocators.claims.exact.question import Question, Wish, make_question
 from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall
 from koordcore.allocators.claims.requests import ClaimForms, read_claims
 from koordcore.allocators.claims.room import Room
+from koordcore.allocators.claims.table import BARRING, DeviceTable, bits
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.claims import MAX_DEVICES, DeviceClass, ResourceClaim
+
+_SHOWN = 3
+"""Taints, or pools, that are named of one request."""
 
 
 def claim_shortfalls(
@@ -47,39 +52,76 @@ def claim_shortfalls(
         return ()
     question = make_question(room, forms)
     alone = tuple(
-        _alone(room, forms, wish) for wishes in question.requests for wish in wishes if not wish.hopeful
+        _alone(question, forms, wish) for wishes in question.requests for wish in wishes if not wish.hopeful
     )
     if alone or not question.requests:
         return alone
     return (_together(question, forms, _conflict(question, limits)),)
 
 
-def _alone(room: Room, forms: Sequence[ClaimForms], wish: Wish) -> ClaimShortfall:
+def _alone(question: Question, forms: Sequence[ClaimForms], wish: Wish) -> ClaimShortfall:
     free = wish.mask.bit_count()
+    why = _why(question, wish) + _lost_pools(question.room.table)
     return ClaimShortfall(
         claim=forms[wish.form.claim].claim.name,
         request=wish.form.name,
-        reason=f"{free} of {wish.count} devices can be had{_why(room, wish)}",
+        reason=f"{free} of {wish.count} devices can be had{why}",
         wanted=wish.count,
         suitable=wish.form.candidates.bit_count(),
         free=free,
     )
 
 
-def _why(room: Room, wish: Wish) -> str:
+def _why(question: Question, wish: Wish) -> str:
     """Say what became of the devices that would suit a request."""
+    room = question.room
     suit = wish.form.candidates
     held = 0 if wish.admin else suit & room.held
     rest = suit & ~held & ~wish.mask
-    tainted = wish.form.selectable & ~suit
+    table = room.table
+    bonds = [question.bonds[number].attribute for number in wish.bonds]
+    bare = 0
+    for place in bits(rest):
+        if any(constraint_values(table, wish.form, name, place) is None for name in bonds):
+            bare |= 1 << place
+    left = wish.form.selectable & ~suit
+    tainted = left & ~table.tolerated(wish.form.spec.tolerations)
     parts = [
         f"{mask.bit_count()} {what}"
-        for mask, what in ((held, "held"), (rest, "without what they draw on"), (tainted, "not to be had"))
+        for mask, what in (
+            (held, "held"),
+            (bare, f"without {' and '.join(dict.fromkeys(bonds))}"),
+            (rest & ~bare, "without what they draw on"),
+            (tainted, f"with taints that it does not tolerate: {_taints(table, tainted)}"),
+            (left & ~tainted, "not offered to this node"),
+        )
         if mask
     ]
     if parts:
         return f" ({suit.bit_count()} suit: {', '.join(parts)})"
     return " (no more suit)" if suit else " (none suits)"
+
+
+def _lost_pools(table: DeviceTable) -> str:
+    """Name the pools whose devices are out until their driver publishes again."""
+    lost = [f"{one.driver}/{one.name}" for one in table.pools.pools if not one.usable]
+    if not lost:
+        return ""
+    named = ", ".join([*lost[:_SHOWN], *(["…"] if len(lost) > _SHOWN else [])])
+    return f"; slices of {named} are missing or contradict each other"
+
+
+def _taints(table: DeviceTable, devices: int) -> str:
+    """Name the taints of some devices that keep pods off, the first few of them."""
+    named = sorted(
+        {
+            f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+            for place in bits(devices)
+            for taint in table.devices[place].device.taints
+            if taint.effect in BARRING
+        }
+    )
+    return ", ".join([*named[:_SHOWN], *(["…"] if len(named) > _SHOWN else [])])
 
 
 def _conflict(question: Question, limits: Limits) -> list[int]:

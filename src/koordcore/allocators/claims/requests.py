@@ -117,9 +117,19 @@ def read_claims(
     """
     reader = _Reader(table, classes, every_pool=every_pool)
     try:
-        return tuple(reader.claim(place, claim) for place, claim in enumerate(claims))
+        listed = table.pools.node.listed
+        own = [_without(claim, listed) for claim in claims] if listed else claims
+        return tuple(reader.claim(place, claim) for place, claim in enumerate(own))
     except _Refused as refused:
         return refused.error
+
+
+def _without(claim: ResourceClaim, listed: frozenset[str]) -> ResourceClaim:
+    """Leave out the requests for extended resources that the node has a device plugin for."""
+    kept = tuple(one for one in claim.spec.requests if one.resource not in listed)
+    if len(kept) == len(claim.spec.requests):
+        return claim
+    return attrs.evolve(claim, spec=attrs.evolve(claim.spec, requests=kept))
 
 
 class _Reader:
@@ -203,6 +213,8 @@ class _Reader:
             count = selectable.bit_count()
         elif spec.mode == EXACT_COUNT:
             count = spec.count
+            if count < 1:
+                raise _Refused(ClaimErrorKind.UNSUPPORTED, f"{label}: unsupported count {count}")
         else:
             raise _Refused(ClaimErrorKind.UNSUPPORTED, f"{label}: unsupported count mode {spec.mode}")
         return Form(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import attrs
 
@@ -118,6 +119,9 @@ def _result(one: PoolDevice, taken: Taken, share: str | None) -> DeviceResult:
 
 
 def _config(choice: Choice, classes: Mapping[str, DeviceClass]) -> tuple[DeviceConfig, ...]:
+    own = choice.claim.claim.spec.config
+    if not own and not any(classes[form.spec.class_name].config for form in choice.forms):
+        return ()
     users: dict[str, list[str]] = {}
     for form in choice.forms:
         users.setdefault(form.spec.class_name, []).append(form.name)
@@ -128,7 +132,7 @@ def _config(choice: Choice, classes: Mapping[str, DeviceClass]) -> tuple[DeviceC
     ]
     entries += [
         attrs.evolve(entry, source=ConfigSource.CLAIM)
-        for entry in choice.claim.claim.spec.config
+        for entry in own
         if not entry.requests or any(form.named(entry.requests) for form in choice.forms)
     ]
     return tuple(
@@ -139,6 +143,12 @@ def _config(choice: Choice, classes: Mapping[str, DeviceClass]) -> tuple[DeviceC
     )
 
 
+@lru_cache(maxsize=4096)
+def _only_on(node: str) -> NodeSelector:
+    only = Requirement("metadata.name", SelectorOperator.IN, (node,))
+    return NodeSelector((NodeSelectorTerm(fields=(only,)),))
+
+
 def _node_selector(devices: Iterable[PoolDevice], node: str) -> NodeSelector | ClaimError | None:
     """Say where all the devices can be used: on this node, by labels, or (``None``) everywhere."""
     collected: list[Requirement] = []
@@ -147,8 +157,7 @@ def _node_selector(devices: Iterable[PoolDevice], node: str) -> NodeSelector | C
         per_device = one.slice.per_device_node_selection
         place = one.device if per_device else one.slice
         if place.node_name or one.device.binds_to_node:
-            only = Requirement("metadata.name", SelectorOperator.IN, (node,))
-            return NodeSelector((NodeSelectorTerm(fields=(only,)),))
+            return _only_on(node)
         terms = place.node_selector.terms if place.node_selector is not None else ()
         if len(terms) > 1:
             text = f"device {one.id}: a node selector has {len(terms)} terms, one is allowed"

@@ -29,7 +29,7 @@ from koordcore.model.device_slices import (
     SliceDevice,
 )
 
-_BARRING: Final = ("NoSchedule", "NoExecute")
+BARRING: Final = ("NoSchedule", "NoExecute")
 
 NO_GROUPS: Final = ("",)
 """Stands for a device without compatibility groups: such devices go together, and with nobody else."""
@@ -352,7 +352,7 @@ class DeviceTable:
             else:
                 found = self._mask(
                     lambda one: all(
-                        taint.effect not in _BARRING or any(tolerates(each, taint) for each in tolerations)
+                        taint.effect not in BARRING or any(tolerates(each, taint) for each in tolerations)
                         for taint in one.device.taints
                     )
                 )

@@ -34,6 +34,11 @@ def placement_violations(
     if broken:
         return tuple(broken)
     broken += _roles_broken(tree, demand, nodes)
+    shapes = Counter(members[key].shape for key in nodes)
+    counts = [shapes[shape] for shape in range(len(demand.shapes))]
+    broken += [
+        f"{counts} members use more than {limit}" for limit in demand.limits if not limit.holds(counts)
+    ]
     held: dict[str, Counter[int]] = {}
     for key, node in nodes.items():
         held.setdefault(node, Counter())[members[key].shape] += 1

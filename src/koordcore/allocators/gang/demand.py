@@ -165,6 +165,26 @@ class Shape:
 
 
 @names_its_fields
+@attrs.frozen
+class Limit:
+    """Something beside the nodes that members use up together, such as a quota.
+
+    Parameters
+    ----------
+    uses
+        What one member of each shape takes.
+    room
+        What is left.
+    """
+
+    uses: tuple[int, ...]
+    room: int
+
+    def holds(self, counts: Sequence[int]) -> bool:
+        """Tell whether so many members of each shape go."""
+        return sum(map(int.__mul__, self.uses, counts)) <= self.room
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class GangDemand:
     """A whole gang (or gang group) to be placed at once; arrays over the nodes follow ``tree.nodes``.
@@ -196,6 +216,8 @@ class GangDemand:
         Members that several roles need together.
     fit
         What comes first on nodes of unequal size.
+    limits
+        What all members share beside the nodes.
 
     Raises
     ------
@@ -215,6 +237,7 @@ class GangDemand:
     units: tuple[Unit, ...] = ()
     quorums: tuple[Quorum, ...] = ()
     fit: GangFit = GangFit.FEWEST_NODES
+    limits: tuple[Limit, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         keys = [member.key for role in self.roles for member in role.members]
@@ -312,6 +335,7 @@ class GangDemand:
             and not any(self.apart)
             and not self.units
             and not self.quorums
+            and not self.limits
             and self.min_roles in (None, len(self.roles))
         )
 

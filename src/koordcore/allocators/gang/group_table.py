@@ -15,7 +15,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.allocators.gang.members import running_members
+from koordcore.allocators.gang.members import in_two_gangs, running_members
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.model.scheduling_groups import (
@@ -239,7 +239,7 @@ def _running(snapshot: ClusterSnapshot) -> Iterator[Pod]:
 def _by_leaf(pods: Iterator[Pod] | Sequence[Pod]) -> dict[str, tuple[Pod, ...]]:
     found: dict[str, list[Pod]] = {}
     for pod in pods:
-        if pod.scheduling_group is not None:
+        if pod.scheduling_group is not None and not in_two_gangs(pod):
             found.setdefault(leaf_id(pod), []).append(pod)
     return {leaf: tuple(ones) for leaf, ones in found.items()}
 

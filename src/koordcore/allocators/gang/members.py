@@ -46,3 +46,13 @@ def _running_again(
         if after is not None and pods:
             found[after.name] = pods
     return found
+
+
+def in_two_gangs(pod: Pod) -> bool:
+    """Tell whether a waiting pod is in a gang by its labels and names a group of Kubernetes as well.
+
+    Nobody knows which of them is meant, so it is refused alone and counts in neither.
+    """
+    if pod.scheduling_group is None or pod.node_name is not None:
+        return False
+    return bool(gang_name(pod.labels, pod.annotations))

@@ -64,7 +64,7 @@ def place_mixed(
     if terms.must_depth is None:
         nowhere = Certificate.make_infeasible(gathering_problem(terms, slots))
         return _shortfall(terms, fit_error, placeable=0, certificate=nowhere)
-    slices = slices_of(tree, demand)
+    slices = None if demand.limits else slices_of(tree, demand)
     if slices is not None:
         return _sliced(terms, best_slices(tree, demand, slices, slots), fit_error, limits)
     search = _Search(terms, limits)
@@ -100,6 +100,16 @@ def _sliced(
     return _shortfall(terms, fit_error, placeable=found, certificate=nowhere)
 
 
+def _within_limits(demand: GangDemand, quick: Mapping[str, int] | None) -> Mapping[str, int] | None:
+    """Give a quick placement; ``None`` for one that uses more than what all members share."""
+    if quick is None or not demand.limits:
+        return quick
+    counts = [0] * len(demand.shapes)
+    for member in demand.members:
+        counts[member.shape] += member.key in quick
+    return quick if all(limit.holds(counts) for limit in demand.limits) else None
+
+
 class _Search:
     """What is known of one gang before the whole program is asked: a quick placement, and bounds.
 
@@ -110,7 +120,7 @@ class _Search:
     def __init__(self, terms: Terms, limits: Limits) -> None:
         self.terms = terms
         self.left = limits
-        self.quick = greedy_places(terms)
+        self.quick = _within_limits(terms.demand, greedy_places(terms))
         self.complete = self.quick is not None and len(self.quick) == terms.demand.size
         if self.complete and self.quick is not None:
             self.complete = not placement_violations(terms.tree, terms.demand, self._named(self.quick))

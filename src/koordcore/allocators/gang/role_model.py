@@ -69,6 +69,7 @@ class RoleModel:
         self._in_units()
         self._quorums()
         self._sums()
+        self._limits()
         self._gathering()
         self._multiples()
 
@@ -233,6 +234,17 @@ class RoleModel:
             counted = [(cell.counts[index], 1) for cell in self._cells if cell.counts[index] >= 0]
             shared = [(v, -1) for (_, kind), v in self.shares.items() if kind == index]
             self._program.require([*counted, *shared], equal=0)
+
+    def _limits(self) -> None:
+        """What all members share beside the nodes is not used up beyond what is left."""
+        for limit in self._demand.limits:
+            used = [
+                (cell.counts[index], limit.uses[c.shape])
+                for index, c in self._kinds
+                for cell in self._cells
+                if cell.counts[index] >= 0 and limit.uses[c.shape]
+            ]
+            self._program.require(used, at_most=max(0, limit.room))
 
     def _gathering(self) -> None:
         """One domain for a role's own layer or home, and for a unit's."""

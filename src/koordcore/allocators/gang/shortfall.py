@@ -117,8 +117,12 @@ def _detail(terms: Terms, must_layer: str, placeable: int, lacking: str | None) 
         more = "" if mended is None else f"; {mended[1]} more would do"
         has = f"{where_text(tree, best)} has {terms.offered[best]} slots, room for {terms.slots[best]}"
         return f"{has} of {least} members{why}{more}"
+    if lacking is not None and offer < least and not rules:
+        return f"{where} has {offer} of {least} slots; {least - offer} more needed"
     short = f"at most {placeable} of {least} members fit" if placeable >= 0 else f"{least} members do not fit"
     if lacking is None:
         return f"{where} has {terms.offered[best]} slots, yet {short} together{why}"
     room = "one domain" if depth else "the cluster"
+    if least < terms.demand.size:  # some may stay out, so what each kind has says little
+        return f"{short} together in {room}{why}"
     return f"every kind of member has slots enough in {room}, yet {short} together{why}"

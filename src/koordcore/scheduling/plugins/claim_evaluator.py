@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.allocators.claims.near import ClaimSide
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
+from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.states import Answers
 from koordcore.framework.evaluator import Evaluator, Reserved, Scope
 from koordcore.framework.node_view import Loan, Loans, NodeView
@@ -19,14 +20,16 @@ from koordcore.model.claims import AllocationMode, ClaimAllocation, ClaimArgs, C
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claims_given import give_claims
 from koordcore.scheduling.plugins.claims_near import NearClaims, claim_side
+from koordcore.scheduling.plugins.claims_together import ChosenClaims
 from koordcore.scoring.labels import fit_selector
 
 REASON_CANNOT: Final = "cannot allocate all claims"
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
 
 _FEW: Final = 8
-"""Nodes that are sorted by hand: mostly one or two have changed."""
+"""Nodes that are asked about one by one: mostly one or two have changed."""
 
 Wish: TypeAlias = ClaimSpec | ClaimKey
 """What tells the claims of pod classes apart: what is asked for, or the name where others may name it."""
@@ -50,10 +53,9 @@ class ClaimsPlugin(Protocol):
     ) -> tuple[frozenset[PodKey], ...] | None:
         """List the least sets of pods on a node whose leaving makes room."""
 
-    def allocate(
-        self, pod: Pod, row: int, number: int, answers: Answers | None
-    ) -> Reserved | Shortfall | None:
-        """Write down what the claims of a pod get."""
+    @property
+    def planned(self) -> Mapping[PodKey, Any]:
+        """What was chosen for pods together with others."""
 
 
 class ClaimEvaluator(Evaluator):
@@ -129,13 +131,17 @@ class ClaimEvaluator(Evaluator):
 
     def _by_state(self, rows: Rows) -> tuple[IntVector, IntVector]:
         """Give the states that some nodes are in, and for each node which of them it is."""
+        states, inverse = np.unique(self._ledger.numbers[rows], return_inverse=True)
+        return states, inverse.reshape(-1)
+
+    def _of_each(self, rows: Rows, ask: Callable[[int], int]) -> list[int] | IntVector:
+        """Ask about the state that each of some nodes is in; about few nodes one by one."""
         numbers = self._ledger.numbers[rows]
         if len(numbers) <= _FEW:
-            found: dict[int, int] = {}
-            which = [found.setdefault(number, len(found)) for number in numbers.tolist()]
-            return np.array(list(found), np.int64), np.array(which, np.int64)
-        states, inverse = np.unique(numbers, return_inverse=True)
-        return states, inverse.reshape(-1)
+            return [ask(number) for number in numbers.tolist()]
+        states, which = self._by_state(rows)
+        found: IntVector = np.array([ask(number) for number in states.tolist()], np.int64)[which]
+        return found
 
     def fits(self, view: NodeView) -> BoolVector:
         rows = view.rows
@@ -159,9 +165,7 @@ class ClaimEvaluator(Evaluator):
         answers = self._answers
         if answers is None:
             return np.ones(self._ledger.numbers[rows].shape, np.bool_)
-        states, which = self._by_state(rows)
-        found: BoolVector = np.array([answers.fits(number) for number in states.tolist()], np.bool_)[which]
-        return found
+        return np.array(self._of_each(rows, answers.fits), np.bool_)
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         rows = view.rows
@@ -196,9 +200,7 @@ class ClaimEvaluator(Evaluator):
         self._read()
         unresolvable = np.zeros(self._ledger.numbers[rows].shape, np.bool_)
         if self._answers is not None:
-            states, which = self._by_state(rows)
-            each = [self._answers.unresolvable(number) for number in states.tolist()]
-            unresolvable |= np.array(each, np.bool_)[which]
+            unresolvable |= np.array(self._of_each(rows, self._answers.unresolvable), np.bool_)
         if self._elsewhere is not None:
             unresolvable |= self._elsewhere[rows]
         return unresolvable
@@ -247,8 +249,7 @@ class ClaimEvaluator(Evaluator):
         answers = self._answers
         if answers is None:
             return None
-        states, which = self._by_state(rows)
-        scores: IntVector = np.array([answers.score(number) for number in states.tolist()], np.int64)[which]
+        scores: IntVector = np.array(self._of_each(rows, answers.score), np.int64)
         if view.drawn is not None:
             for index in range(len(view.drawn.rows)):
                 number = self._out_of(view.drawn.loan(index))
@@ -260,9 +261,9 @@ class ClaimEvaluator(Evaluator):
         answers = self._answers
         if answers is None or self._named:
             return None
-        states, which = self._by_state(view.rows)
-        counts: IntVector = np.array([answers.count(number, most) for number in states.tolist()], np.int64)
-        found: IntVector = counts[which]
+        found: IntVector = np.array(
+            self._of_each(view.rows, lambda number: answers.count(number, most)), np.int64
+        )
         if view.loans is not None:
             # How many fit out of loans is found out by binding the plan.
             found[view.where_any(view.loans, np.ones(len(view.loans.rows), np.bool_))] = most
@@ -280,4 +281,20 @@ class ClaimEvaluator(Evaluator):
             near = self._ledger.states.near(number, mask)
             # Best effort goes on without where there is nothing near.
             number = near if self._answers.fits(near) else number
-        return self._plugin.allocate(pod, view.row, number, self._answers)
+        return self._give(pod, view.row, number)
+
+    def _give(self, pod: Pod, row: int, number: int) -> Reserved | Shortfall | None:
+        """Give a pod what was planned for it together with others, or else what it gets alone."""
+        unallocated = () if self._answers is None else self._plugin.split(pod)[0]
+        planned: ChosenClaims | None = self._plugin.planned.get(pod.key)
+        choices: Sequence[Choice] = ()
+        if planned is not None:
+            choices = [planned[one.namespace, one.name] for one in unallocated]
+        elif unallocated and self._answers is not None:
+            answer = self._answers.at(number)
+            if not isinstance(answer, tuple):
+                return Shortfall(REASON_CANNOT)
+            choices = answer
+        pairs = zip(unallocated, choices, strict=True)
+        chosen = {(claim.namespace, claim.name): (claim, choice) for claim, choice in pairs}
+        return give_claims(self._ledger, pod, row, chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -15,13 +15,13 @@ from koordcore.allocators.claims.pools import PoolKey
 from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.workspace import Workspace
-from koordcore.model.claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.claims import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import ChangeReader, once
+from koordcore.snapshot.following import once
 
 ClaimKey: TypeAlias = tuple[str, str]
 """Namespace and name of a claim."""
@@ -47,6 +47,7 @@ class ClaimBook:
         self.index = ClaimIndex(claims, snapshot.of(ResourceClaimTemplate), snapshot.of(SchedulingPodGroup))
         self._served = served_by_classes(snapshot)
         self._last: tuple[Pod, PodClaims | ClaimProblem] | None = None
+        self._templates: dict[Hashable, tuple[ClaimSpec, ...] | None] = {}
         self.named: Counter[ClaimKey] = Counter()
         waiting = set()
         for pod in snapshot.pending:
@@ -76,15 +77,31 @@ class ClaimBook:
             known = self._last = pod, self._find(pod)
         return known[1]
 
+    def specs_of(self, pod: Pod) -> tuple[ClaimSpec, ...] | None:
+        """Give what the claims of a pod ask for, where templates say it all; ``None`` where others may."""
+        asked = pod.resource_claims
+        if not asked or pod.scheduling_group is not None or asks_for_served(pod, self._served):
+            return None
+        key = (pod.namespace, *asked)
+        if key not in self._templates:
+            found = [self.index.template(pod.namespace, one.template) for one in asked if not one.claim]
+            specs = tuple(one.spec for one in found if one is not None)
+            self._templates[key] = specs if len(specs) == len(asked) else None
+        made = any(self.index.made_for(pod, one.name) for one in asked)
+        return None if made else self._templates[key]
+
     def _find(self, pod: Pod) -> PodClaims | ClaimProblem:
         found = claims_of_pod(pod, self.index)
         if isinstance(found, ClaimProblem) or not asks_for_served(pod, self._served):
             return found
         known = self.index.extended_of(pod)
-        if known is not None:
+        if known is not None and known.allocation is not None:
             return attrs.evolve(found, claims=(*found.claims, known))
         names = [name for name, amount in pod.requests.items() if amount and name in self._served]
         made = extended_claim(pod, names, self._served).claim
+        if known is not None:
+            made = attrs.evolve(known, spec=made.spec)
+            return attrs.evolve(found, claims=(*found.claims, made))
         return attrs.evolve(found, claims=(*found.claims, made), planned=found.planned | {made.name})
 
     def concerns(self, pod: Pod) -> bool:
@@ -131,7 +148,7 @@ class ClaimLedger:
         self.version = 0
         for allocation in self.book.standing.values():
             self._stale |= self._held.add(allocation)
-        self._changes = ChangeReader(workspace.journal)
+        self._journal, self._read = workspace.journal, len(workspace.journal)
         for state in workspace.start.nodes:
             for pod in state.pods:
                 if self.book.concerns(pod):
@@ -178,12 +195,14 @@ class ClaimLedger:
 
     def update(self) -> None:
         """Take in who came and who left since the last call."""
-        changes = self._changes.unread()
-        for pod, _, sign in changes:
+        begin, end = self._read, len(self._journal)
+        if begin == end:  # several ask on end about one pod
+            return
+        self._read = end
+        for pod, _, sign in self._journal[begin:end]:
             if self.book.concerns(pod):
                 self._count(pod, sign)
-        if changes:
-            self._refresh()
+        self._refresh()
 
     def _count(self, pod: Pod, sign: int) -> None:
         for key, allocation in self.book.held_by(pod):

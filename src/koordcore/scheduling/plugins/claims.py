@@ -7,11 +7,11 @@ devices can be used; one that several pods name is allocated with the first of t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from koordcore.framework.evaluator import Evaluator, Refusal, Reserved
+from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.numa_sides import NUMASides
@@ -24,11 +24,10 @@ from koordcore.model.claims import (
     ClaimArgs,
     ClaimSpec,
     DeviceClass,
-    HeldClaim,
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from koordcore.model.decisions import PodDecision, Shortfall
+from koordcore.model.decisions import PodDecision
 from koordcore.model.device_slices import (
     DeviceTaintRule,
     ResourceSlice,
@@ -42,11 +41,8 @@ from koordcore.snapshot.following import ClusterChanges
 if TYPE_CHECKING:
     # What allocates claims is read for the first pod that has some.
     from koordcore.allocators.claims.near import ClaimSide
-    from koordcore.allocators.claims.results import Choice
-    from koordcore.allocators.claims.states import Answers, StateAnswer
     from koordcore.scheduling.plugins.claim_evaluator import Wish
     from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
-    from koordcore.scheduling.plugins.claims_together import ChosenClaims
 
 
 class DynamicResources(Plugin):
@@ -132,7 +128,11 @@ class DynamicResources(Plugin):
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if not self._asks(pod):
             return None
-        found = self.ledger.book.claims_of(pod)
+        book = self.ledger.book
+        specs = None if self.claim_args.await_claims else book.specs_of(pod)
+        if specs is not None:
+            return self._of_missing_class(specs) or specs
+        found = book.claims_of(pod)
         if isinstance(found, ClaimProblem):
             return Refusal(found.reason)
         if self.claim_args.await_claims:
@@ -163,18 +163,22 @@ class DynamicResources(Plugin):
         ledger = self.ledger
         key = (claim.namespace, claim.name)
         if ledger.allocation(key) is None:
-            for request in claim.spec.requests:
-                for form in request.forms:
-                    if form.class_name not in ledger.devices.classes:
-                        return Refusal(
-                            f"request {request.name}: device class {form.class_name} does not exist"
-                        )
-        elif (
+            return self._of_missing_class((claim.spec,))
+        if (
             not grouped  # one entry stands for all members
             and len(claim.reserved_for) + ledger.fresh_users(key) >= MAX_CONSUMERS
             and all(one.name != pod.name for one in claim.reserved_for)
         ):
             return Refusal(f"resource claim {'/'.join(key)} is reserved for {MAX_CONSUMERS} pods already")
+        return None
+
+    def _of_missing_class(self, specs: Iterable[ClaimSpec]) -> Refusal | None:
+        """Refuse what names a class that does not exist."""
+        classes = self.ledger.devices.classes
+        for request in (one for spec in specs for one in spec.requests):
+            for form in request.forms:
+                if form.class_name not in classes:
+                    return Refusal(f"request {request.name}: device class {form.class_name} does not exist")
         return None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
@@ -283,76 +287,3 @@ class DynamicResources(Plugin):
             else:
                 settled.append(allocation)
         return tuple(unallocated.values()), tuple(settled)
-
-    def _chosen(
-        self, pod: Pod, claims: Sequence[ResourceClaim], answer: StateAnswer
-    ) -> tuple[Choice, ...] | None:
-        """Take what was planned for a pod together with others, or else what it gets alone."""
-        planned: ChosenClaims | None = self.planned.get(pod.key)
-        if planned is not None:
-            return tuple(planned[one.namespace, one.name] for one in claims)
-        return answer if isinstance(answer, tuple) else None
-
-    def allocate(
-        self, pod: Pod, row: int, number: int, answers: Answers | None
-    ) -> Reserved | Shortfall | None:
-        """Write down what the claims of a pod get on a node, where it is known that they fit.
-
-        Parameters
-        ----------
-        number
-            State of the node's devices, with what the pod may draw from as free.
-        answers
-            What its claims get, by state; ``None`` where all of them are allocated.
-        """
-        ledger = self.ledger
-        unallocated, _ = self.split(pod)
-        given: dict[ClaimKey, ClaimAllocation] = {}
-        if unallocated and answers is not None:
-            from koordcore.allocators.claims.outcome import ClaimError
-            from koordcore.allocators.claims.results import allocation_of
-            from koordcore.scheduling.plugins.claim_evaluator import REASON_CANNOT
-
-            chosen = self._chosen(pod, unallocated, answers.at(number))
-            if chosen is None:
-                return Shortfall(REASON_CANNOT)
-            shareable = ledger.devices.table(ledger.devices.shape[row]).shareable
-            for claim, choice in zip(unallocated, chosen, strict=True):
-                allocation = allocation_of(
-                    ledger.devices.pools[row], shareable, choice, claim, ledger.devices.classes
-                )
-                if isinstance(allocation, ClaimError):
-                    return Shortfall(allocation.text, resolvable=False)
-                given[claim.namespace, claim.name] = allocation
-        found = ledger.book.claims_of(pod)
-        if isinstance(found, ClaimProblem):
-            return Shortfall(found.reason, resolvable=False)
-        held = []
-        # The claim for extended resources belongs to no entry.
-        entries = [entry.name for entry in pod.resource_claims]
-        entries += [""] * (len(found.claims) - len(entries))
-        for entry, claim in zip(entries, found.claims, strict=True):
-            key = (claim.namespace, claim.name)
-            known = given.get(key)
-            settled = known or ledger.allocation(key)
-            assert settled is not None
-            held.append(
-                HeldClaim(
-                    name=claim.name,
-                    entry=entry,
-                    allocation=settled,
-                    fresh=known is not None,
-                    planned=claim.name in found.planned,
-                )
-            )
-        return Reserved(claims=tuple(held), notes=_notes(held))
-
-
-def _notes(held: Sequence[HeldClaim]) -> tuple[str, ...]:
-    conditional = [
-        f"{one.name} waits for {', '.join(result.binding_conditions)} of {result.id}"
-        for one in held
-        for result in one.allocation.results
-        if one.fresh and result.binding_conditions
-    ]
-    return tuple(conditional)

@@ -122,9 +122,10 @@ def count_claims(
     shapes = sorted(set(ledger.devices.shape))
     requests: dict[_Row, list[int]] = {}
     masks: dict[DeviceSubRequest, dict[int, int]] = {}
+    listed = frozenset[str]().union(*(ledger.devices.table(shape).pools.node.listed for shape in shapes))
     for number, claims in enumerate(kinds):
         for request in (one for claim in claims for one in claim.spec.requests):
-            if request.prioritized or len(request.forms) != 1:
+            if request.prioritized or len(request.forms) != 1 or request.resource in listed:
                 continue
             (form,) = request.forms
             if form.mode != EXACT_COUNT or form.admin_access:

@@ -122,6 +122,9 @@ class LoadEvaluator(Evaluator):
         self._plugin = plugin
         self._request = plugin.state.request_of(pod)
 
+    def moved(self) -> bool:
+        return True
+
     def fits(self, view: NodeView) -> BoolVector | None:
         state = self._plugin.state
         return state.allows(self._request, view.rows) if state.filters(self._request) else None

@@ -16,7 +16,7 @@ from koordcore.quota.admission import limit_of
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, staying_charged
-from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools
+from koordcore.scheduling.plugins.quota_pools import Returns, quota_pools, tight_limits
 from koordcore.scheduling.plugins.quota_reclaim import entitled, givers, lent, quotas_of_victims
 from koordcore.snapshot import ClusterSnapshot
 
@@ -49,6 +49,15 @@ class QuotaBudget:
                 self.ledger, problem, self.snapshot, _asked(self.snapshot, members.values())
             ).all_gone()
         return quota_pools(self.ledger, problem, members, self.snapshot, partial(_limit_in, raised))
+
+    def left(self, members: Mapping[str, Pod]) -> list[tuple[Mapping[str, int], int]]:
+        read = quota_reader(self.snapshot)
+        asked = {key: read(pod) for key, pod in members.items()}
+        return [
+            ({key: pod.request.get(name, 0) for key, pod in tight.own.items()}, left)
+            for tight in tight_limits(self.ledger, asked, limit_of)
+            for name, left in tight.room.items()
+        ]
 
     def charged(self, leaving: Collection[Pod], members: Collection[Pod]) -> frozenset[PodKey]:
         """Give the victims within a guaranteed min: nobody may borrow more because they leave."""

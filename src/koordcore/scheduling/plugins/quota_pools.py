@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 import attrs
@@ -45,25 +45,58 @@ def quota_pools(
     """
     read = quota_reader(snapshot)
     asked = {key: read(pod) for key, pod in members.items()}
-    chains = {key: checked_chain(ledger, pod) for key, pod in asked.items()}
     pools = []
+    returns: Returns | None = None
+    for tight in tight_limits(ledger, asked, limit_for):
+        if tight.guaranteed:  # those who use it now are protected and give nothing back
+            gives = np.zeros((len(tight.room), len(problem.candidates)), dtype=np.int64)
+        else:
+            returns = returns or Returns(ledger, problem, snapshot, asked.values())
+            gives = np.stack([returns.amounts(name, tight.quota) for name in tight.room])
+        pools.append(_pool(problem, tight.room, tight.own, gives))
+    return tuple(pools)
+
+
+@attrs.frozen
+class Tight:
+    """A quota that does not have room for all pods that want something of it.
+
+    Parameters
+    ----------
+    quota
+        Its name.
+    guaranteed
+        Its min is meant, of which pods that are never evicted have to stay within.
+    own
+        Who wants something of it, by ``namespace/name``.
+    room
+        What is left of each resource of which there is not enough.
+    """
+
+    quota: str
+    guaranteed: bool
+    own: Mapping[str, QuotaPod]
+    room: Mapping[str, int]
+
+
+def tight_limits(
+    ledger: QuotaLedger,
+    asked: Mapping[str, QuotaPod],
+    limit_for: Callable[[QuotaLedger, str], Resources],
+) -> Iterator[Tight]:
+    """List the limits that bind some pods: of guaranteed mins first, then of quotas and those above them."""
+    chains = {key: checked_chain(ledger, pod) for key, pod in asked.items()}
     guarded = {key: pod for key, pod in asked.items() if not pod.preemptible}
     for quota in sorted({chains[key][0] for key in guarded if chains[key]}):
         own = {key: pod for key, pod in guarded.items() if quota in chains[key][:1]}
         room = _tight(ledger.min_of(quota), ledger.held_of(quota), own)
-        if room:  # those who use it now are protected and give nothing back
-            gives = np.zeros((len(room), len(problem.candidates)), dtype=np.int64)
-            pools.append(_pool(problem, room, own, gives))
-    returns: Returns | None = None
+        if room:
+            yield Tight(quota, True, own, room)
     for quota in sorted({name for chain in chains.values() for name in chain}):
         own = {key: pod for key, pod in asked.items() if quota in chains[key]}
         room = _tight(limit_for(ledger, quota), ledger.used_of(quota), own)
-        if not room:
-            continue
-        returns = returns or Returns(ledger, problem, snapshot, asked.values())
-        gives = np.stack([returns.amounts(name, quota) for name in room])
-        pools.append(_pool(problem, room, own, gives))
-    return tuple(pools)
+        if room:
+            yield Tight(quota, False, own, room)
 
 
 class Returns:

@@ -16,7 +16,6 @@ from koordcore._arrays import (
     AMOUNT_LIMIT,
     PODS_ROW,
     BoolVector,
-    ClusterLayout,
     IntMatrix,
     IntVector,
     Rows,
@@ -43,7 +42,7 @@ from koordcore.scoring.resources import (
     score_ratio,
     weighted_mean,
 )
-from koordcore.snapshot.following import ChangeReader, ClusterChanges
+from koordcore.snapshot.following import ChangeReader
 
 OFFERS = frozenset(("allocatable", "annotations"))
 """Fields of a node that say what it offers."""
@@ -78,8 +77,10 @@ class FreeFloor:
     def suffices(self, asked: Iterable[tuple[str, int, int]]) -> bool:
         """Tell whether every node has room, by ``(name, resource, amount)``."""
         workspace = self._workspace
-        for row in self._changes.unread():
-            self._floor = list(map(min, self._floor, workspace.free[:, row].tolist()))
+        came = self._changes.unread()
+        if len(came):
+            least = workspace.free[:, np.array(came, np.int64)].min(axis=1)
+            self._floor = list(map(min, self._floor, least.tolist()))
         for _, resource, amount in asked:
             if self._floor[resource] < amount:
                 self._floor[resource] = int(workspace.free[resource].min(initial=AMOUNT_LIMIT))
@@ -134,6 +135,9 @@ class FitEvaluator(Evaluator):
         spent = [100.0 * scored_requests.get(name, 0) - HALF for name in columns.scored.names]
         self.spent: FloatMatrix = np.array(spent).reshape(-1, 1)
 
+    def moved(self) -> bool:
+        return True
+
     @property
     def amounts(self) -> IntVector:
         """What counts against a node: milli-CPU, bytes and counts by resource, one of ``pods``: ``(R,)``."""
@@ -142,8 +146,18 @@ class FitEvaluator(Evaluator):
             amounts[resource] = amount
         return amounts
 
+    def _free(self, view: NodeView) -> IntMatrix:
+        """Give what is free: ``(R, n)``, to be read only."""
+        free: IntMatrix = view.amounts[FREE]
+        return free
+
+    def _whole(self, view: NodeView) -> IntMatrix:
+        """Give what is free where nobody runs: ``(R, n)``, to be read only."""
+        whole: IntMatrix = self._workspace.layout.allocatable[:, view.rows]
+        return whole
+
     def fits(self, view: NodeView) -> BoolVector:
-        return self._all_fit(view.amounts[FREE])
+        return self._all_fit(self._free(view))
 
     def fits_everywhere(self) -> bool:
         # What counts as gone makes no less room.
@@ -176,25 +190,25 @@ class FitEvaluator(Evaluator):
         return made
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
-        free = view.amounts[FREE]
+        free = self._free(view)
         found = [(_reason(name), free[resource] < amount) for name, resource, amount in self._asked]
         found += [(_reason(name), np.ones_like(found[0][1])) for name in self._absent]
         return found
 
     def unresolvable(self, view: NodeView) -> BoolVector:
-        whole = self._workspace.layout.allocatable
-        never = np.zeros(whole[0, view.rows].shape, bool)
+        whole = self._whole(view)
+        never = np.zeros(whole[0].shape, bool)
         for _, resource, amount in self._asked[1:]:
-            never |= whole[resource, view.rows] < amount
+            never |= whole[resource] < amount
         if self._absent:
             never[:] = True
         return never
 
     def lacks(self, view: NodeView) -> Sequence[Lack]:
-        free, whole = view.amounts[FREE], self._workspace.layout.allocatable
+        free, whole = self._free(view), self._whole(view)
         found = []
         for name, resource, amount in self._asked:
-            unresolvable = None if name == PODS else whole[resource, view.rows] < amount
+            unresolvable = None if name == PODS else whole[resource] < amount
             lacking = free[resource] < amount
             found.append(Lack(lacking, _reason(name), name, amount, free[resource].copy(), unresolvable))
         nothing = np.zeros_like(free[PODS_ROW])
@@ -206,11 +220,13 @@ class FitEvaluator(Evaluator):
         return sorted(found, key=lambda one: (one.resource != PODS, one.resource))
 
     def slots(self, view: NodeView, most: int) -> IntVector:
-        free = view.amounts[FREE]
+        free = self._free(view)
         number = np.full(free.shape[1], 0 if self._absent else most, np.int64)
         for _, resource, amount in self._asked:
             # Division is what takes time, and few nodes have less than all of them need.
-            short = np.flatnonzero(free[resource] < amount * most)
+            short = (free[resource] < amount * most).nonzero()[0]
+            if not len(short):
+                continue
             number[short] = np.minimum(number[short], free[resource, short] // amount)
         return np.maximum(number, 0, out=number)
 
@@ -231,22 +247,67 @@ class FitEvaluator(Evaluator):
                 return score_ratio(used, capacity, scored.weights_at(view.rows), scored.table)
 
 
+class PartlyServedFit(FitEvaluator):
+    """Filter and score of pods that ask for resources which claims serve on nodes that do not list them."""
+
+    amounts_only = False
+    served: tuple[int, ...] = ()
+    """Rows of these resources."""
+
+    @property
+    def amounts(self) -> IntVector:
+        amounts = super().amounts
+        amounts[list(self.served)] = 0
+        return amounts
+
+    def _free(self, view: NodeView) -> IntMatrix:
+        return self._open(super()._free(view), view)
+
+    def _whole(self, view: NodeView) -> IntMatrix:
+        return self._open(super()._whole(view), view)
+
+    def _open(self, amounts: IntMatrix, view: NodeView) -> IntMatrix:
+        """Let nodes that do not list a resource have enough of it: its devices are a claim's."""
+        found = amounts.copy()
+        whole = self._workspace.layout.allocatable
+        for row in self.served:
+            found[row, whole[row, view.rows] <= 0] = AMOUNT_LIMIT
+        return found
+
+    def fits_everywhere(self) -> bool:
+        return False
+
+    @property
+    def batch_key(self) -> Hashable:
+        return None
+
+
 def _reason(name: str) -> str:
     return "Too many pods" if name == PODS else f"Insufficient {name}"
 
 
 class Capacities:
-    """One :class:`Capacity` for each list of names, whichever plugin asks."""
+    """One :class:`Capacity` for each list of names, whichever plugin asks, of what nodes offer now."""
 
     def __init__(self, workspace: Workspace) -> None:
-        del workspace
+        self._workspace = workspace
+        self._of = workspace.layout.allocatable
         self._made: dict[tuple[str, ...], Capacity] = {}
 
-    def of(self, layout: ClusterLayout, names: tuple[str, ...], index: Rows) -> Capacity:
-        """Give the capacities of some resources, made once."""
-        if names not in self._made:
-            self._made[names] = Capacity(layout.allocatable[index])
-        return self._made[names]
+    def of(self, names: tuple[str, ...], index: Rows) -> Capacity:
+        """Give the capacities of some resources on the nodes as they are now."""
+        offered = self._workspace.layout.allocatable
+        if self._of is not offered:
+            self._of = offered
+            self._made.clear()
+        found = self._made.get(names)
+        if found is None:
+            found = self._made[names] = Capacity(offered[index])
+        return found
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Go on where nodes joined and left."""
+        return True
 
 
 class ScoredResources:
@@ -268,12 +329,15 @@ class ScoredResources:
         kept = [(name, weight) for name, weight in resources if name in layout.index]
         self.names = tuple(name for name, _ in kept)
         self.index = as_rows([layout.index[name] for name in self.names])
-        capacities = workspace.once(Capacities)
-        self.capacity = capacities.of(layout, self.names, self.index)
-        weights = np.array([weight for _, weight in kept], np.int64)[:, None]
-        self.weights = np.where(self.capacity.present, weights, 0)
+        self._capacities = workspace.once(Capacities)
+        self._weights: IntMatrix = np.array([weight for _, weight in kept], np.int64)[:, None]
+        self._same = len({weight for _, weight in kept}) == 1
         self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
-        self._even = self.capacity.everywhere and len(set(weights.flat)) == 1
+
+    @property
+    def capacity(self) -> Capacity:
+        """What nodes have of them now."""
+        return self._capacities.of(self.names, self.index)
 
     def hundredfold_spare(self, view: NodeView) -> FloatMatrix:
         """Give a hundred times what is spare, to be read only: ``(K, n)``."""
@@ -291,14 +355,15 @@ class ScoredResources:
 
     def weights_at(self, rows: Rows) -> IntMatrix:
         """Give the weights on some nodes, 0 for what a node does not have: ``(K, n)`` or ``(K, 1)``."""
-        return self.weights if self.capacity.uniform else self.weights[:, rows]
+        capacity = self.capacity.at(rows)
+        return self._weights if capacity.everywhere else np.where(capacity.present, self._weights, 0)
 
     def mean(self, scores: IntMatrix | FloatMatrix, rows: Rows) -> IntVector:
         """Average whole scores by weight, rounded down, leaving out what a node does not have.
 
         The scores are overwritten: arrays that are in the cache already are the fastest to write.
         """
-        if not self._even:
+        if not (self._same and self.capacity.everywhere):
             return weighted_mean(scores.astype(np.int64), self.weights_at(rows))
         # Halving is exact, and of sums this small division gives no quotient on the wrong side of an integer.
         number = len(self.names)
@@ -319,6 +384,7 @@ class ResourceFit(Plugin):
     helped_by = ROOM | {"DeviceClass"}
     follows_pods = False
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = OFFERS
     amounts = True
     arguments = FitArgs
@@ -328,20 +394,12 @@ class ResourceFit(Plugin):
         self._settings: FitArgs = args or FitArgs()
         self._columns: dict[tuple[str, ...], FitColumns] = {}
 
-    def follow(self, changes: ClusterChanges) -> bool:
-        if self.rereads(changes):
-            self.workspace.drop(Capacities)
-            self._columns.clear()
-        return True
-
-    def moved(self, moves: NodeMoves) -> bool:
-        self._columns.clear()
-        return True
-
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
             return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
-        counted_here = tuple([one for one in pod.requests.items() if one[0] not in self.served])
+        index = self.workspace.layout.index
+        asked = pod.requests.items()
+        counted_here = tuple([one for one in asked if one[0] not in self.served or one[0] in index])
         return (counted_here, tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
@@ -351,6 +409,10 @@ class ResourceFit(Plugin):
         columns = self._columns.get(names)
         if columns is None:
             columns = self._columns[names] = FitColumns(self.workspace, names, self._settings)
+        if not self.served.isdisjoint(names):
+            made = PartlyServedFit(self.workspace, requests, scored_requests, self._settings, columns)
+            made.served = tuple(row for name, row in columns.present if name in self.served)
+            return made
         return FitEvaluator(self.workspace, requests, scored_requests, self._settings, columns)
 
 
@@ -364,6 +426,9 @@ class BalancedEvaluator(Evaluator):
         self._scored = scored
         own = [float(requests.get(name, 0)) for name in scored.names]
         self.own: FloatMatrix = np.array(own).reshape(-1, 1)
+
+    def moved(self) -> bool:
+        return True
 
     @property
     def batch_key(self) -> Hashable:
@@ -386,6 +451,7 @@ class BalancedAllocation(Plugin):
     by_template = True
     follows_pods = False
     reads = frozenset[type]()
+    keeps_rows = False
     looks_at = OFFERS
     arguments = BalancedArgs
 
@@ -395,16 +461,6 @@ class BalancedAllocation(Plugin):
         self._names = tuple(name for name, _ in self._settings.resources)
         self._resources = tuple((name, 1) for name in self._names)
         self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
-
-    def follow(self, changes: ClusterChanges) -> bool:
-        if self.rereads(changes):
-            self.workspace.drop(Capacities)
-            self._scored.clear()
-        return True
-
-    def moved(self, moves: NodeMoves) -> bool:
-        self._scored.clear()
-        return True
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())

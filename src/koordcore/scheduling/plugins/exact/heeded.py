@@ -10,10 +10,12 @@ from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.device_plugins import LOCKS
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_states, derived
+from koordcore.snapshot.following import ClusterChanges, changed_states, derived
 
 _OURS = "koordinator.sh/"
 _LOCKS = frozenset(LOCKS.values())
+SAID = frozenset(("labels", "annotations"))
+"""Fields of a node that say it."""
 
 
 class NodeHints:
@@ -42,7 +44,14 @@ def _is_labelled(state: NodeState) -> bool:
     return any(_OURS in key for key in (*state.node.labels, *state.node.annotations))
 
 
-def heeded(node: Node) -> list[tuple[str, str]]:
+def heeds(changes: ClusterChanges) -> bool:
+    """Tell whether any node that was replaced says something else about its CPUs and devices there."""
+    if SAID.isdisjoint(changes.said):
+        return False
+    return any(_heeded(before) != _heeded(after) for before, after in changes.nodes.values())
+
+
+def _heeded(node: Node) -> list[tuple[str, str]]:
     """Give the labels and annotations of a node that say anything about its CPUs and devices."""
     every = (*node.labels.items(), *node.annotations.items())
     return sorted(one for one in every if _OURS in one[0] or one[0] in _LOCKS)

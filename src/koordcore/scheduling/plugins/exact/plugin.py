@@ -49,13 +49,8 @@ from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
 from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
-from koordcore.scheduling.plugins.exact.heeded import (
-    NodeHints,
-    any_node_hints,
-    heeded,
-)
+from koordcore.scheduling.plugins.exact.heeded import SAID, NodeHints, any_node_hints, heeds
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
-from koordcore.scheduling.plugins.resources import Capacities
 from koordcore.snapshot.following import ClusterChanges
 from koordcore.topology.cpu import format_cpulist
 from koordcore.topology.numa import NUMATopologyPolicy
@@ -147,9 +142,7 @@ class ExactPlugin(JointPlugin):
         return ExactLoans(self.states)
 
     def rereads(self, changes: ClusterChanges) -> bool:
-        if {*changes.said} <= {"labels", "annotations"}:
-            return any(heeded(before) != heeded(after) for before, after in changes.nodes.values())
-        return bool(changes.nodes)
+        return heeds(changes) if changes.said <= SAID else bool(changes.nodes)
 
     def follow(self, changes: ClusterChanges) -> bool:
         reread = self.rereads(changes)
@@ -164,10 +157,9 @@ class ExactPlugin(JointPlugin):
         # The states of nodes have followed already.
         known = "states" in vars(self)
         if reread:
-            self.workspace.drop(Capacities)
             self._questions.clear()
             if known:
-                self.states.relabel()
+                self.states.relabel(said=heeds(changes))
         return not (known and self.states.locked())  # a lock ends with time
 
     def moved(self, moves: NodeMoves) -> bool:

@@ -132,10 +132,11 @@ class ExactStates:
         """Devices of every node, by row."""
         return self.workspace.values(device_state)
 
-    def relabel(self) -> None:
-        """Take note that nodes were replaced."""
+    def relabel(self, *, said: bool) -> None:
+        """Take note that nodes were replaced, and whether they say something else."""
         self.__dict__.pop("allocatable", None)
-        self.__dict__.pop("locking_rows", None)
+        if said:
+            self.__dict__.pop("locking_rows", None)
 
     @cached_property
     def locking_rows(self) -> frozenset[int]:

@@ -55,6 +55,10 @@ class WholeNodeEvaluator(Evaluator):
         # A hundred times what the pod takes of what is free, where floats tell that exactly.
         self._taken = None if self._most or not self._scored.capacity.exact else own * 100.0 - HALF
 
+    def moved(self) -> bool:
+        self._take(self.own)
+        return True
+
     @property
     def batch_key(self) -> Hashable:
         return self._key
