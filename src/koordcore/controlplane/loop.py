@@ -30,6 +30,8 @@ from koordcore.model.quotas import QuotaPolicy
 from koordcore.scheduling.entry import schedule
 from koordcore.snapshot import ClusterSnapshot
 
+_RULES: Final = PreemptionRules(within_budgets=True)
+"""The server refuses evictions beyond a budget, and those before them would have gone for nothing."""
 _SAID_AGAIN: Final = 60.0
 """Seconds after which a remark that no watch has shown is sent again: it may be lost."""
 
@@ -127,7 +129,7 @@ class ControlLoop:
         policy = self._settings.policy
         snapshot = self._places.kept(self._unreported.closed(self.snapshot))
         asked = self._places.others(snapshot, pods)
-        result = schedule(snapshot, asked, policy=policy, now=moment.wall, preempt=PreemptionRules())
+        result = schedule(snapshot, asked, policy=policy, now=moment.wall, preempt=_RULES)
         yield Look("decide")
         if broken := verify(snapshot, result):
             raise SolverError(f"the plan is not legal: {broken[0]}")

@@ -10,7 +10,6 @@ import attrs
 
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
-from koordcore.manifests.calls import Call
 from koordcore.manifests.plan_patches import patches
 from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
@@ -38,9 +37,6 @@ def orders(
 ) -> Orders:
     """Turn decisions into requests.
 
-    A plan that needs more evictions than disruption budgets allow is left: the server would refuse some of
-    them, and the others would have gone for nothing. Its pods give up room that they were promised before.
-
     Parameters
     ----------
     result
@@ -54,13 +50,8 @@ def orders(
     """
     requests: list[Request] = []
     remarks: list[Request] = []
-    impossible = _impossible(result)
     for call in patches(result, now=now):
         one = Request.of(call)
-        if call.subresource in ("eviction", "status") and call.pod in impossible:
-            if not _holds_in_vain(snapshot, call):
-                continue
-            one = attrs.evolve(one, body={"status": {"nominatedNodeName": None}})
         if one.pod is not None:
             one = _pinned(one, snapshot)
         conditions = one.body["status"].get("conditions", ()) if one.subresource == "status" else ()
@@ -78,27 +69,6 @@ def orders(
         }
         requests.append(_pinned(Request(method="POST", path=path, body=body), snapshot))
     return Orders(tuple(requests), tuple(remarks))
-
-
-def _impossible(result: ScheduleResult) -> frozenset[PodKey]:
-    """Give the victims, and those they would leave for, of plans beyond disruption budgets."""
-    found: set[PodKey] = set()
-    needed: set[PodKey] = set()
-    for plan in result.preemptions:
-        beyond = plan.damage.violations > 0
-        (found if beyond else needed).update(victim.pod for victim in plan.victims)
-        if beyond:
-            found.update(PodKey.of(pod) for pod in plan.nominations)
-    return frozenset(found - needed)
-
-
-def _holds_in_vain(snapshot: ClusterSnapshot, call: Call) -> bool:
-    """Tell whether a call would promise room to a pod that has a promise, for which nobody leaves."""
-    pod = snapshot.pod(call.pod)
-    if pod is None or not pod.nominated_node or "nominatedNodeName" not in call.body.get("status", {}):
-        return False
-    there = next((state.pods for state in snapshot.nodes if state.name == pod.nominated_node), ())
-    return not any(one.leaving and one.priority < pod.priority for one in there)
 
 
 def is_news(remark: Request, mirror: Mirror) -> bool:

@@ -69,6 +69,9 @@ class PreemptionRules:
     reclaim
         A job within its quota's ``min`` that finds no less important victims may evict pods of quotas that
         use more than theirs, whatever the priorities.
+    within_budgets
+        Nobody is nominated for whom more pods would be evicted than disruption budgets allow, as for somebody
+        whose evictions all go through the server's eviction API. Without it such plans are the last resort.
     """
 
     members: Members = attrs.field(default=Members.MINIMUM, converter=Members)
@@ -76,6 +79,7 @@ class PreemptionRules:
     relocation: Relocation = attrs.field(default=Relocation.NEVER, converter=Relocation)
     restart_costs: immutabledict[str, int] = attrs.field(default=NO_COSTS, converter=_costs)
     reclaim: bool = True
+    within_budgets: bool = False
 
     __attrs_post_init__ = check_fields
 

@@ -222,6 +222,8 @@ class Preemptor:
             return None
         if not (plan.victims or self._claims or leaving):
             return None
+        if self._rules.within_budgets and plan.damage.violations:
+            return None
         plan = self._completed(problem, plan, runs, pods)
         plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
         if reclaiming:
