@@ -21,8 +21,6 @@ GUARDED = Pod(name="guarded", requests={"cpu": 1000}, labels={"app": "db"}, prio
 BUDGET = PodDisruptionBudget(
     name="db", selector=LabelSelector(immutabledict(app="db")), disruptions_allowed=0
 )
-    name="db", selector=LabelSelector(immutabledict(app="db")), disruptions_allowed=0
-)
 
 
 def cluster(cpu: int, *pods: Pod) -> ClusterSnapshot:

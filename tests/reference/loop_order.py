@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from koordcore.simulate.loop_moves import LEAVING, NOMINATED, LoopMoves, State
+from koordcore.simulate.loop_moves import LoopMoves
+from koordcore.simulate.loop_worlds import (
+    LEAVING,
+    NOMINATED,
+    State,
+)
 
 Standing = tuple[int, tuple[int, ...], tuple[int, ...], int, int]
 

@@ -15,8 +15,14 @@ from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
 from koordcore.protocol.preemption import PREEMPTED_REASON
 from koordcore.simulate import KNOWN_RULES, LoopPod, LoopWorld
-from koordcore.simulate.loop_moves import LEAVING, NOMINATED, WAITS, LoopMoves, State, starts
+from koordcore.simulate.loop_moves import LoopMoves, starts
 from koordcore.simulate.loop_search import nested_worlds, small_worlds
+from koordcore.simulate.loop_worlds import (
+    LEAVING,
+    NOMINATED,
+    WAITS,
+    State,
+)
 from tests.simulate.test_loops import POLICY as GUARDED, real
 
 OURS = KNOWN_RULES["koordcore"]

@@ -8,8 +8,12 @@ from itertools import islice
 import pytest
 
 from koordcore.simulate import KNOWN_RULES, LoopPod, LoopWorld, find_loop
-from koordcore.simulate.loop_moves import WAITS, LoopMoves, State, starts
+from koordcore.simulate.loop_moves import LoopMoves, starts
 from koordcore.simulate.loop_search import nested_worlds, small_worlds
+from koordcore.simulate.loop_worlds import (
+    WAITS,
+    State,
+)
 from tests.reference.loop_order import standing
 
 ALL = KNOWN_RULES["koordcore-all"]

@@ -280,10 +280,9 @@ class PluginSet:
         if own is not self:
             key = own.key_of(pod)
             return key if isinstance(key, Refusal) else (own.name, *key)
-        if pod.resource_claims or pod.scheduling_group is not None:
-            unmodelled = refuse_unmodelled(pod, claims=self._claims)
-            if unmodelled is not None:
-                return unmodelled
+        asks = pod.resource_claims or pod.scheduling_group is not None
+        if asks and (unmodelled := refuse_unmodelled(pod, claims=self._claims)) is not None:
+            return unmodelled
         try:
             return self._requests.read(pod)
         except ManifestError as error:
@@ -299,8 +298,7 @@ class PluginSet:
         if own is not self:
             yield from own.refusals(pod)
             return
-        unmodelled = refuse_unmodelled(pod, claims=self._claims)
-        if unmodelled is not None:
+        if (unmodelled := refuse_unmodelled(pod, claims=self._claims)) is not None:
             yield "", unmodelled
         pairs = zip(self.plugins, self.settings, strict=True)
         for plugin, setting in sorted(pairs, key=lambda pair: pair[0].refuses_at):

@@ -143,6 +143,12 @@ class Job:
         """Tell whether a gang has started before, so that members come as they may."""
         return self.satisfied and self.gangs[gang_id].match_policy == MatchPolicy.ONCE_SATISFIED
 
+    def started_with(self, there: Mapping[PodKey, str]) -> bool:
+        """Tell whether every gang has its minimum with those who have a place now."""
+        return all(
+            sum(pod.key in there for pod in pods) >= self.least(gang) for gang, pods in self.members.items()
+        )
+
     def least(self, gang_id: str) -> int:
         """Give how many of a gang's members that wait have to be placed at least."""
         gang = self.gangs[gang_id]

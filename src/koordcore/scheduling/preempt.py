@@ -129,7 +129,7 @@ class Preemptor:
         for gang, pods in job.members.items():
             for pod in pods:
                 there = {**placed, **{one.pod: one.node for one in found}}
-                if pod.key in there or not _started(job, there):
+                if pod.key in there or not job.started_with(there):
                     continue
                 one = attrs.evolve(
                     identify_job(pod), preemptor=job.name, parts=immutabledict({gang: ((pod,), 1)})
@@ -436,11 +436,6 @@ def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionPr
     from koordcore.scheduling.group_preemption import with_own_layers
 
     return lambda problem, _: with_own_layers(job, problem)
-
-
-def _started(job: Job, there: Mapping[PodKey, str]) -> bool:
-    """Tell whether every gang of a group has its minimum, with those who have a place now."""
-    return all(sum(pod.key in there for pod in pods) >= job.least(gang) for gang, pods in job.members.items())
 
 
 def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:

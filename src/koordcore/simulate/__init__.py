@@ -29,15 +29,15 @@ if TYPE_CHECKING:
         Refused as Refused,
         Task as Task,
     )
-    from koordcore.simulate.loop_moves import (
-        LoopPod as LoopPod,
-        LoopWorld as LoopWorld,
-    )
     from koordcore.simulate.loop_rules import (
         KNOWN_RULES as KNOWN_RULES,
         LoopRules as LoopRules,
     )
     from koordcore.simulate.loop_search import search_loops as search_loops
+    from koordcore.simulate.loop_worlds import (
+        LoopPod as LoopPod,
+        LoopWorld as LoopWorld,
+    )
     from koordcore.simulate.loops import find_loop as find_loop
     from koordcore.simulate.plots import plot as plot
     from koordcore.simulate.reader import TraceFolder as TraceFolder
@@ -86,7 +86,7 @@ else:
                 "Refused",
                 "Task",
             ),
-            "koordcore.simulate.loop_moves": ("LoopPod", "LoopWorld"),
+            "koordcore.simulate.loop_worlds": ("LoopPod", "LoopWorld"),
             "koordcore.simulate.loop_search": ("search_loops",),
             "koordcore.simulate.loops": ("find_loop",),
             "koordcore.simulate.loop_rules": ("KNOWN_RULES", "LoopRules"),

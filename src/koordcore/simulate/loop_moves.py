@@ -1,4 +1,4 @@
-"""Small closed worlds of pods, nodes and quotas, and what may happen in them next by rules that move pods.
+"""What may happen next in a small closed world by rules that move pods.
 
 Nobody comes, ends or fails. ``docs/loops.md`` has the rules in words, and why they end.
 """
@@ -7,84 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import Final, TypeAlias
-
-import attrs
 
 from koordcore.simulate.loop_rules import Defragments, Kept, LoopRules, Preempts, Reclaims
-
-WAITS: Final = -1
-GONE: Final = -2
-LEAVING: Final = 50
-"""A pod that has to go and still holds its room on node n stands at 50 + n."""
-NOMINATED: Final = 100
-"""A pod that waits for room that was made for it on node n stands at 100 + n."""
-State: TypeAlias = tuple[int, ...]
-"""Where each pod is: the number of its node, or one of the above."""
-
-
-@attrs.frozen
-class LoopPod:
-    """A pod of a small world; ``quota`` is the number of its quota, -1 for none."""
-
-    amount: int
-    priority: int
-    quota: int = -1
-
-
-@attrs.frozen
-class LoopWorld:
-    """A small closed cluster.
-
-    Parameters
-    ----------
-    nodes
-        What each has.
-    quotas
-        ``min`` and ``max`` of each.
-    pods
-        Who there is.
-    above
-        The number of the quota above each, -1 for none; empty where all stand side by side. Pods name quotas
-        that are above none.
-    """
-
-    nodes: tuple[int, ...]
-    quotas: tuple[tuple[int, int], ...]
-    pods: tuple[LoopPod, ...]
-    above: tuple[int, ...] = ()
-
-    def chain(self, quota: int) -> tuple[int, ...]:
-        """Give a quota and all above it, from below; what is in none is its own."""
-        found = [quota]
-        while self.above and found[-1] >= 0 and self.above[found[-1]] >= 0:
-            found.append(self.above[found[-1]])
-        return tuple(found)
-
-
-@attrs.frozen
-class LoopStep:
-    """One thing that happens.
-
-    Parameters
-    ----------
-    rule
-        ``places``, ``preempts``, ``reclaims``, ``makes way``, ``awaits``, ``revokes``, ``moves``, ``ends`` or
-        ``gives up``.
-    pod, node
-        Who, and where to.
-    evicted
-        Who leaves for it, or has to move.
-    before, after
-        Where everybody is.
-    """
-
-    rule: str
-    pod: int
-    node: int
-    evicted: tuple[int, ...]
-    before: State
-    after: State
+from koordcore.simulate.loop_worlds import GONE, LEAVING, NOMINATED, WAITS, LoopStep, LoopWorld, State
 
 
 class LoopMoves:

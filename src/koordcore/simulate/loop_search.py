@@ -6,8 +6,12 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations_with_replacement, product
 from typing import Final
 
-from koordcore.simulate.loop_moves import LoopPod, LoopStep, LoopWorld
 from koordcore.simulate.loop_rules import LoopRules
+from koordcore.simulate.loop_worlds import (
+    LoopPod,
+    LoopStep,
+    LoopWorld,
+)
 from koordcore.simulate.loops import Loop, find_loop
 
 _QUOTAS: Final = tuple((least, most) for least in range(3) for most in (1, 2, 3, 4) if most >= least)

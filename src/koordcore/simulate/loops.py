@@ -13,8 +13,13 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from koordcore.errors import ModelError
-from koordcore.simulate.loop_moves import LoopMoves, LoopStep, LoopWorld, State, starts
+from koordcore.simulate.loop_moves import LoopMoves, starts
 from koordcore.simulate.loop_rules import LoopRules
+from koordcore.simulate.loop_worlds import (
+    LoopStep,
+    LoopWorld,
+    State,
+)
 
 
 @attrs.frozen

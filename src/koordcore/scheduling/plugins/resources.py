@@ -247,41 +247,6 @@ class FitEvaluator(Evaluator):
                 return score_ratio(used, capacity, scored.weights_at(view.rows), scored.table)
 
 
-class PartlyServedFit(FitEvaluator):
-    """Filter and score of pods that ask for resources which claims serve on nodes that do not list them."""
-
-    amounts_only = False
-    served: tuple[int, ...] = ()
-    """Rows of these resources."""
-
-    @property
-    def amounts(self) -> IntVector:
-        amounts = super().amounts
-        amounts[list(self.served)] = 0
-        return amounts
-
-    def _free(self, view: NodeView) -> IntMatrix:
-        return self._open(super()._free(view), view)
-
-    def _whole(self, view: NodeView) -> IntMatrix:
-        return self._open(super()._whole(view), view)
-
-    def _open(self, amounts: IntMatrix, view: NodeView) -> IntMatrix:
-        """Let nodes that do not list a resource have enough of it: its devices are a claim's."""
-        found = amounts.copy()
-        whole = self._workspace.layout.allocatable
-        for row in self.served:
-            found[row, whole[row, view.rows] <= 0] = AMOUNT_LIMIT
-        return found
-
-    def fits_everywhere(self) -> bool:
-        return False
-
-    @property
-    def batch_key(self) -> Hashable:
-        return None
-
-
 def _reason(name: str) -> str:
     return "Too many pods" if name == PODS else f"Insufficient {name}"
 
@@ -410,6 +375,8 @@ class ResourceFit(Plugin):
         if columns is None:
             columns = self._columns[names] = FitColumns(self.workspace, names, self._settings)
         if not self.served.isdisjoint(names):
+            from koordcore.scheduling.plugins.partly_served import PartlyServedFit  # few clusters have them
+
             made = PartlyServedFit(self.workspace, requests, scored_requests, self._settings, columns)
             made.served = tuple(row for name, row in columns.present if name in self.served)
             return made
