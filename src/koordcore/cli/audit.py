@@ -18,11 +18,11 @@ from koordcore.cli.words import near
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
-from koordcore.simulate.loop_rules import KNOWN_RULES, Kept, LoopRules, Preempts, Reclaims
+from koordcore.simulate.loop_rules import KNOWN_RULES, Defragments, Kept, LoopRules, Preempts, Reclaims
 from koordcore.simulate.loop_search import loop_story, search_loops
 
 _FIELDS: Final = tuple(one.name for one in attrs.fields(LoopRules))
-_RULES: Final = "\n  ".join(textwrap.wrap(", ".join(KNOWN_RULES), 76))
+_RULES: Final = "\n  ".join(textwrap.wrap(", ".join(KNOWN_RULES), 76, break_on_hyphens=False))
 EPILOG: Final = f"""\
 POLICY is one of
   {_RULES};
@@ -35,7 +35,9 @@ fields of rules:
   reclaim     {", ".join(Reclaims)}
   kept        against whom room is kept that was made for somebody:
               {", ".join(Kept)}
+  defragment  who makes way for others: {", ".join(Defragments)}
   revoke, spread, pack, recreated
+  graceful    evicted pods hold their room until they end
 
 examples:
   koordcore audit --loops koordcore
