@@ -153,9 +153,9 @@ def test_when_says_who_is_before_and_when_the_turn_comes(
 ) -> None:
     assert main(["when", "late", dump]) == 0
     told = capsys.readouterr().out
-    assert "late: starts at 2026-01-01T00:10:00+00:00" in told
+    assert "late: starts at 2026-01-01T00:10:00Z" in told
     assert "2 of 2 in the queue, after default/big" in told
-    assert "in its turn: 2026-01-01T01:10:00+00:00, in 1:10:00" in told
+    assert "in its turn: 2026-01-01T01:10:00Z, in 1:10:00" in told
     assert main(["when", "late", dump, "-o", "json"]) == 0
     queue = json.loads(capsys.readouterr().out)["queue"]
     assert (queue["position"], queue["before"]) == (2, ["default/big"])
@@ -164,7 +164,7 @@ def test_when_says_who_is_before_and_when_the_turn_comes(
 def test_when_all_shows_the_queue(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["when", "--all", dump, "-o", "json"]) == 0
     starts = [one["expectedStart"] for one in json.loads(capsys.readouterr().out)["queue"]]
-    assert starts == ["2026-01-01T00:10:00+00:00", "2026-01-01T01:10:00+00:00"]
+    assert starts == ["2026-01-01T00:10:00Z", "2026-01-01T01:10:00Z"]
     assert main(["when", "--all", dump]) == 0
     assert "0 of 2 can start now · 2 later · 0 not in sight" in capsys.readouterr().out
 

@@ -103,7 +103,7 @@ def test_claims_and_groups_are_read_and_written() -> None:
         ),
         ({"resourceClaims": [{"resourceClaimName": "b"}]}, "spec.resourceClaims[0].name"),
         ({"resourceClaims": {}}, "spec.resourceClaims"),
-        ({"schedulingGroup": {}}, "spec.schedulingGroup.podGroupName"),
+        ({"schedulingGroup": {}}, "spec.schedulingGroup"),
         ({"workloadRef": {"name": "w", "podGroup": ""}}, "spec.workloadRef.podGroup"),
         (
             {"schedulingGroup": {"podGroupName": "a"}, "workloadRef": {"name": "w", "podGroup": "g"}},
