@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
+import pytest
 
 from benchmarks.claims_data import CLASSES, claim, mig_cards, request
 from koordcore import (
@@ -143,6 +144,41 @@ def test_devices_of_running_pods_are_told_by_their_claims() -> None:
     snapshot = cluster({"a": 1}, claim).assume(running).with_pending(pod("p"))
     assert not legal(snapshot).bound
     assert devices(legal(snapshot.forget(running.key))) == {"p": ["a/gpu-0"]}
+
+
+def taken(name: str, device: str, *users: str, deleting: bool = False) -> ResourceClaim:
+    """Make a claim that has a device of node a and is reserved for pods."""
+    got = DeviceResult(request="gpu", driver=DRIVER, pool="a", device=device)
+    consumers = tuple(ClaimConsumer(user, f"uid-{user}") for user in users)
+    return ResourceClaim(
+        name=name,
+        spec=ONE,
+        allocation=ClaimAllocation(results=(got,)),
+        reserved_for=consumers,
+        deleting=deleting,
+    )
+
+
+@pytest.mark.parametrize(
+    ("claims", "named"),
+    [
+        ([taken("c", "gpu-0", "runs", deleting=True)], ["c"]),
+        ([taken("c", "gpu-0", deleting=True)], ["c"]),
+        ([taken("c", "gpu-0", "runs")], ["c", "missing"]),
+        ([taken("c", "gpu-0", "runs")], []),
+        ([taken("c", "gpu-0", "runs")], ["missing"]),
+    ],
+    ids=["deleted", "deleted, not reserved", "another is missing", "not named", "another is named"],
+)
+def test_a_running_pod_keeps_its_devices_whatever_becomes_of_its_claims(
+    claims: list[ResourceClaim], named: list[str]
+) -> None:
+    entries = tuple(PodResourceClaim(name, claim=name) for name in named)
+    running = attrs.evolve(pod("runs"), resource_claims=entries).at("a")
+    snapshot = cluster({"a": 2}, *claims).assume(running).with_pending(pod("p"), pod("q"))
+    assert devices(legal(snapshot)) == {"p": ["a/gpu-1"]}
+    if claims[0].reserved_for:  # what nobody in particular holds stays held
+        assert len(legal(snapshot.forget(running.key)).bound) == 2
 
 
 def test_a_gang_is_placed_as_a_whole_or_not_at_all() -> None:

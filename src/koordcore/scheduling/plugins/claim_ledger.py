@@ -56,9 +56,14 @@ class ClaimBook:
         for pod in snapshot.bound_pods():
             self._name(pod)
         self.standing: dict[ClaimKey, ClaimAllocation] = {}
+        self._reserved: dict[ClaimKey, list[ResourceClaim]] = {}
+        """By namespace and name of a pod: the claims that are reserved for it."""
         for claim in claims:
             if claim.allocation is None:
                 continue
+            for one in claim.reserved_for:
+                if one.resource == "pods":
+                    self._reserved.setdefault((claim.namespace, one.name), []).append(claim)
             stands = not claim.reserved_for or any(
                 one.resource != "pods" or (claim.namespace, one.name) in waiting for one in claim.reserved_for
             )
@@ -106,19 +111,42 @@ class ClaimBook:
 
     def concerns(self, pod: Pod) -> bool:
         """Tell whether a pod on a node may have devices by claims."""
-        return bool(pod.resource_claims or pod.held_claims) or self.index.extended_of(pod) is not None
+        return (
+            bool(pod.resource_claims or pod.held_claims)
+            or (pod.namespace, pod.name) in self._reserved
+            or self.index.extended_of(pod) is not None
+        )
 
     def held_by(self, pod: Pod) -> Iterator[tuple[ClaimKey, ClaimAllocation]]:
-        """Give the allocated claims of a pod on a node: as decided here, or as its claims tell."""
+        """Give the allocated claims of a pod on a node: as decided here, or as it and its claims tell."""
         if pod.held_claims:
             for held in pod.held_claims:
                 yield (pod.namespace, held.name), held.allocation
+            return
+        told = dict.fromkeys(one.name for one in self._told(pod))
+        for name in told:
+            claim = self.index.claim(pod.namespace, name)
+            if claim is not None and claim.allocation is not None:
+                yield (claim.namespace, name), claim.allocation
+
+    def _told(self, pod: Pod) -> Iterator[ResourceClaim]:
+        """Give the claims that a pod names, and those that are reserved for it all the same.
+
+        A running pod keeps what it has: while a claim of it is being deleted, and where another is missing.
+        """
+        found = claims_of_pod(pod, self.index)
+        if not isinstance(found, ClaimProblem):
+            yield from found.claims
         else:
-            found = claims_of_pod(pod, self.index)
-            named = () if isinstance(found, ClaimProblem) else found.claims
-            for claim in (*named, self.index.extended_of(pod)):
-                if claim is not None and claim.allocation is not None:
-                    yield (claim.namespace, claim.name), claim.allocation
+            for entry in pod.resource_claims:
+                claim = self.index.claim(pod.namespace, entry.claim)
+                claim = claim or self.index.made_for(pod, entry.name)
+                if claim is not None:
+                    yield claim
+        extended = self.index.extended_of(pod)
+        if extended is not None:
+            yield extended
+        yield from self._reserved.get((pod.namespace, pod.name), ())
 
 
 def _book(snapshot: ClusterSnapshot) -> ClaimBook:
