@@ -148,6 +148,14 @@ def test_what_a_claim_was_given_is_read_back() -> None:
     assert record.devices[0].conditions == {"attached": True, "failed": False}
 
 
+def test_amounts_are_written_as_people_write_them() -> None:
+    amounts = {"bandwidth": "20G", "memory": "10Gi", "vfs": "2", "share": "500m"}
+    form = {**FORM, "capacity": {"requests": amounts}}
+    record, _ = only(claim(spec={"devices": {"requests": [{"name": "r", "exactly": form}]}}))
+    (request,) = claim_manifest(record)["spec"]["devices"]["requests"]
+    assert request["exactly"]["capacity"]["requests"] == amounts
+
+
 def test_a_claim_that_is_written_reads_as_it_was() -> None:
     metadata = {
         "uid": "u-c",
@@ -256,6 +264,43 @@ def test_devices_held_twice_are_reported_at_the_later_claim() -> None:
     assert "has the same share" in conflicts(holding("a", share), holding("b", share))[0]
     assert conflicts(holding("a", {**RESULT, "adminAccess": True}), holding("b", RESULT)) == []
     assert conflicts(holding("a", share), holding("b", {**RESULT, "shareID": "t"})) == []
+
+
+def test_more_than_there_is_of_a_card_and_of_a_shared_device_is_reported() -> None:
+    """Of the newest generation; a card is named once, and what is used with admin access counts nowhere."""
+
+    def part(name: str, amount: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": amount}}}],
+        }
+
+    def published(name: str, generation: int, **rest: Any) -> dict[str, Any]:
+        pool = {"name": "n1", "generation": generation, "resourceSliceCount": 2}
+        spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "n1", **rest}
+        return obj("ResourceSlice", name, V1, spec=spec)
+
+    def counters(amount: str) -> list[dict[str, Any]]:
+        return [{"name": "gpu", "counters": {"memory": {"value": amount}}}]
+
+    def result(device: str, **rest: Any) -> dict[str, Any]:
+        return {**RESULT, "device": device, **rest}
+
+    nic = {"name": "nic", "allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "100G"}}}
+    slices = [
+        published("old", 1, sharedCounters=counters("80Gi")),
+        published("counters", 2, sharedCounters=counters("40Gi")),
+        published("devices", 2, devices=[part("a", "30Gi"), part("b", "10Gi"), part("c", "20Gi"), nic]),
+    ]
+    fits = [holding("a", result("a")), holding("b", result("b", adminAccess=True), result("b"))]
+    assert conflicts(*slices, *fits) == []
+    shares = [result("nic", shareID=one, consumedCapacity={"bandwidth": "60G"}) for one in "xy"]
+    place = "ResourceClaim default/c: status.allocation.devices.results"
+    beyond = "claims take more of gpu of gpu.example.com/n1 than it has (memory by 20Gi)"
+    assert conflicts(*slices, *fits, holding("c", result("c"), *shares)) == [
+        f"{place}[0]: {beyond}; no partition of the pool can be had",
+        f"{place}[2]: shares of gpu.example.com/n1/nic take 120G of bandwidth, of which there are 100G",
+    ]
 
 
 def test_devices_that_nobody_publishes_are_reported() -> None:

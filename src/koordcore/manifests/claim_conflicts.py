@@ -9,6 +9,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.errors import Problem
+from koordcore.manifests.claim_overuse import overused
 from koordcore.model.claims import (
     POD_GROUPS,
     DeviceResult,
@@ -39,7 +40,7 @@ class ClaimConflict:
 def claim_conflicts(
     records: Sequence[ClusterRecord], nodes: Iterable[NodeState], waiting: Iterable[Pod]
 ) -> Iterator[ClaimConflict]:
-    """Find devices held twice or published by nobody, and claims and pods that do not know each other.
+    """Find devices held twice, overused or published by nobody, and claims and pods that disagree.
 
     Parameters
     ----------
@@ -51,10 +52,12 @@ def claim_conflicts(
         Pods that are bound nowhere.
     """
     claims = (one for one in records if isinstance(one, ResourceClaim))
-    slices = (one for one in records if isinstance(one, ResourceSlice))
+    slices = [one for one in records if isinstance(one, ResourceSlice)]
     ordered = sorted(claims, key=lambda one: (one.namespace, one.name))
     published = {DeviceId(one.driver, one.pool, device.name) for one in slices for device in one.devices}
     yield from _held_twice(ordered)
+    for over in overused(ordered, slices):
+        yield _warning(over.claim, f"status.allocation.devices.results[{over.place}]", over.message)
     for claim in ordered:
         for path, result in _results(claim):
             if published and result.id not in published:

@@ -84,11 +84,13 @@ def claim_manifest(claim: ResourceClaim) -> Object:
 
 
 def _amounts(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {name: _amount(value) for name, value in amounts.items()}
+    return {name: amount_text(value) for name, value in amounts.items()}
 
 
-def _amount(value: int) -> str:
-    return format_exact_quantity(value, binary=value % (1024 * NANO) == 0)
+def amount_text(value: int) -> str:
+    """Write an amount in billionths in the shorter of its two forms, as people do."""
+    texts = (format_exact_quantity(value), format_exact_quantity(value, binary=value % (1024 * NANO) == 0))
+    return min(reversed(texts), key=len)
 
 
 def _spec(spec: ClaimSpec) -> Object:
