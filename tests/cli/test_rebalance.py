@@ -105,7 +105,16 @@ def test_a_shape_that_cannot_fit(capsys: pytest.CaptureFixture[str], tmp_path: P
     """The most that fits is offered, the rest is counted; exit code 1."""
     path = dump(tmp_path / "c.json", cores={"a": [4], "b": [4]})
     assert main(["defrag", str(path), "--want", "2x:cpu=10"]) == 1
-    assert "slots do not fit" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "1 of 2 slots does not fit; proven" in out
+    # Ten cores are a whole node, once its pod has left.
+    assert "never" not in out
+    assert main(["defrag", str(path), "--want", "cpu=999"]) == 1
+    out = capsys.readouterr().out
+    assert "1 of 1 slot does not fit; proven" in out
+    assert "never: no node has ever 999 cpu: the most is " in out
+    assert main(["defrag", str(path), "--want", "cpu=999", "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["never"][0].startswith("no node has ever 999 cpu")
     assert main(["defrag", str(path), "--want", "cpu"]) == 2
 
 

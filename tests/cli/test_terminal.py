@@ -201,6 +201,16 @@ def test_a_column_is_left_out_before_a_name_is_cut() -> None:
     assert fitted(table, 10, wide=True)[0] == table
 
 
+def test_a_small_column_is_kept_where_a_broad_one_goes() -> None:
+    """TURN goes before NODES; once NODES is gone there is room for TURN, and not for what is broader."""
+    heads = ("POD", "TURN", "CERTIFICATE", "NODES")
+    columns = tuple(Column(name, rank=rank) for name, rank in zip(heads, (0, 3, 2, 1), strict=True))
+    table = Table(title="T", columns=columns, rows=[("gpu-job", "1", "proven", "a" * 40)])
+    shown, left_out = fitted(table, 20)
+    assert ([one.name for one in shown.columns], left_out) == (["POD", "TURN"], ("NODES", "CERTIFICATE"))
+    assert max(len(line.text) for line in lines_of(shown, 20)) <= 20
+
+
 def test_a_sentence_is_folded_at_spaces_or_goes_below_its_row() -> None:
     columns = (Column("POD", tone=Tone.NAME), Column("WHY", text=True))
     table = Table(title="", columns=columns, rows=[("p", "one two three four five six seven eight nine")])

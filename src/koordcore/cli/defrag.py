@@ -34,6 +34,7 @@ from koordcore.descheduling.defrag import DefragmentationPlan, Wanted
 from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.descheduling.who_stays import who_stays
 from koordcore.errors import ModelError
+from koordcore.explaining.remedies import beyond_any
 from koordcore.manifests import load
 from koordcore.manifests.aliases import canonical_names
 from koordcore.model.certificates import Limits
@@ -114,7 +115,9 @@ def run(arguments: argparse.Namespace) -> int:
         moving = plan_room(snapshot, wanted, rules=rules, budget=Limits(arguments.effort))
     done = moving.plan
     kept: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
     if done.missing:
+        never = _never(wanted, snapshot)
         moved = [move.pod for move in done.moves]
         kept = who_stays(moving.problem, snapshot.bound_pods(), moved, rules.evictor)
     print_plan(
@@ -123,12 +126,13 @@ def run(arguments: argparse.Namespace) -> int:
         moving,
         won={
             **({"staying": list(kept)} if kept else {}),
+            **({"never": list(never)} if never else {}),
             "missing": done.missing,
             "places": dict(done.places),
             "gains": list(done.gains),
             "prices": list(done.prices),
         },
-        tables=lambda: _print_tables(wanted, done, chosen(arguments, snapshot, done.moves), kept),
+        tables=lambda: _print_tables(wanted, done, chosen(arguments, snapshot, done.moves), kept, never),
         reason=REASON,
     )
     return 0 if moving.legal and not done.missing else 1
@@ -277,6 +281,13 @@ def _check_names(wanted: Wanted, snapshot: ClusterSnapshot) -> None:
             raise ModelError(f"--want: no node offers {name}{_hint(name, offered) or _hint(name, known)}")
 
 
+def _never(wanted: Wanted, snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Name what one slot asks for and no node has so much of, whoever leaves."""
+    offered = {name for state in snapshot.nodes for name in state.node.allocatable}
+    asked = sorted(wanted.requests.keys() & offered)
+    return tuple(text for name in asked for text in beyond_any(snapshot.nodes, name, wanted.requests[name]))
+
+
 def _hint(name: str, known: Collection[str]) -> str:
     """Find what somebody may have meant who leaves the domain out, or misspells a name."""
     short = [one for one in known if one.rpartition("/")[2] == name]
@@ -296,7 +307,11 @@ def _requests(text: str) -> Resources:
 
 
 def _print_tables(
-    wanted: Wanted, plan: DefragmentationPlan, shown: tuple[Move, ...], kept: tuple[str, ...]
+    wanted: Wanted,
+    plan: DefragmentationPlan,
+    shown: tuple[Move, ...],
+    kept: tuple[str, ...],
+    never: tuple[str, ...],
 ) -> None:
     tables = []
     if plan.moves:
@@ -312,7 +327,10 @@ def _print_tables(
     show(*tables)
     if plan.missing:
         text = certificate_text(plan.certificate, "makes more room")
-        say(f"{plan.missing} of {wanted.count} slots do not fit; {text}")
+        verb = "does" if plan.missing == 1 else "do"
+        say(f"{plan.missing} of {many(wanted.count, 'slot')} {verb} not fit; {text}")
+        for one in never:
+            say(f"never: {one}")
         if kept:
             say(f"who stays: {'; '.join(kept)}")
     else:

@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         explanation = explain(advice.at_turn, pod, policy=policy, now=now)
     decision = result.decision(pod.key) or explanation.decision
     explanation = attrs.evolve(explanation, decision=decision)
-    event = _event(arguments, snapshot, pod, explanation, policy)
+    event = _event(arguments, advice.at_turn, pod, explanation, policy)
     if for_programs(arguments):
         extra: dict[str, object] = {"event": event} if event else {}
         extra |= {} if queued is None else {"queued": workload_record(queued)}

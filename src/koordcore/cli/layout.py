@@ -132,7 +132,7 @@ def fitted(table: Table, width: int | None, *, wide: bool = False) -> tuple[Tabl
     if not wide:
         kept = [place for place in kept if table.columns[place].rank < ONLY_WIDE]
         kept = [one for one in kept if not one or any(row[one] for row in table.rows)]
-    left_out: list[str] = []
+    left_out: list[int] = []
     if width is None or wide:
         return table.only(kept), ()
     while _least(table.only(kept)) > width:
@@ -141,8 +141,14 @@ def fitted(table: Table, width: int | None, *, wide: bool = False) -> tuple[Tabl
             break
         worst = max(optional, key=lambda place: (table.columns[place].rank, place))
         kept.remove(worst)
-        left_out.append(table.columns[worst].name)
-    return table.only(kept), tuple(reversed(left_out))
+        left_out.append(worst)
+    for place in reversed(left_out[:-1]):
+        # The last one was broad, perhaps: there may be room for one that went before.
+        if _natural(table)[place] + len(_GAP) <= width - _used(table.only(kept), width):
+            kept = sorted([*kept, place])
+    return table.only(kept), tuple(
+        table.columns[place].name for place in reversed(left_out) if place not in kept
+    )
 
 
 def _natural(table: Table) -> list[int]:
@@ -159,6 +165,13 @@ def _least(table: Table) -> int:
         for column, width in zip(table.columns, _natural(table), strict=True)
     ]
     return sum(needed) + len(_GAP) * len(needed)
+
+
+def _used(table: Table, width: int) -> int:
+    """Count the columns of the screen that a table takes, without what goes below its rows."""
+    widths = _natural(table)
+    below = _share(table, widths, width)
+    return sum(one + len(_GAP) for place, one in enumerate(widths) if place not in below)
 
 
 def lines_of(table: Table, width: int | None) -> Iterator[Line]:

@@ -298,7 +298,8 @@ def _print(
         return
     rows = [(str(key), plan.nodes[key]) for key in sorted(plan.nodes)]
     columns = (Column("POD", tone=Tone.NAME), Column("NODE", tone=Tone.GOOD))
-    places = Table(title=f"Places of {len(rows)} of {len(plan.pods)}", columns=columns, rows=rows)
+    some = f" of {len(rows)} of {len(plan.pods)}" if len(rows) < len(plan.pods) else ""
+    places = Table(title=f"Places{some}", columns=columns, rows=rows)
     check_heading(places)
     if plan.start == now:
         say(f"{name}: can start now" + (" where the others keep waiting" if len(queue) > 1 else ""))

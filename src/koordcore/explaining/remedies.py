@@ -58,22 +58,30 @@ def never(asked: Attempts) -> tuple[str, ...]:
     served = served_by_classes(asked.snapshot)  # a claim speaks for these
     if not any(state.node.allocatable.get(PODS, 0) for state in nodes):
         found.append("no node takes any pod: `pods` is not in its allocatable")
-    for name in sorted({name for pod in asked.members for name, amount in pod.requests.items() if amount}):
-        wanted = max(pod.requests.get(name, 0) for pod in asked.members)
-        most = max((state.node.allocatable.get(name, 0) for state in nodes), default=0)
-        if name == PODS or most >= wanted or name in served:
-            continue
-        having = [state.name for state in nodes if state.node.allocatable.get(name, 0) == most]
-        text = f"no node has ever {shown_amount(name, wanted)}"
-        if not most:
-            text = f"no node offers {name}"
-        else:
-            text += (
-                f": the most is {shown_amount(name, most).partition(' ')[0]}, on {having[0]}"
-                + f" and {len(having) - 1} more" * (len(having) > 1)
-            )
-        found.append(text)
+    for name in sorted({name for pod in asked.members for name in pod.requests} - served.keys()):
+        found += beyond_any(nodes, name, max(pod.requests.get(name, 0) for pod in asked.members))
     return tuple(found)
+
+
+def beyond_any(nodes: Sequence[NodeState], name: str, wanted: int) -> tuple[str, ...]:
+    """Say that no node has so much of a resource even when nobody runs; nothing where one has it.
+
+    Parameters
+    ----------
+    nodes
+        The nodes of the cluster, at least one.
+    name, wanted
+        The resource, and how much of it one pod asks for.
+    """
+    most = max(state.node.allocatable.get(name, 0) for state in nodes)
+    if name == PODS or most >= wanted:
+        return ()
+    if not most:
+        return (f"no node offers {name}",)
+    having = [state.name for state in nodes if state.node.allocatable.get(name, 0) == most]
+    more = f" and {len(having) - 1} more" * (len(having) > 1)
+    amount, _, _ = shown_amount(name, most).partition(" ")
+    return (f"no node has ever {shown_amount(name, wanted)}: the most is {amount}, on {having[0]}{more}",)
 
 
 # -- what the pod says -----------------------------------------------------------------------------------
