@@ -36,7 +36,7 @@ MUTANTS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("who is gone is kept", MIRROR, 'if what == "DELETED":', 'if what == "GONE":'),
     ("a relist takes nobody away", MIRROR, "self._objects[kind] = ready", "self._objects[kind] = {**self._objects.get(kind, {}), **ready}"),
     ("a watch does not tell how far it is", MIRROR, "        self._followed[kind] = max(self.followed(kind), version)\n", ""),
-    ("a list does not tell how far it is", MIRROR, "self._followed[kind] = self._told[kind] = version", "self._told[kind] = version"),
+    ("a list does not tell how far it is", MIRROR, "self._followed[kind] = self._complete_to[kind] = version", "self._complete_to[kind] = version"),
     ("a relist is not read", FEED, "        self._changes += self._reader.relist(", "        if kind != 'Pod' or self.mirror.changes < 12:\n            self._changes += self._reader.relist("),
     ("ends are not read", FEED, "if kept is not None:", 'if kept is not None and what != "DELETED":'),
     ("the first of several changes is lost", FEED, "tuple(self._changes), []", "tuple(self._changes[len(self._changes) > 1 :]), []"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Node, PluginSetting, Pod, Policy
-from koordcore.framework import amount_answers
+from koordcore.framework import state_scores
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.registry import known_plugins
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -77,7 +77,7 @@ def test_asking_after_each_pod_is_asking_anew(
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amount_answers, "_MOST", 4)
+    monkeypatch.setattr(state_scores, "_MOST", 4)
     snapshot = ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 10**6, "pods": 100})])
     workspace = Workspace(snapshot)
     own = _class_of(PluginSet(workspace, POLICIES[0]), Pod(name="k", requests={"cpu": 10}))
@@ -86,4 +86,4 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert own.feasible().all()
     single = own._known.single  # nothing else shows what is kept
     assert single is not None
-    assert len(single._known) <= 4 + amount_answers._FARTHEST
+    assert len(single._known) <= 4 + state_scores._FARTHEST

@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
-from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
-from koordcore.framework.state_scores import Membership
+from koordcore.framework.state_scores import AmountAnswers, Membership
 from koordcore.framework.static_result import Part
 
 NOTHING: Final[IntVector] = np.empty(0, np.int64)

@@ -15,14 +15,13 @@ from typing import Final
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
-from koordcore.framework.amount_answers import AmountAnswers
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.known_answers import KnownAnswers, PlainAnswers
 from koordcore.framework.lacks import refusal_of
 from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
-from koordcore.framework.state_scores import Choice, Membership, StateGroups, first_of
+from koordcore.framework.state_scores import AmountAnswers, Choice, Membership, StateGroups, first_of
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim

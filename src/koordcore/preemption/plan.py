@@ -76,6 +76,7 @@ def plan_preemption(
     *,
     members: Members = Members.MINIMUM,
     gather: Gather = Gather.DEEPEST,
+    within_budgets: bool = False,
     limits: Limits = DEFAULT_LIMITS,
     dry_run: DryRun | None = None,
     start: PreemptionPlan | None = None,
@@ -90,6 +91,8 @@ def plan_preemption(
         Members, nodes, and who may leave.
     members, gather
         For whom room is made, and how a wish for gathering competes with damage (rulings 14 and 15).
+    within_budgets
+        Plans that need more evictions than disruption budgets allow do not count.
     limits
         Budget and seed of the solver. When it ends the best plan so far is returned with its bound.
     dry_run
@@ -118,6 +121,9 @@ def plan_preemption(
             found = _at_depth(problem, depth, members, limits, dry_run, given, rounds)
         if isinstance(found, CertificateStatus):
             proven = proven and found is CertificateStatus.INFEASIBLE
+            continue
+        if within_budgets and found.damage.violations:
+            proven = False  # that it needs so many is not shown again
             continue
         widest = found
         if best is None or found.damage < best.damage:

@@ -222,8 +222,6 @@ class Preemptor:
             return None
         if not (plan.victims or self._claims or leaving):
             return None
-        if self._rules.within_budgets and plan.damage.violations:
-            return None
         plan = self._completed(problem, plan, runs, pods)
         plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
         if reclaiming:
@@ -296,6 +294,7 @@ class Preemptor:
                 asked,
                 members=self._rules.members,
                 gather=self._rules.gather,
+                within_budgets=self._rules.within_budgets,
                 limits=self._limits,
                 dry_run=lambda *plan: runs.try_plan(asked, *plan),
                 start=start,

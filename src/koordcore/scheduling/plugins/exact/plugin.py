@@ -142,7 +142,7 @@ class ExactPlugin(JointPlugin):
         return ExactLoans(self.states)
 
     def rereads(self, changes: ClusterChanges) -> bool:
-        return heeds(changes) if changes.said <= SAID else bool(changes.nodes)
+        return bool(changes.nodes) and (not changes.said <= SAID or heeds(changes))
 
     def follow(self, changes: ClusterChanges) -> bool:
         reread = self.rereads(changes)
