@@ -9,10 +9,20 @@ from hypothesis import given, strategies as st
 from koordcore import ClusterSnapshot, Node, Pod, PodKey
 from koordcore.controlplane import Overdue
 from koordcore.controlplane.overdue import half_gangs
-from koordcore.model import QuotaPolicy
+from koordcore.model import ElasticQuota, QuotaPolicy
 from koordcore.model.gangs import PodGroup
-from koordcore.snapshot import Change, NodeAdded, NodeReplaced, PodBound, PodEnded, RecordReplaced
+from koordcore.snapshot import (
+    Change,
+    NodeAdded,
+    NodeRemoved,
+    NodeReplaced,
+    PodBound,
+    PodEnded,
+    RecordReplaced,
+)
 
+QUOTA = "quota.scheduling.koordinator.sh/name"
+REVOKES = QuotaPolicy(monitor_all_quotas=True, delay_evict=0)
 GANG = "pod-group.scheduling.sigs.k8s.io"
 
 
@@ -42,3 +52,25 @@ def test_a_look_at_what_changed_finds_all_half_gangs(seed: int) -> None:
         wanted: set[PodKey] = {pod.key for pods in half_gangs(snapshot).values() for pod in pods}
         assert going.keys() == wanted
         snapshot = snapshot.apply(change(rng, snapshot, step))
+
+
+def test_who_is_within_the_min_of_his_quota_stays_when_nodes_go() -> None:
+    """Both quotas are promised two of four cores and want all of them; then two of the nodes go."""
+    nodes = [Node(name=name, allocatable={"cpu": 1000, "memory": 1 << 30, "pods": 9}) for name in "abcd"]
+    quotas = [
+        ElasticQuota(name=name, namespace="q", min={"cpu": 2000}, max={"cpu": 4000})
+        for name in ("mine", "other")
+    ]
+    snapshot = ClusterSnapshot(nodes=nodes).with_records(*quotas)
+    for node in "abc":
+        snapshot = snapshot.assume(
+            Pod(name=node, labels={QUOTA: "mine"}, requests={"cpu": 1000}, node_name=node)
+        )
+    waiting = [Pod(name=f"w{n}", labels={QUOTA: "other"}, requests={"cpu": 1000}) for n in range(2)]
+    snapshot = snapshot.with_pending(*waiting)
+    less = snapshot.apply(PodEnded(PodKey("default", "c")), NodeRemoved("c"), NodeRemoved("d"))
+    overdue = Overdue(patience=0.0, quotas=REVOKES)
+    assert [overdue.look(less, now=moment) for moment in (0.0, 1.0)] == [{}, {}]
+    overdue = Overdue(patience=0.0, quotas=REVOKES)
+    going = [overdue.look(snapshot, now=moment) for moment in (0.0, 1.0)]
+    assert [*going[1].values()] == ["quota mine uses more than its share"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+import attrs
+
 from koordcore._vector import Vector
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import PodGroup
@@ -33,12 +35,13 @@ class Overdue:
     patience
         Seconds that a half gang is given to become whole, such as by a pod that is made anew.
     quotas
-        How long a quota may stay beyond its runtime, among others.
+        How long a quota may stay beyond its runtime, among others. Minima count whole (as without
+        ``enableMinQuotaScale``): who is within his stays, however many nodes have just gone.
     """
 
     def __init__(self, *, patience: float, quotas: QuotaPolicy) -> None:
         self._patience = patience
-        self._quotas = quotas
+        self._quotas = attrs.evolve(quotas, enable_min_quota_scale=False)
         self._half_since: dict[str, float] = {}
         self._monitors: Mapping[str, OveruseMonitor] = {}
         self._seen: tuple[Vector[NodeState], Vector[ClusterRecord]] | None = None
