@@ -258,7 +258,7 @@ def test_what_would_become_of_a_job(
     assert main(["explain", "job/train", str(dump)]) == code
     assert "train-0" in capsys.readouterr().out
     assert main(["explain", "jobset/train", str(dump)]) == 2
-    assert "no pod of JobSet train in the dump" in capsys.readouterr().err
+    assert "no pod of JobSet train in the dump; did you mean job/train?" in capsys.readouterr().err
 
 
 def test_every_replica_of_a_job_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -207,6 +207,12 @@ def test_members_have_the_priority_of_their_group(
     told = json.dumps(call)
     assert ("SchedulerError" in told) is not starts
     assert ("same priority as the pod group's priority" in told) is not starts
+    for one in calls:
+        if "/pods/" in one["path"] and not starts:
+            (condition,) = one["body"]["status"]["conditions"]
+            # No node is at fault: an autoscaler must not add one.
+            assert condition["reason"] == "SchedulerError"
+            assert condition["message"].startswith("all pods in a single pod group should have")
 
 
 def test_nominated_members_keep_their_domain(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -66,12 +66,26 @@ def node(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def placed(nodes: int, pods: int, gang: bool = True) -> ScheduleResult:
-    """Pods of two cards each."""
+def placed(nodes: int, pods: int, gang: str = "koordinator", least: int = 0) -> ScheduleResult:
+    """Pods of two cards each; as a gang of Koordinator's, as a group of Kubernetes' own, or neither."""
     objects = [part for number in range(nodes) for part in node(f"n{number}")]
-    notes = {f"{GANG}name": "g", f"{GANG}min-available": str(pods)} if gang else {}
+    notes = {f"{GANG}name": "g", f"{GANG}min-available": str(pods)} if gang == "koordinator" else {}
+    if gang == "kubernetes":
+        policy = {"gang": {"minCount": least or pods}}
+        objects.append(
+            {
+                "apiVersion": "scheduling.k8s.io/v1beta1",
+                "kind": "PodGroup",
+                "metadata": {"name": "g"},
+                "spec": {"schedulingPolicy": policy},
+            }
+        )
     for number in range(pods):
-        spec = {"containers": [{"name": "c", "resources": {"requests": {"koordinator.sh/gpu": "200"}}}]}
+        spec: dict[str, Any] = {
+            "containers": [{"name": "c", "resources": {"requests": {"koordinator.sh/gpu": "200"}}}]
+        }
+        if gang == "kubernetes":
+            spec["schedulingGroup"] = {"podGroupName": "g"}
         meta = {"name": f"p{number}", "annotations": notes}
         objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     snapshot = snapshot_from_objects(objects).snapshot
@@ -80,17 +94,25 @@ def placed(nodes: int, pods: int, gang: bool = True) -> ScheduleResult:
     return result
 
 
+@pytest.mark.parametrize("gang", ["koordinator", "kubernetes"])
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_members_leave_each_other_the_cards_that_they_need(nodes: int) -> None:
+def test_members_leave_each_other_the_cards_that_they_need(nodes: int, gang: str) -> None:
     """One by one each node serves one pod; together two, on the outer pairs."""
-    assert len(placed(nodes, 2 * nodes, gang=False).bound) == nodes
-    result = placed(nodes, 2 * nodes)
+    assert len(placed(nodes, 2 * nodes, gang="").bound) == nodes
+    result = placed(nodes, 2 * nodes, gang)
     assert len(result.bound) == 2 * nodes
 
 
-def test_that_no_choice_of_cards_serves_all_is_proven() -> None:
+def test_a_group_takes_all_members_that_fit_together() -> None:
+    """Two nodes serve its minimum however the cards are chosen, and all four members in one way."""
+    assert len(placed(2, 4, "kubernetes", least=2).bound) == 4
+    assert len(placed(2, 5, "kubernetes", least=2).bound) == 4
+
+
+@pytest.mark.parametrize("gang", ["koordinator", "kubernetes"])
+def test_that_no_choice_of_cards_serves_all_is_proven(gang: str) -> None:
     """Five pods need ten cards, and there are eight."""
-    result = placed(2, 5)
+    result = placed(2, 5, gang)
     assert not result.bound
     certificate = result.jobs[0].certificate
     assert certificate is not None

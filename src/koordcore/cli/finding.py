@@ -169,8 +169,20 @@ def _job(snapshot: ClusterSnapshot, text: str, warnings: Iterable[Problem]) -> S
     if not pods:
         about = [one for one in warnings if _is_about(one.object_name, known, space, name)]
         why = "".join(f"\n  {one.message}" for one in about)
-        raise ModelError(f"no pod of {known} {name} in the dump{why}")
+        raise ModelError(f"no pod of {known} {name} in the dump{why or _other_kinds(snapshot, space, name)}")
     return Subject("job", f"{known} {pods[0].namespace}/{name}", tuple(pods))
+
+
+def _other_kinds(snapshot: ClusterSnapshot, space: str, name: str) -> str:
+    """Name the jobs of other kinds that are called so."""
+    kinds = {
+        owner.kind.lower()
+        for pod in _everybody(snapshot)
+        if space in ("", pod.namespace)
+        for owner in pod.owners
+        if owner.name == name and owner.kind in DOORS.values()
+    }
+    return f"; did you mean {' or '.join(f'{kind}/{name}' for kind in sorted(kinds))}?" if kinds else ""
 
 
 def _kueue_named(snapshot: ClusterSnapshot, name: str) -> list[KueueWorkload]:

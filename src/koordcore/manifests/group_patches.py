@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable
+from koordcore.model.pods import PodKey
 from koordcore.model.scheduling_groups import (
     CompositePodGroup,
     GroupCondition,
@@ -21,6 +22,7 @@ from koordcore.model.scheduling_groups import (
 from koordcore.result import ScheduleResult
 
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
+SCHEDULER_ERROR: Final = "SchedulerError"
 SCHEDULED_V1ALPHA2: Final = "PodGroupScheduled"
 V1ALPHA2: Final = "scheduling.k8s.io/v1alpha2"
 
@@ -61,10 +63,29 @@ def group_conditions(result: ScheduleResult) -> Iterator[tuple[SchedulingPodGrou
                 number = victims[plan.job]
                 more = f"found a placement for podgroup, preempting {number} victims"
                 text = f"{text}, pod group preemption: {more}" if text else f"pod group preemption: {more}"
-            reason = "SchedulerError" if plan.malformed else "Unschedulable"
+            reason = SCHEDULER_ERROR if plan.malformed else "Unschedulable"
             condition = attrs.evolve(condition, status="False", reason=reason, message=text)
         if condition != before:
             yield group, condition
+
+
+def malformed_members(result: ScheduleResult) -> Mapping[PodKey, str]:
+    """Give the texts for pods whose group is refused for what it says, not for want of room."""
+    texts = {plan.job: plan.message for plan in result.jobs if plan.malformed}
+    if not texts:
+        return {}
+    groups = {one.id: one for one in result.snapshot.of(SchedulingPodGroup)}
+    above = {one.id: one for one in result.snapshot.of(CompositePodGroup)}
+    found: dict[PodKey, str] = {}
+    for decision in result.decisions:
+        pod = result.snapshot.pod(decision.pod)
+        if pod is None or pod.scheduling_group is None or not isinstance(decision, Unschedulable):
+            continue
+        leaf = leaf_id(pod)
+        root = _root_of(groups[leaf], above) if leaf in groups else leaf
+        if root in texts:
+            found[decision.pod] = texts[root]
+    return found
 
 
 def _root_of(group: SchedulingPodGroup, above: Mapping[str, CompositePodGroup]) -> str:

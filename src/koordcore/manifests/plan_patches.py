@@ -12,7 +12,7 @@ from typing import Any, Final
 from koordcore.manifests.calls import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Call
 from koordcore.manifests.claim_calls import claim_calls
 from koordcore.manifests.encode import format_time
-from koordcore.manifests.group_patches import group_conditions
+from koordcore.manifests.group_patches import SCHEDULER_ERROR, group_conditions, malformed_members
 from koordcore.manifests.held_claims import write_held_claims
 from koordcore.manifests.plugin_patches import NO_PATCH, plugin_patch
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
@@ -66,10 +66,13 @@ def patches(
     moment = bound_at or now
     evicted: set[PodKey] = set()
     reservations = {one.pod_key: one for one in result.snapshot.of(Reservation)}
+    malformed = malformed_members(result)
     calls: list[Call] = []
     for decision in result.decisions:
         one = reservations.get(decision.pod)
-        if one is None:
+        if decision.pod in malformed:
+            calls.append(_unscheduled(decision.pod, SCHEDULER_ERROR, malformed[decision.pod], now))
+        elif one is None:
             plugin = plugin_patch(result, decision, moment) if isinstance(decision, Bound) else NO_PATCH
             calls += _locks(decision, plugin)
             calls += _calls(result.snapshot, decision, now, evicted, plugin)

@@ -18,7 +18,6 @@ from immutabledict import immutabledict
 from koordcore._arrays import IntMatrix
 from koordcore.allocators.gang.demand import GangDemand, Member, rank_order
 from koordcore.framework.plugin_set import PluginSet
-from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable, Waiting
@@ -28,6 +27,7 @@ from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_input import Conflict, demand_of, fit_error, offers_of, planning_input_of
+from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_plans import flat_tree, place_groups
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.one_pod import place_pod, place_there
@@ -89,7 +89,7 @@ def place_job(
     workspace.rollback(mark)
     # Extra members of an early gang may have taken what a later one needs for its minimum.
     mixed = len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1
-    if not mixed and not _chooses(plugins, job):
+    if not mixed and not counts_beyond_amounts(plugins, job.pods):
         return give_up(workspace, job, decisions, "")
     members, plan = _planned(workspace, plugins, job, NetworkTopologySpec(), flat_tree(workspace), limits)
     if mixed or plan.placed:
@@ -110,12 +110,6 @@ def _one_by_one(
         if own is not None:
             found[pod.key] = own
     return found | {pod.key: place_pod(workspace, plugins, pod) for pod in queue if pod.key not in found}
-
-
-def _chooses(plugins: PluginSet, job: Job) -> bool:
-    """Tell whether cards or CPUs of one member may be what another needs, and not only amounts."""
-    classes = (plugins.class_of(pod) for pod in job.pods[:1])
-    return any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes)
 
 
 def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[PodKey, PodDecision] | None:

@@ -12,6 +12,8 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
 from koordcore.allocators.gang.demand import Member, Quorum, Role, Unit
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod
 from koordcore.scheduling.gang_groups import Job, rank_of
@@ -283,3 +285,9 @@ def per_node(tree: NetworkTopology, nodes: Iterable[str]) -> IntVector:
         if node in tree.node_index:
             counts[tree.node_index[node]] += 1
     return counts
+
+
+def counts_beyond_amounts(plugins: PluginSet, pods: Sequence[Pod]) -> bool:
+    """Tell of equal members whether cards or CPUs of one may be what another needs, and not only amounts."""
+    classes = (plugins.class_of(pod) for pod in pods[:1])
+    return any(isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes)

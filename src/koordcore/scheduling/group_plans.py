@@ -27,6 +27,7 @@ from koordcore.preemption.problem import Domains
 from koordcore.scheduling.domain_choice import DomainChoice
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_input import Conflict, PlanningInput, demand_of, offers_of, planning_input_of
+from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_tree import GroupTree, units_of
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
 from koordcore.scheduling.one_pod import place_pod, place_there
@@ -82,7 +83,7 @@ class Groups:
         count = self._count(greedy)
         if count[1] == len(job.pods):
             return self._written(greedy)
-        simple = self._uniform and sum(map(bool, job.members.values())) == 1
+        simple = self._uniform and not self._chooses and sum(map(bool, job.members.values())) == 1
         if simple and count[1]:
             return self._written(greedy)
         if simple:
@@ -136,6 +137,11 @@ class Groups:
     @cached_property
     def _uniform(self) -> bool:
         return len({self.plugins.key_of(pod) for pod in self.job.pods}) == 1
+
+    @cached_property
+    def _chooses(self) -> bool:
+        """Cards or CPUs of one member may be what another needs, and not only amounts."""
+        return counts_beyond_amounts(self.plugins, self.job.pods)
 
     def _domains(self, key: str) -> KeyDomains:
         return once(self.workspace.snapshot, key_domains, key)
@@ -413,7 +419,7 @@ class Groups:
         listed, plan = give_up(self.workspace, self.job, known, text)
         detail = "" if failed is None else failed.detail
         certificate: Certificate | None = None if failed is None else failed.certificate
-        if certificate is None and self._simple and not self.tree.key:
+        if certificate is None and self._simple and not self._chooses and not self.tree.key:
             certificate = _IMPOSSIBLE
         return listed, attrs.evolve(plan, detail=detail, certificate=certificate, least=self._least)
 
