@@ -29,8 +29,34 @@ AMOUNTS = {
 }
 
 
-def cluster_of(nodes: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> ClusterSnapshot:
-    """The nodes with their devices and holders, and the pods as one gang of which all are needed."""
+DIALECTS = pytest.mark.parametrize("dialect", ["koordinator", "kubernetes"])
+
+
+def joined(pods: Sequence[dict[str, Any]], dialect: str) -> list[dict[str, Any]]:
+    """The pods as one gang of which all are needed: of Koordinator's kind or of Kubernetes' own."""
+    if dialect == "koordinator":
+        marks = {f"{GANG}name": "g", f"{GANG}min-available": str(len(pods))}
+        for pod in pods:
+            pod["metadata"]["annotations"] = {**pod["metadata"].get("annotations", {}), **marks}
+        return [*pods]
+    for pod in pods:
+        pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": pods[0]["metadata"].get("namespace", "default")},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": len(pods)}},
+            "priority": pods[0]["spec"].get("priority", 0),
+        },
+    }
+    return [group, *pods]
+
+
+def cluster_of(
+    nodes: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], dialect: str
+) -> ClusterSnapshot:
+    """The nodes with their devices and holders, and the pods as one gang."""
     objects: list[dict[str, Any]] = []
     for number, case in enumerate(nodes):
         name = f"n{number}"
@@ -55,22 +81,23 @@ def cluster_of(nodes: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str,
             held = {**pod["metadata"], "name": f"{name}-{pod['metadata']['name']}"}
             spec = {"nodeName": name, "containers": [{"name": "c"}]}
             objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": held, "spec": spec})
+    pods: list[dict[str, Any]] = []
     for number, pod in enumerate(wanted):
-        marks = {f"{GANG}name": "g", f"{GANG}min-available": str(len(wanted))}
-        notes = {**pod["metadata"]["annotations"], **marks}
         spec = {"containers": [{"name": "c", **pod["spec"]["containers"][0]}]}
-        meta = {"name": f"p{number}", "annotations": notes}
-        objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        meta = {"name": f"p{number}", "annotations": dict(pod["metadata"]["annotations"])}
+        pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    objects += joined(pods, dialect)
     return snapshot_from_objects(json.loads(json.dumps(objects))).snapshot
 
 
 @pytest.mark.solver
+@DIALECTS
 @settings(max_examples=60, deadline=None)
-@given(batches(most_devices=5, most_pods=4, most_nodes=2))
-def test_a_gang_starts_exactly_where_its_members_find_devices_together(batch: Batch) -> None:
+@given(batch=batches(most_devices=5, most_pods=4, most_nodes=2))
+def test_a_gang_starts_exactly_where_its_members_find_devices_together(dialect: str, batch: Batch) -> None:
     """Compared with trying everything."""
     nodes, wanted = batch
-    snapshot = cluster_of(nodes, wanted)
+    snapshot = cluster_of(nodes, wanted, dialect)
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()
     fits = best_batch(nodes, wanted)[0] == 0
@@ -78,24 +105,22 @@ def test_a_gang_starts_exactly_where_its_members_find_devices_together(batch: Ba
 
 
 @pytest.mark.solver
+@DIALECTS
 @settings(max_examples=50, deadline=None)
 @given(
-    st.tuples(st.integers(0, 3), st.integers(0, 3)),
-    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=2, max_size=5),
+    cards=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    wanted=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=2, max_size=5),
 )
 def test_a_gang_starts_exactly_where_its_members_find_numa_nodes_together(
-    cards: tuple[int, int], wanted: list[tuple[int, int]]
+    dialect: str, cards: tuple[int, int], wanted: list[tuple[int, int]]
 ) -> None:
     """Four CPUs and some cards on each of two NUMA nodes, one of which has to serve a member."""
     minors = (*(0 for _ in range(cards[0])), *(1 for _ in range(cards[1])))
-    marks = {f"{GANG}name": "g", f"{GANG}min-available": str(len(wanted))}
     members = [
-        numa_pod(f"p{number}", cpu, gpus=gpus, bound=False, annotations=marks)
-        for number, (cpu, gpus) in enumerate(wanted)
+        numa_pod(f"p{number}", cpu, gpus=gpus, bound=False) for number, (cpu, gpus) in enumerate(wanted)
     ]
-    snapshot = snapshot_from_objects(
-        [*numa_node("n", policy="SingleNUMANode", cards=minors), *members]
-    ).snapshot
+    nodes = numa_node("n", policy="SingleNUMANode", cards=minors)
+    snapshot = snapshot_from_objects([*nodes, *joined(members, dialect)]).snapshot
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()
     fits = any(
