@@ -388,7 +388,8 @@ def test_the_event_and_the_views_of_debug_endpoints(capsys: pytest.CaptureFixtur
     # It fits the dump as it is; the event is about its turn, when others have taken the node.
     _, out, _ = run(capsys, "explain", "urgent-1", EXAMPLE, "--event")
     refused = " ".join(out.split()).partition("in its turn: ")[2].partition(" fits now")[0]
-    assert f"Event: {refused} preemption: 0/16 nodes are available: " in " ".join(out.split())
+    assert refused
+    assert f"Event: {refused}" in " ".join(out.split())
     code, out, _ = run(capsys, "explain", "report", EXAMPLE, "-o", "object")
     assert (code, json.loads(out)["kind"]) == (1, "ScheduleExplanation")
     code, out, _ = run(capsys, "inspect", EXAMPLE, "--view", "/apis/v1/nodes/cpu-1")
