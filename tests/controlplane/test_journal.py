@@ -33,3 +33,8 @@ def test_who_has_not_heard_of_a_pod_yet_does_not_take_its_calls_for_done() -> No
     assert not batch.settled(late)
     late.watched("Pod", "MODIFIED", pod(13, node="n"))
     assert batch.checked(late).settled(late)
+
+
+def test_a_journal_that_nobody_has_written_to_is_read_as_the_server_gives_it() -> None:
+    page = Batch().page()
+    assert Batch.read({"binaryData": page["binaryData"]}) == Batch.read(page) == Batch()

@@ -56,8 +56,9 @@ class Batch:
     def read(cls, item: Object) -> Batch:
         """Read a batch out of a ConfigMap."""
         calls = json.loads(zlib.decompress(b64decode(item["binaryData"]["calls"])))
-        told = ((name.partition(_SEEN)[2], text) for name, text in sorted(item["data"].items()))
-        seen = immutabledict({kind: int(text) for kind, text in told if kind})
+        data = item.get("data") or {}  # the server leaves out what is empty
+        versions = ((name.partition(_SEEN)[2], text) for name, text in sorted(data.items()))
+        seen = immutabledict({kind: int(text) for kind, text in versions if kind})
         return cls(tuple(Request(**one) for one in calls), seen)
 
     def page(self) -> Object:
