@@ -138,7 +138,7 @@ class QuotaPlugin(Plugin):
 
             self._ranks = QuotaRanks(self.workspace, self._read)
         ledger, ranks = self.ledger, self._ranks
-        return ranks.promised(ledger, waiting) and not ranks.promised(ledger, pod)
+        return ranks.promised(ledger, waiting, pod) and not ranks.promised(ledger, pod, waiting)
 
     def refuse_beside(self, pod: Pod, promised: Sequence[Pod]) -> Refusal | None:
         """Refuse what a quota has promised to others, who would evict once more.

@@ -44,37 +44,43 @@ class QuotaRanks:
     def __init__(self, workspace: Workspace, read: Callable[[Pod], QuotaPod]) -> None:
         self._workspace, self._read = workspace, read
         self._ledger: QuotaLedger | None = None
-        self._known: dict[PodKey, bool] = {}
+        self._known: dict[PodKey, dict[str, bool]] = {}
         self._net = Counter[PodKey]()
         self._moved: dict[PodKey, Pod] = {}
         self._cursor = workspace.began
 
-    def promised(self, ledger: QuotaLedger, pod: Pod) -> bool:
+    def promised(self, ledger: QuotaLedger, pod: Pod, other: Pod) -> bool:
         """Tell whether those before a pod leave it a part of its quota's promise, wherever it stands now.
 
         Before it are the more important of its quota; of those as important who runs, who is nominated, and
         who only waits, and of these again the first by name. Who has to go runs no more.
+
+        It has to have a part of all that both pods ask for: whose quota is beyond its promise in one of these
+        may be evicted for the other, and would else come back before that is there.
         """
         if ledger is not self._ledger:
             self._ledger, self._known = ledger, {}
         if pod.key not in self._known:
             self._known[pod.key] = self._answer(ledger, pod)
-        return self._known[pod.key]
+        parts = self._known[pod.key]
+        wanted = self._read(other).request if parts else {}
+        both = [has for name, has in parts.items() if wanted.get(name, 0)]
+        return bool(both) and all(both)
 
-    def _answer(self, ledger: QuotaLedger, pod: Pod) -> bool:
+    def _answer(self, ledger: QuotaLedger, pod: Pod) -> dict[str, bool]:
+        """Tell for what a pod asks for, and its quota limits, whether it has a part of the promise."""
         asked = self._read(pod)
         name = ledger.resolve(asked)
         if name is None or name in BUILTIN_QUOTAS:
-            return False
+            return {}
         wanted = {key for key, amount in asked.request.items() if amount and key in ledger.max_of(name)}
         # Quotas above have no say: what is promised to one is promised to those below it first, and whoever
         # else below it uses that has to give (``docs/loops.md``).
         floor = kept_floor(ledger, name)
-        wanted = {key for key in wanted if floor.get(key, 0)}
-        if not wanted:
-            return False
+        if not any(floor.get(key, 0) for key in wanted):
+            return {}
         before = self._before(ledger, pod, asked, name)
-        return any(before[key] < floor[key] for key in wanted)
+        return {key: before[key] < floor.get(key, 0) for key in sorted(wanted)}
 
     def _before(self, ledger: QuotaLedger, pod: Pod, asked: QuotaPod, name: str) -> Counter[str]:
         """Add up what the pods before one hold of its quota, or wait for on a node."""
