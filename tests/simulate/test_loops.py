@@ -12,7 +12,7 @@ import pytest
 from koordcore import ClusterSnapshot, ModelError, Node, Pod, Policy, PreemptionRules, schedule, verify
 from koordcore.cli import main
 from koordcore.model import ElasticQuota, QuotaPolicy
-from koordcore.model.decisions import Bound, Nominated, Unschedulable
+from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.simulate import KNOWN_RULES, LoopPod, LoopRules, LoopWorld, find_loop, search_loops
@@ -193,25 +193,3 @@ def test_the_audit_tells_the_loop_and_how_to_end_it(
 def test_a_pod_of_an_unknown_quota_is_refused() -> None:
     with pytest.raises(ModelError, match="quota"):
         find_loop(LoopWorld((1,), (), (LoopPod(1, 0, 0),)), LoopRules())
-
-
-def test_who_was_evicted_for_want_of_cores_does_not_come_back_for_promised_memory() -> None:
-    """``team`` is promised memory and no cores; ``big`` takes its cores, which are kept for it."""
-    team = ElasticQuota(
-        name="team", parent=ROOT_QUOTA, min={"memory": 1000}, max={"cpu": 9000, "memory": 9000}
-    )
-    room = Node(name="n0", allocatable={"cpu": 1000, "memory": 1000, "pods": 9})
-    asked = {"cpu": 1000, "memory": 1}
-    lent = Pod(name="lent", requests=asked, labels={"quota.scheduling.koordinator.sh/name": "team"})
-    big = Pod(name="big", requests=asked, priority=9)
-    snapshot = ClusterSnapshot(nodes=[room]).with_records(team)
-
-    (first,) = schedule(
-        snapshot.assume(lent.at("n0")), [big], policy=POLICY, preempt=PreemptionRules()
-    ).decisions
-    assert isinstance(first, Nominated)
-    assert [victim.pod for victim in first.victims] == [lent.key]
-
-    waiting = snapshot.with_pending(attrs.evolve(big, nominated_node="n0"), lent)
-    (again,) = schedule(waiting, [lent], policy=POLICY).decisions
-    assert isinstance(again, Unschedulable)

@@ -97,7 +97,9 @@ class _Turns:
                         continue
                     message = f"reclaims for {plan.job} and would use {after} of {resource}, {bound} promised"
                     yield Violation(ViolationKind.VICTIM, name, message)
-        yield from self._check_victims(plan, set(coming.whole), wanted)
+        # Nor is it promised what its max does not name: nobody has that to give back.
+        promised = {name for leaf in leaves & self._quotas.keys() for name in self._quotas[leaf].max}
+        yield from self._check_victims(plan, set(coming.whole), wanted & promised)
 
     def _going(self, priority: int | None = None, plan: PreemptionPlan | None = None) -> QuotaSums:
         """Add up who leaves: everybody, or who is less important or goes for a plan's job (ruling 29)."""

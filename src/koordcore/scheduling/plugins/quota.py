@@ -108,7 +108,8 @@ class QuotaPlugin(Plugin):
         quota = self.ledger.resolve(asked)
         if quota is None or entitled_to_reclaim(self.ledger, asked):
             return ()
-        wanted = [name for name, amount in sorted(asked.request.items()) if amount]
+        named = self.ledger.max_of(quota)
+        wanted = [name for name, amount in sorted(asked.request.items()) if amount and name in named]
         borrowed = ", ".join(
             f"{name} ({', '.join(over)})" for name, over in borrowers(self.ledger, quota, wanted)
         )

@@ -20,6 +20,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
 from koordcore.preemption.running import RunningPods, running_on
 from koordcore.protocol.quota import quota_pod_of
+from koordcore.quota.admission import masked_request
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.preempt import importance
@@ -108,7 +109,10 @@ def _beyond_floors(
     """
     gains = Counter[str]()
     for pod in asked:
-        gains.update(pod.request)
+        # What a quota's max does not name it is not promised either: nobody has that to give back.
+        quota = ledger.resolve(pod)
+        reclaims = priority is not None and quota is not None
+        gains.update(masked_request(ledger, str(quota), pod) if reclaims else pod.request)
     wanted = sorted(name for name, amount in gains.items() if amount)
     units: dict[int, list[int]] = {}
     for one in np.flatnonzero(listed).tolist():
