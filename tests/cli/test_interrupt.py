@@ -154,3 +154,26 @@ def test_a_sweep_shows_what_is_done() -> None:
     assert code == 130
     assert "bestfit" in out
     assert err == "koordcore: 1 of 2 runs are done\n" + ENDS
+
+
+@posix
+def test_with_processes_at_work() -> None:
+    """Nothing is said of their semaphores, by whoever cleans up behind the command."""
+    code, out, err = interrupted(
+        """
+        import sys, time
+        from importlib import import_module
+        from koordcore.cli.pools import WorkerPool
+        def busy(arguments):
+            with WorkerPool(1) as pool:
+                started = pool.submit(abs, -1)
+                started.result()
+                print("ready", flush=True)
+                pool.submit(time.sleep, 30).result()
+        import_module("koordcore.cli.main")._run = busy
+        sys.argv = ["koordcore", "simulate", "openb"]
+        from koordcore.__main__ import run
+        run()
+        """
+    )
+    assert (code, out, err) == (130, "", ENDS)
