@@ -164,3 +164,12 @@ def test_a_result_by_hand_is_held_to_its_types_before_it_is_verified() -> None:
     assert verify(snapshot, by_hand)
     with pytest.raises(ModelError, match="ScheduleResult: decisions"):
         ScheduleResult(decisions=("x",), snapshot=snapshot)  # type: ignore[arg-type]
+
+
+def test_a_list_where_each_is_an_argument_by_itself_is_told_how_to_hand_it_over() -> None:
+    pods = [Pod(name="a"), Pod(name="b")]
+    assert told(ClusterSnapshot().with_pending, pods).endswith("; hand them over one by one, as *pods")
+    with pytest.raises(ModelError, match=r"got .*; hand them over one by one, with a \* before$"):
+        ClusterSnapshot().with_nodes((Node(name="n"),))  # type: ignore[arg-type]  # meant
+    assert "one by one" not in told(ClusterSnapshot().with_pending, [5])
+    assert ClusterSnapshot().with_pending(*pods).pending == tuple(pods)

@@ -2,11 +2,23 @@
 
 import os
 import sys
+from typing import NoReturn
+
+
+def _end(*_: object) -> NoReturn:
+    os.write(2, b"koordcore: interrupted\n")
+    os._exit(130)
 
 
 def run() -> int:
     """Run it as a program of its own, which Ctrl-C ends at any moment, while it starts, too."""
     try:
+        import signal
+
+        # What is raised while modules are read may be lost in a callback of the import; this is not.
+        listens = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if listens:
+            signal.signal(signal.SIGINT, _end)
         from koordcore.cli.interrupt import (
             INTERRUPTED,
             end_interrupted,
@@ -15,9 +27,10 @@ def run() -> int:
         )
 
         watch_for_interrupts()
+        if listens:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     except KeyboardInterrupt:
-        os.write(2, b"koordcore: interrupted\n")
-        os._exit(130)
+        _end()
     try:
         from koordcore.cli.main import main
 

@@ -77,7 +77,9 @@ def blamed(
             if not _fits(one, wanted):
                 zone = isinstance(one, datetime) and "datetime" in str(parameter.annotation)
                 words = "a time with its zone" if zone else str(parameter.annotation)
-                return f"{name}: expected {words}, got {shown(one)}"
+                each = several and isinstance(one, list | tuple) and all(_fits(item, wanted) for item in one)
+                hint = f"; hand them over one by one, as *{name}" if each else ""
+                return f"{name}: expected {words}, got {shown(one)}{hint}"
     for name, value in bound.items():
         if isinstance(value, Iterator) or _is_extreme(value) or _lacks(value, error):
             return f"{name}: {type(error).__name__}: {error!s:.200}"

@@ -56,6 +56,48 @@ def test_while_it_starts() -> None:
 
 
 @posix
+def test_in_a_callback_of_the_first_import() -> None:
+    """Python drops what is raised there; the key counts all the same."""
+    code, out, err = interrupted(
+        """
+        import builtins, sys, time
+        read = builtins.__import__
+        def slowly(name, *rest):
+            if name.startswith("koordcore.cli.interrupt"):
+                print("ready", flush=True)
+                try:
+                    time.sleep(30)
+                except KeyboardInterrupt:
+                    pass
+            return read(name, *rest)
+        builtins.__import__ = slowly
+        sys.argv = ["koordcore", "schedule", "examples/gpu-cluster.yaml"]
+        from koordcore.__main__ import run
+        run()
+        """
+    )
+    assert (code, out, err) == (130, "", ENDS)
+
+
+@posix
+def test_who_is_told_not_to_listen_does_not() -> None:
+    """A shell starts what runs in the background so."""
+    code, out, _ = interrupted(
+        """
+        import os, signal, sys
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        from koordcore.__main__ import run
+        print("ready", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+        sys.argv = ["koordcore", "--version"]
+        sys.exit(run())
+        """
+    )
+    assert code == 0
+    assert out.startswith("koordcore ")
+
+
+@posix
 def test_while_python_does_not_listen() -> None:
     """A computation below Python takes long, and hears of no exception."""
     code, out, err = interrupted(
@@ -112,3 +154,26 @@ def test_a_sweep_shows_what_is_done() -> None:
     assert code == 130
     assert "bestfit" in out
     assert err == "koordcore: 1 of 2 runs are done\n" + ENDS
+
+
+@posix
+def test_with_processes_at_work() -> None:
+    """Nothing is said of their semaphores, by whoever cleans up behind the command."""
+    code, out, err = interrupted(
+        """
+        import sys, time
+        from importlib import import_module
+        from koordcore.cli.pools import WorkerPool
+        def busy(arguments):
+            with WorkerPool(1) as pool:
+                started = pool.submit(abs, -1)
+                started.result()
+                print("ready", flush=True)
+                pool.submit(time.sleep, 30).result()
+        import_module("koordcore.cli.main")._run = busy
+        sys.argv = ["koordcore", "simulate", "openb"]
+        from koordcore.__main__ import run
+        run()
+        """
+    )
+    assert (code, out, err) == (130, "", ENDS)

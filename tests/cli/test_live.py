@@ -157,9 +157,10 @@ def test_a_cluster_is_read_through_its_kubeconfig(
     ("token", "argv", "told"),
     [
         ("another", (), "/apis: 401 Unauthorized"),
-        (TOKEN, ("--context", "nowhere"), "nowhere"),
+        (TOKEN, ("--context", "nowhere"), "the kubeconfig has no context nowhere; there are test\n"),
+        (TOKEN, ("--context", "tests"), "the kubeconfig has no context tests; did you mean test?\n"),
     ],
-    ids=["who", "where"],
+    ids=["who", "where", "slip"],
 )
 def test_a_refusal_is_a_line(
     server: Server,
@@ -174,7 +175,7 @@ def test_a_refusal_is_a_line(
     monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", kubeconfig(tmp_path, server, token))
     code, out, err = run(capsys, "inspect", "--live", *argv)
     assert (code, out) == (2, "")
-    assert err.startswith("koordcore: --live: ")
+    assert err.startswith("koordcore: --context: " if argv else "koordcore: --live: ")
     assert told in err
     assert err.count("\n") == 1
 
@@ -190,7 +191,8 @@ def test_a_server_that_is_gone_is_a_line(
     server.socket.close()
     monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", path)
     code, out, err = run(capsys, "inspect", "--live")
-    assert (code, out, err.count("\n")) == (2, "", 1)
+    host = f"http://127.0.0.1:{server.server_port}"
+    assert (code, out, err) == (2, "", f"koordcore: --live: {host}: Connection refused\n")
 
 
 def test_what_a_dump_may_hold_is_asked_of_a_live_cluster() -> None:

@@ -17,7 +17,14 @@ EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.ya
     ("words", "told"),
     [
         (["-n", "defalt"], "-n: nothing is in namespace defalt; did you mean default?"),
-        (["-l", "app=nobody"], "-l: no pod and no node has such labels"),
+        (
+            ["-n", "nope"],
+            "-n: nothing is in namespace nope; what is decided is the whole cluster's all the same",
+        ),
+        (
+            ["-l", "app=nobody"],
+            "-l: no pod and no node has such labels; what is decided is the whole cluster's",
+        ),
     ],
 )
 def test_who_chooses_nobody_is_told(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,6 +32,69 @@ def test_who_chooses_nobody_is_told(words: list[str], told: str, capsys: pytest.
     assert told in capsys.readouterr().err
     main(["inspect", EXAMPLE, "-n", "default", "-l", "app=urgent"])
     assert capsys.readouterr().err == ""
+
+
+def test_sums_say_of_how_many_pods_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, shown in (
+        (["-n", "nope"], "0 of 20 pods shown; in the whole cluster 15 of 20 pods placed on 16 nodes"),
+        (["-l", "app=urgent"], "2 of 20 pods shown; in the whole cluster 15 of 20 pods placed on 16 nodes"),
+        ([], "15 of 20 pods placed on 16 nodes"),
+    ):
+        assert main(["schedule", EXAMPLE, *words]) == 1
+        assert capsys.readouterr().out.splitlines()[-1].startswith(shown)
+
+
+@pytest.mark.parametrize("words", [["when", "--all", EXAMPLE], ["quota", EXAMPLE], ["rebalance", EXAMPLE]])
+def test_a_table_of_nobody_says_none_instead_of_its_headings(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*words, "-n", "nope"])
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("  none")
+    assert lines[place - 1] in ("The queue, served whenever somebody leaves", "Quotas", "Moves")
+
+
+def test_who_is_in_one_of_two_dumps_is_no_slip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = {"apiVersion": "v1", "kind": "List", "items": [pod("late", metadata={"namespace": "new"})]}
+    later = tmp_path / "later.json"
+    later.write_text(json.dumps(dump))
+    main(["diff", EXAMPLE, str(later), "-n", "new"])
+    assert "nothing is in namespace" not in capsys.readouterr().err
+    main(["diff", EXAMPLE, str(later), "-n", "nope"])
+    assert capsys.readouterr().err.count("nothing is in namespace nope") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("job/thesis", "; did you mean thesis?"),
+        ("job/default/thesi", "; did you mean thesis?"),
+        ("job/ml/thesis", ""),
+    ],
+)
+def test_who_takes_a_workload_for_a_job_is_told_its_name(
+    name: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name, EXAMPLE]) == 2
+    job = name.rpartition("/")[2]
+    assert capsys.readouterr().err == f"koordcore: no pod of Job {job} in the dump{hint}\n"
+
+
+def test_two_plans_stand_side_by_side_with_why_below(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    later = tmp_path / "later.yaml"
+    later.write_text(Path(EXAMPLE).read_text().replace("unschedulable: true", "unschedulable: false"))
+    assert main(["diff", EXAMPLE, str(later)]) == 1
+    rows = {
+        line.split()[0]: line.split(maxsplit=3)[1:] for line in capsys.readouterr().out.splitlines() if line
+    }
+    assert rows["POD"] == ["FIRST", "SECOND", "BECAUSE"]
+    assert rows["default/web-1"] == ["cpu-3", "cpu-4", "cpu-3 is taken by default/web-2 in the second"]
+    first, second, why = rows["default/report"]
+    assert (first, second) == ("–", "–")
+    assert why.startswith("first: 0/16 nodes are available: ")
+    assert "; second: 0/16 nodes are available: 12 node(s) had untolerated" in why
 
 
 def test_a_resource_that_no_quota_limits_is_no_empty_table(capsys: pytest.CaptureFixture[str]) -> None:

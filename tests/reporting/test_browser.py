@@ -57,7 +57,7 @@ def test_the_queue_shows_the_reason_and_the_nearest_node(tmp_path: Path) -> None
 def test_equal_members_of_a_gang_share_a_row_until_it_is_opened(tmp_path: Path) -> None:
     page, at = report(example()), "view=queue"
     assert "default/pretrain-1" not in words(opened(page, tmp_path, at=at))
-    click = 'document.querySelector("button.others").click();'
+    click = 'document.querySelectorAll("button.others").forEach((one) => one.click());'
     assert "default/pretrain-1" in words(opened(page, tmp_path, at=at, then=click))
 
 
@@ -120,6 +120,19 @@ def test_nothing_is_wider_than_a_phone(tmp_path: Path) -> None:
     say(views.filter((view) => { go({ view }); return document.getElementById("view").scrollWidth > 390; }));
     """
     assert said(opened(report(preempted()), tmp_path, then=then, width=500)) == []
+
+
+def test_the_tab_of_the_view_stays_in_sight_where_the_screen_gets_narrow(tmp_path: Path) -> None:
+    then = """
+    const place = () => document.querySelector('#tabs [aria-selected="true"]').getBoundingClientRect().right;
+    setTimeout(() => {
+      const before = place();
+      document.body.style.width = "300px";
+      dispatchEvent(new Event("resize"));
+      say([before > 300, place() <= 301]);
+    }, 500);
+    """
+    assert said(opened(report(preempted()), tmp_path, at="view=plans", then=then, width=500)) == [True, True]
 
 
 def test_a_domain_that_all_nodes_are_in_is_said_once_and_names_are_whole(tmp_path: Path) -> None:

@@ -10,10 +10,22 @@ from typing import Any
 
 import pytest
 
-from koordcore import MissingExtraError, PodKey, Unschedulable, load, plan_room, report, schedule
+from koordcore import (
+    ClusterSnapshot,
+    MissingExtraError,
+    Node,
+    Pod,
+    PodKey,
+    Unschedulable,
+    load,
+    plan_room,
+    report,
+    schedule,
+)
 from koordcore.cli import main
 from koordcore.descheduling.defrag import Wanted
 from koordcore.explaining.groups import turns_of
+from koordcore.model.pods import OwnerReference
 from koordcore.protocol.expectations import EXPECTED_DURATION
 from tests.reporting.clusters import HOSTILE, example, large, preempted, scattered
 
@@ -161,3 +173,19 @@ def test_a_folder_that_is_not_there_is_said_before_the_work(
 def test_who_has_no_start_in_sight_is_not_in_the_way_of_others() -> None:
     """Keys of pods that the queue does not know say nothing."""
     assert "2030" not in report(example(), starts={PodKey("default", "nobody"): None})
+
+
+def test_pods_are_one_workload_where_the_command_line_says_so_and_never_over_two_namespaces() -> None:
+    owner = OwnerReference(kind="ReplicaSet", name="api-5f", uid="u", controller=True)
+    pods = [Pod(name=f"web-{number}", requests={"cpu": 1000}) for number in range(3)]
+    pods += [Pod(name="alone-0", requests={"cpu": 1000})]
+    for space in ("a", "b"):
+        labels = {"pod-template-hash": "5f"}
+        pods += [Pod(name=f"api-5f-{n}", namespace=space, labels=labels, owners=(owner,)) for n in "xy"]
+    node = Node(name="n1", allocatable={"cpu": 64_000, "pods": 20})
+    data = values_of(report(schedule(ClusterSnapshot(nodes=[node], pending=pods))))
+    named = {row[1]: row[3] for row in data["pods"]}
+    jobs = {one: None if place < 0 else data["jobs"][place][1] for one, place in named.items()}
+    assert {jobs[f"web-{number}"] for number in range(3)} == {"default/web"}
+    assert jobs["alone-0"] is None
+    assert sorted(name for _, name in data["jobs"]) == ["a/api", "b/api", "default/web"]

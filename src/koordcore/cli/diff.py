@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.placing import place
 from koordcore.cli.plan_tables import cut
 from koordcore.cli.policies import add_policy, read_policy
-from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.selection import add_selection, nobody_selected, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.errors import ModelError
 from koordcore.explaining.differences import (
@@ -74,13 +76,16 @@ def _compare_dumps(arguments: argparse.Namespace) -> int:
     if arguments.paths:
         raise ModelError(f"diff: two dumps are enough: {arguments.paths[0]} is one too many")
     snapshots = [_load(arguments, path) for path in (arguments.first, arguments.second)]
+    nobody = [nobody_selected(arguments, one) for one in snapshots]
+    if all(nobody) and not arguments.quiet:
+        print(nobody[0], file=sys.stderr)
     policy, now = read_policy(arguments), read_now(arguments)
     plans = [place(snapshot, policy, now) for snapshot in snapshots]
     return _print(arguments, cluster_differences(*snapshots), plans[0], plans[1])
 
 
 def _load(arguments: argparse.Namespace, path: str) -> ClusterSnapshot:
-    own = argparse.Namespace(**{**vars(arguments), "paths": [path]})
+    own = argparse.Namespace(**{**vars(arguments), "paths": [path], "namespace": None, "selector": None})
     snapshot = load_paths(own).snapshot
     arguments.unreadable = [*getattr(arguments, "unreadable", ()), *own.unreadable]
     return snapshot
@@ -142,7 +147,8 @@ def _print(
         print_record(arguments, record)
     else:
         tables = [_changes_table(changes)] if changes else []
-        tables += [_decisions_table(found)] if found else []
+        nodes = {*first.snapshot.layout.names, *second.snapshot.layout.names}
+        tables += [_decisions_table(found, nodes)] if found else []
         show(*(cut(one, arguments.limit) for one in tables))
         decided = _count(len(found), "pod")
         say(f"{_count(len(changes), 'change')} of the cluster · {decided} decided differently")
@@ -160,19 +166,17 @@ def _changes_table(changes: tuple[ClusterDifference, ...]) -> Table:
     )
 
 
-def _decisions_table(found: list[PlanDifference]) -> Table:
+def _decisions_table(found: list[PlanDifference], nodes: Collection[str]) -> Table:
     columns = (
         Column("POD", tone=Tone.NAME),
-        Column("IN"),
-        Column("OUTCOME", text=True),
-        Column("BECAUSE", text=True, rank=1),
+        Column("FIRST"),
+        Column("SECOND"),
+        Column("BECAUSE", text=True),
     )
-    rows = [
-        row
-        for one in found
-        for row in (
-            (str(one.pod), "first", one.first or "–", ""),
-            (str(one.pod), "second", one.second or "–", one.why),
-        )
-    ]
+    rows = []
+    for one in found:
+        said = {"first": one.first, "second": one.second}
+        refused = [f"{which}: {text}" for which, text in said.items() if text and text not in nodes]
+        placed = [text if text in nodes else "–" for text in said.values()]
+        rows.append((str(one.pod), *placed, "; ".join([*filter(None, [one.why]), *refused])))
     return Table(title="Decided differently", columns=columns, rows=rows)

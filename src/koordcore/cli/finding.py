@@ -169,7 +169,8 @@ def _job(snapshot: ClusterSnapshot, text: str, warnings: Iterable[Problem]) -> S
     if not pods:
         about = [one for one in warnings if _is_about(one.object_name, known, space, name)]
         why = "".join(f"\n  {one.message}" for one in about)
-        raise ModelError(f"no pod of {known} {name} in the dump{why or _other_kinds(snapshot, space, name)}")
+        why = why or _other_kinds(snapshot, space, name) or _hint(snapshot, name, space)
+        raise ModelError(f"no pod of {known} {name} in the dump{why}")
     return Subject("job", f"{known} {pods[0].namespace}/{name}", tuple(pods))
 
 
@@ -227,8 +228,8 @@ def _group(snapshot: ClusterSnapshot, text: str) -> Subject | None:
     return Subject(kind, found[0].name, found[0].pods)
 
 
-def _hint(snapshot: ClusterSnapshot, text: str) -> str:
-    pods = _everybody(snapshot)
+def _hint(snapshot: ClusterSnapshot, text: str, space: str = "") -> str:
+    pods = [pod for pod in _everybody(snapshot) if space in ("", pod.namespace)]
     if "/" in text:
         return near(
             text, (f"{pod.namespace}/{name}" for pod in pods for name in (pod.name, workload_of(pod)))

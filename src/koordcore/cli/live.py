@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from koordcore.cli.words import near
 from koordcore.controlplane import places
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.manifests.sources import SourceObject
@@ -114,7 +115,7 @@ def connect(context: str | None) -> Fetch:
     try:
         config.load_kube_config(context=context, client_configuration=settings)
     except config.config_exception.ConfigException as error:
-        raise ModelError(f"--live: {error}") from None
+        raise ModelError(_unknown_context(config, context) or f"--live: {error}") from None
     api: Any = client.ApiClient(settings)
 
     def fetch(path: str, query: dict[str, str]) -> dict[str, Any] | None:
@@ -129,7 +130,7 @@ def connect(context: str | None) -> Fetch:
             answer = api.call_api(*request, _request_timeout=(5, 60))
             text = answer.read()
         except (failures.ApiException, transport.HTTPError, OSError) as error:
-            raise ModelError(f"--live: {settings.host}: {error}") from None
+            raise ModelError(f"--live: {settings.host}: {_cause(error)}") from None
         if answer.status == 404:
             return None
         if answer.status == 403:
@@ -140,6 +141,25 @@ def connect(context: str | None) -> Fetch:
         return found
 
     return fetch
+
+
+def _unknown_context(config: Any, context: str | None) -> str:
+    """Say that a kubeconfig does not have a context, and which it has; empty where it has."""
+    try:
+        known = [one["name"] for one in config.list_kube_config_contexts()[0]]
+    except config.config_exception.ConfigException:
+        return ""
+    if context is None or context in known:
+        return ""
+    hint = near(context, known) or f"; there are {', '.join(known)}"
+    return f"--context: the kubeconfig has no context {context}{hint}"
+
+
+def _cause(error: BaseException) -> str:
+    """Give the words of what lies below the client's own errors."""
+    while isinstance(below := getattr(error, "reason", None) or error.__context__, BaseException):
+        error = below
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _message(text: bytes) -> str:

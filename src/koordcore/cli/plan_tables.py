@@ -79,7 +79,8 @@ def print_tables(result: ScheduleResult, rows: Rows) -> None:
     if strangers:
         tables.append(_strangers_table(strangers))
     show(*(cut(one, rows.limit) for one in tables))
-    say(summary_line(result))
+    part = f"{len(shown)} of {len(result.decisions)} pods shown; in the whole cluster "
+    say(part * (not rows.selection.all) + summary_line(result))
     if result.withdrawn:
         some = ", ".join(map(str, result.withdrawn[:3])) + ", …" * (len(result.withdrawn) > 3)
         say(f"room is kept no longer for {some}: nominated before, and no node takes them now")

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import active_children, get_context
 from typing import Any
 
 from koordcore.cli.interrupt import children_deaf
+
+
+def _clean_up_in_silence() -> None:
+    """Start the process of Python that frees semaphores afterwards: Ctrl-C is no leak to tell of."""
+    if os.name != "posix":
+        return
+    from multiprocessing import resource_tracker  # only where there is one
+
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 class WorkerPool(ProcessPoolExecutor):
@@ -20,6 +38,7 @@ class WorkerPool(ProcessPoolExecutor):
     """
 
     def __init__(self, workers: int) -> None:
+        _clean_up_in_silence()
         super().__init__(max(1, workers), mp_context=get_context("spawn"))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:

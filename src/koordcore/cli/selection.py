@@ -64,6 +64,7 @@ class Selection:
         return self.namespace in ("", namespace) and (labels is None or self.labels.matches(labels))
 
 
+_ALL_THE_SAME: Final = "; what is decided is the whole cluster's all the same"
 ALL: Final = Selection()
 """Everybody."""
 
@@ -92,8 +93,9 @@ def nobody_selected(arguments: argparse.Namespace, snapshot: ClusterSnapshot) ->
     named = {one.namespace for one in pods} | {one.namespace for one in snapshot.of(PodGroup)}
     named |= {one.namespace for one in snapshot.of(ElasticQuota)}
     if selection.namespace and selection.namespace not in named:
-        return f"-n: nothing is in namespace {selection.namespace}{near(selection.namespace, named)}"
+        hint = near(selection.namespace, named)
+        return f"-n: nothing is in namespace {selection.namespace}{hint or _ALL_THE_SAME}"
     labelled = [one.labels for one in pods] + [state.node.labels for state in snapshot.nodes]
     if not any(map(selection.labels.matches, labelled)):
-        return "-l: no pod and no node has such labels"
+        return f"-l: no pod and no node has such labels{_ALL_THE_SAME}"
     return ""

@@ -138,7 +138,9 @@ def _print_table(table: Table, how: Presentation) -> None:
     colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     out = raw(sys.stdout) if colours else sys.stdout
     out.write((_coloured(table.title, _TITLE) if colours else table.title) + "\n")
-    for line in lines_of(shown, None if how.wide else width):
+    if not shown.rows:
+        out.write("  none\n")
+    for line in lines_of(shown, None if how.wide else width) if shown.rows else ():
         out.write((_painted(line) if colours else line.text) + "\n")
     hidden = f"-o wide shows {', '.join(left_out)}" if left_out else ""
     for note in filter(None, (*table.note.split("\n"), hidden)):

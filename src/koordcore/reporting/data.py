@@ -10,7 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore.descheduling.card_moves import fragments_of
 from koordcore.explaining.network import job_of, used_domains
-from koordcore.explaining.workloads import stand_in_names
+from koordcore.explaining.workloads import by_workload, stand_in_names, workload_of
 from koordcore.manifests.records import network_used
 from koordcore.model.certificates import Certificate
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
@@ -59,24 +59,33 @@ class PageData:
         self.row_of = {state.name: row for row, state in enumerate(snapshot.nodes)}
         self.pod_of: dict[str, int] = {}
         self.pods: list[list[Any]] = []
-        for pod in (*snapshot.bound_pods(), *snapshot.pending):
+        everybody = (*snapshot.bound_pods(), *snapshot.pending)
+        self._names = by_workload(everybody)
+        for pod in everybody:
             self._add(pod)
 
     def _add(self, pod: Pod) -> None:
         self.pod_of[str(pod.key)] = len(self.pods)
         node = -1 if pod.node_name is None else self.row_of.get(pod.node_name, -1)
-        owner = pod.controller
-        job = _group_of(pod)
         self.pods.append(
             [
                 self.texts(pod.namespace),
                 pod.name,
                 node,
-                self.jobs(("gang", job)) if job else self.jobs((owner.kind, owner.name)) if owner else -1,
+                self._job(pod),
                 self.shapes(_asked(pod)),
                 pod.priority or 0,
             ]
         )
+
+    def _job(self, pod: Pod) -> int:
+        """Number what a pod belongs to, as tables of the command line name it; -1 for a pod by itself."""
+        if gang := _group_of(pod):
+            return self.jobs(("gang", gang))
+        if pod.controller is not None:
+            return self.jobs(("workload", f"{pod.namespace}/{workload_of(pod)}"))
+        name = self._names[pod.key]
+        return -1 if name == str(pod.key) else self.jobs(("workload", name))
 
     def values(
         self,

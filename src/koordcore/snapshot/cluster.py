@@ -62,7 +62,9 @@ def _all_of(what: str, items: Iterable[Any], *kinds: type) -> tuple[Any, ...]:
         for number, item in enumerate(found):
             if not isinstance(item, kinds):
                 wanted = " or ".join(kind.__name__ for kind in kinds)
-                raise ModelError(f"snapshot: {what}[{number}]: expected {wanted}, got {shown(item)}")
+                each = isinstance(item, list | tuple) and all(isinstance(one, kinds) for one in item)
+                hint = "; hand them over one by one, with a * before" if each else ""
+                raise ModelError(f"snapshot: {what}[{number}]: expected {wanted}, got {shown(item)}{hint}")
     return found
 
 

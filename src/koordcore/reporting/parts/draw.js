@@ -52,11 +52,7 @@ const podName = (who) => (typeof who === "string" ? who : `${D.texts[D.pods[who]
 const nodeName = (row) => (typeof row === "string" ? row : row < 0 ? "" : D.nodes[row].n);
 const podsOn = D.nodes.map(() => []);
 D.pods.forEach((pod, number) => { if (pod[2] >= 0) podsOn[pod[2]].push(number); });
-function jobText(number) {
-  if (number < 0) return "";
-  const [kind, name] = D.jobs[number];
-  return kind === "gang" ? name : `${kind} ${name}`;
-}
+const jobText = (number) => (number < 0 ? "" : D.jobs[number][1]);
 const jobOf = (who) => (typeof who === "string" ? -1 : D.pods[who][3]);
 
 // Hues that colour-blind eyes tell apart (after Okabe and Ito), gangs first, then again lighter and darker.

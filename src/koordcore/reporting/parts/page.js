@@ -73,6 +73,7 @@ function drawSide() {
     ...inside.flat(Infinity).filter(Boolean));
   side.scrollTop = 0;
 }
+const showTab = () => document.querySelector('#tabs [aria-selected="true"]').scrollIntoView({ block: "nearest", inline: "nearest" });
 function draw() {
   const before = state;
   state = read();
@@ -80,7 +81,7 @@ function draw() {
   if (document.activeElement !== search) search.value = state.q;
   document.getElementById("tabs").replaceChildren(...VIEWS.map(([name, told, , count]) => h("button", { type: "button", role: "tab", id: `tab-${name}`,
     "aria-selected": String(name === state.view), onclick: () => go({ view: name, node: "", pod: "", quota: "" }) }, told, h("small", null, count().toLocaleString("en")))));
-  document.querySelector('#tabs [aria-selected="true"]').scrollIntoView({ block: "nearest", inline: "nearest" });
+  showTab();
   const own = Object.keys(EMPTY).filter((name) => !ASIDE.includes(name));
   if (!before || own.some((name) => before[name] !== state[name])) {
     const view = VIEWS.find(([name]) => name === state.view)[2];
@@ -91,6 +92,7 @@ function draw() {
 
 let typing = 0;
 search.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(() => go({ q: search.value.trim() }, true), 120); });
+addEventListener("resize", showTab);
 addEventListener("popstate", draw);
 addEventListener("hashchange", draw);
 addEventListener("keydown", (event) => {
