@@ -24,6 +24,7 @@ from campaigns.laws import Laws
 from campaigns.manifests import Manifests
 from campaigns.plans import Crowds, Plans
 from campaigns.proofs import Proofs
+from campaigns.properties import Properties
 from campaigns.shrink import shrunk
 from campaigns.world import Worlds
 
@@ -41,6 +42,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
         Laws(),
         Proofs(),
         Groups(),
+        Properties(),
         Worlds(),
     )
 }

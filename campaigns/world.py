@@ -14,7 +14,10 @@ __all__ = ["Worlds"]
 
 
 class Worlds:
-    """Each case is a seed and a profile; ``koordcore world`` tells what happens in it."""
+    """Each case is a seed and a profile; ``koordcore world`` tells what happens in it.
+
+    One that once failed is followed ``until`` some milliseconds after the moment at which it did.
+    """
 
     name = "world"
     laws = tuple(rule.value for rule in Rule)
@@ -27,7 +30,7 @@ class Worlds:
     def check(self, case: Case, laws: Iterable[str], figures: Figures) -> list[Failure]:
         """Let a scheduler live through it."""
         seed, profile = case["seed"], case["profile"]
-        run = run_world(seed, named_profile(profile), own_scheduler)
+        run = run_world(seed, named_profile(profile), own_scheduler, until=case.get("until"))
         figures["world", "events"] += run.events
         figures["profile", profile] += 1
         for what, number in run.counts.items():

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from campaigns.api import Api
 from campaigns.brute import best_gathering, cheapest_eviction
@@ -16,6 +17,7 @@ from campaigns.groups import Groups
 from campaigns.laws import Laws
 from campaigns.manifests import Manifests
 from campaigns.proofs import Proofs
+from campaigns.properties import Properties
 from campaigns.run import CAMPAIGNS, case_of, check_case, stored_failures
 from tests.campaigns.test_plans import pod
 
@@ -103,3 +105,24 @@ def test_a_defect_of_a_command_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
     (found,) = check_case(Commands(), case, Commands.laws, Counter())
     assert found.law == "answers"
     assert "ends with 70: koordcore: ZeroDivisionError" in found.what
+
+
+def test_a_law_of_the_tests_is_held_to_examples_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which they are follows from the seed alone; what fails is told with the smallest example."""
+    seen: list[int] = []
+
+    @given(st.integers(0, 10**9))
+    def few_are_large(number: int) -> None:
+        seen.append(number)
+        assert number < 10**8
+
+    monkeypatch.setattr("campaigns.properties.properties", lambda: {"here:few": few_are_large})
+    drawn = case_of(Properties(), 1, 0)
+    (found,) = check_case(Properties(), drawn, Properties.laws, Counter())
+    assert "here:few: " in found.what
+    assert "number=100000000" in found.what
+    first, again = list(seen), check_case(Properties(), drawn, Properties.laws, Counter())
+    assert again == [found]
+    assert seen == 2 * first
+    check_case(Properties(), {**drawn, "seed": drawn["seed"] + 1}, Properties.laws, Counter())
+    assert seen[2 * len(first) :] != first

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+from contextlib import redirect_stdout
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,8 @@ CONFIGURATION = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"schedulerName": "koord-scheduler"}],
 }
+LESS = {"world": ("--set", "seconds=40")}
+"""What makes a verb's examples shorter; what they show is tested elsewhere."""
 JOBSET = """\
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -61,23 +66,38 @@ def put(folder: Path) -> None:
     (folder / "migration.json").write_text("{}", encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def laid_down(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with the files, two plans and a recorded call."""
+    folder = tmp_path_factory.mktemp("examples")
+    put(folder)
+    for plan, policy in (("b.json", "spread"), ("a.json", "default")):
+        words = ["--policy", policy, "-o", "json", "-q", "--record", str(folder / "call.json")]
+        with redirect_stdout(StringIO()) as out:
+            assert main(["schedule", str(folder / "cluster.yaml"), *words]) in (0, 1)
+        (folder / plan).write_text(out.getvalue(), encoding="utf-8")
+    shutil.copy(folder / "a.json", folder / "plan.json")
+    return folder
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_examples_run(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    verb: str,
+    laid_down: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Each ends with an answer (0 or 1), never with a complaint; one at least is there."""
+    shutil.copytree(laid_down, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    put(tmp_path)
-    for plan, policy in (("a.json", "default"), ("b.json", "spread"), ("plan.json", "default")):
-        main(["schedule", "cluster.yaml", "--policy", policy, "-o", "json", "-q", "--record", "call.json"])
-        (tmp_path / plan).write_text(capsys.readouterr().out, encoding="utf-8")
     found = [line for line in examples(verb) if not any(word in line for word in NOT_HERE)]
     assert found or verb == "completion"
     for line in found:
         command, _, target = line.partition(" > ")
         program, *words = shlex.split(command)
         assert program == "koordcore"
-        code = main(words)
+        code = main([*words, *LESS.get(verb, ())])
         said = capsys.readouterr()
         assert code in (0, 1), f"{line}: {said.err}"
         if target:

@@ -131,8 +131,8 @@ def test_a_job_that_fits_no_longer_holds_nobody_up() -> None:
 
 @pytest.mark.parametrize("name", ["nodes", "network"])
 def test_the_queue_lives_in_a_bottle(name: str) -> None:
-    plain: dict[str, Any] = {"cards": 0, "quotas": 0, "budgets": 0, "nodes": 3, "arrival": 800, "most": 12}
-    plain |= {"seconds": 80, "storm": 25, "calm": 50}
+    plain: dict[str, Any] = {"cards": 0, "quotas": 0, "budgets": 0, "nodes": 3, "arrival": 1600, "most": 6}
+    plain |= {"seconds": 60, "storm": 25, "calm": 30}
     run = run_world(2, attrs.evolve(named_profile(name), **plain), lambda seat: BottledQueue())
     assert run.breaches == ()
     assert run.counts["begin"] > 20

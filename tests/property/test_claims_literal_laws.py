@@ -143,13 +143,13 @@ def _check_exact(asked: _Asked) -> None:
             assert outcome.kind.value == first
 
 
-@settings(max_examples=250)
+@settings(max_examples=90)
 @given(st.integers(0, 10**9))
 def test_first_fit_takes_the_devices_of_the_reference(seed: int) -> None:
     _check_first_fit(_asked(random_case(Random(seed))))
 
 
-@settings(max_examples=250)
+@settings(max_examples=90)
 @given(st.integers(0, 10**9))
 def test_the_exact_answer_is_that_of_trying_everything(seed: int) -> None:
     _check_exact(_asked(random_case(Random(seed), 10)))

@@ -49,14 +49,14 @@ def agrees(problem: Instance, placed: GangPlacement | GangShortfall) -> None:
     assert {*placed.nodes, *placed.left_out} == {member.key for member in demand.members}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(uniform_instances())
 def test_equal_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)
     agrees(problem, place_gang(tree, demand_of(problem, tree)))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(even_instances())
 @example(OPEN_NODES)
 def test_members_lie_as_evenly_as_can_be(problem: Instance) -> None:
@@ -70,7 +70,7 @@ def test_members_lie_as_evenly_as_can_be(problem: Instance) -> None:
         assert placed.certificate.objective == best
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(snug_instances())
 def test_the_tightest_domains_come_before_few_nodes(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -124,7 +124,7 @@ def test_the_slots_that_a_refusal_names_are_the_fewest_that_mend_it(problem: Ins
 
 
 @pytest.mark.solver
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(mixed_instances())
 def test_mixed_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -133,7 +133,7 @@ def test_mixed_members_are_placed_best(problem: Instance) -> None:
 
 
 @pytest.mark.solver
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(sliced_instances())
 def test_slices_and_free_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)

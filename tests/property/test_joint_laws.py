@@ -30,7 +30,7 @@ def batches(draw: st.DrawFn, *, most_devices: int, most_pods: int, most_nodes: i
 
 
 @given(batches(most_devices=6, most_pods=4, most_nodes=1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_pods_go_together_exactly_where_trying_everything_says_so(batch: Batch) -> None:
     """What each gets is legal beside the others, and in the order given can be taken."""
     (case, *_), wanted = batch

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import attrs
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 from numpy.testing import assert_array_equal
 
@@ -146,6 +148,25 @@ def test_taking_away_undoes_placing(
     assert_array_equal(plain.fit(request), used.fit(request))
     assert_array_equal(plain.score(request), used.score(request))
     assert plain.describe(0) == used.describe(0)
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_pods_of_a_node_need_not_stand_together(measured: bool) -> None:
+    """The first and the last are on the same node, one between them is not."""
+    nodes = [Node(name=f"n{number}", allocatable={"cpu": 1000}) for number in range(2)]
+    placed = [(Pod(name=f"p{number}", requests={"cpu": 100}), number % 2) for number in range(3)]
+    shown = tuple(
+        PodMetric(namespace="default", name=pod.name, usage=measured_of({"cpu": 1})) for pod, _ in placed
+    )
+    metric = NodeMetric(node="n1", node_usage=measured_of({"cpu": 1}), pods=shown if measured else ())
+    at_once, singly = (
+        LoadState(nodes, {"n0": attrs.evolve(metric, node="n0"), "n1": metric}, LoadAwareArgs(), NOW * SECOND)
+        for _ in range(2)
+    )
+    at_once.place_all(placed)
+    for pod, row in placed:
+        singly.place(pod, row)
+    assert [at_once.describe(row) for row in (0, 1)] == [singly.describe(row) for row in (0, 1)]
 
 
 @given(cases(), arguments(), pods("new"), st.integers(0, 4))

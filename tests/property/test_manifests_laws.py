@@ -82,7 +82,7 @@ ODD = st.recursive(
 )
 
 
-@settings(small, max_examples=100)
+@settings(small, max_examples=35)
 @given(st.lists(ODD, max_size=5), st.booleans(), st.integers(20, 80))
 def test_a_long_yaml_list_means_what_was_dumped(items: list[Any], shared: bool, width: int) -> None:
     marked = [{"kind": "K", "x": item, **({"again": item} if shared else {})} for item in items]
@@ -125,7 +125,7 @@ def problems_of(raw: Any, place: tuple[Any, ...], value: Any) -> list[str]:
     return [problem.source for problem in snapshot_from_objects([raw]).problems]
 
 
-@settings(small, max_examples=100)
+@settings(small, max_examples=35)
 @given(pods(), st.sampled_from(ANYWHERE + OF_PODS), JSON)
 def test_any_value_in_any_place_of_a_pod_is_read_or_refused(raw: Any, place: Any, value: Any) -> None:
     assert all(source == "object 1" for source in problems_of(raw, place, value))

@@ -153,7 +153,7 @@ def read(raw: dict[str, Any]) -> tuple[Policy, ...] | None:
 
 
 @given(configurations())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_a_configuration_comes_back(raw: dict[str, Any]) -> None:
     policies = read(raw)
     if policies is None:
@@ -164,7 +164,7 @@ def test_a_configuration_comes_back(raw: dict[str, Any]) -> None:
 
 
 @given(configurations())
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_a_policy_is_complete(raw: dict[str, Any]) -> None:
     """Every plugin stands once, decides something, and has a weight where it scores."""
     for policy in read(raw) or ():

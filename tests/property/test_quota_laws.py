@@ -191,7 +191,7 @@ def test_trees_agree_with_the_slow_reference(
     assert at_once == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(forests(), policies, st.randoms(use_true_random=False))
 def test_the_order_of_quotas_is_irrelevant(
     case: tuple[list[ElasticQuota], dict[str, QuotaUsage], Resources], policy: QuotaPolicy, dice: object
@@ -256,7 +256,7 @@ def scripts(draw: st.DrawFn) -> tuple[list[ElasticQuota], Resources, list[tuple[
     return quotas, total, steps
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(scripts(), policies)
 def test_a_changed_ledger_equals_a_new_one(
     case: tuple[list[ElasticQuota], Resources, list[tuple[str, QuotaPod]]], policy: QuotaPolicy

@@ -27,7 +27,7 @@ def add_all(
         ``(4, C, N)`` or more: usage of prod pods, delta, delta of prod pods and estimate are added to the
         first four.
     pods
-        Each with its row, those of one row together; ignored ones are left out.
+        Each with its row; ignored ones are left out.
     reports
         By row.
     estimator
@@ -68,7 +68,7 @@ def add_all(
 
 def _add(parts: IntCube, rows: Sequence[int], amounts: IntCube) -> None:
     """Add ``(4, n, C)`` to the columns of some rows, of which one may stand several times."""
-    if rows[0] == rows[-1]:  # those of one row stand together
+    if rows.count(rows[0]) == len(rows):
         parts[: len(amounts), :, rows[0]] += amounts.sum(axis=1)
         return
     at = np.array(rows, np.int64)
