@@ -4,7 +4,8 @@ Nodes have eight cards and four NICs on four switches, in use at random. ``Fragm
 with eight cards and four NICs each on 512 such nodes; ``Jointly`` plans it under a network, on nodes that
 would hold two, beside members of another kind, and where no block is free enough. ``Lost`` draws small
 clusters and gangs of three kinds of pods: of those that start, so many would not if every member took what
-looks best for it alone.
+looks best for it alone. A gang is Koordinator's or one of Kubernetes' own groups, and its devices are those
+of Device objects or, with claims, of ResourceSlices.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import Any
 
 import attrs
 
-from koordcore import ClusterSnapshot, schedule, verify
+from benchmarks.claims_data import CLASSES, NIC, ROOT, claim, request, whole_gpus
+from koordcore import ClusterSnapshot, Node, Pod, check_certificate, schedule, verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.certificates import CertificateStatus
-from koordcore.result import ScheduleResult
+from koordcore.model.claims import ResourceClaimTemplate
+from koordcore.model.pods import PodResourceClaim, SchedulingGroup
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 
 CARD = {
     "koordinator.sh/gpu-core": "100",
@@ -101,56 +105,130 @@ def node(
     return objects
 
 
-def pod(name: str, cards: int, nics: int, same: bool, size: int) -> Any:
+def pod(name: str, cards: int, nics: int, same: bool, size: int, gang: str = "koordinator") -> Any:
     """A member of the gang ``g`` of so many."""
     asked = {"koordinator.sh/gpu": str(cards)} if cards else {}
     asked |= {"koordinator.sh/rdma": str(nics)} if nics else {}
-    notes = {f"{GANG}name": "g", f"{GANG}min-available": str(size), **({JOINT: SAME} if same else {})}
-    spec = {"containers": [{"name": "c", "resources": {"requests": asked, "limits": asked}}]}
+    notes = {JOINT: SAME} if same else {}
+    spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": asked, "limits": asked}}]}
+    if gang == "kubernetes":
+        spec["schedulingGroup"] = {"podGroupName": "g"}
+    else:
+        notes |= {f"{GANG}name": "g", f"{GANG}min-available": str(size)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": notes}, "spec": spec}
 
 
-def small(seed: int) -> ClusterSnapshot:
+def group(size: int) -> Any:
+    """Kubernetes' own group ``g`` of so many."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
+    }
+
+
+def published(name: str, *, cards: float, nics: float, draw: random.Random, switches: int) -> list[Any]:
+    """The same node with slices of what is not in use, drawn as :func:`node` draws it."""
+    free = []
+    for part in whole_gpus(name, 2 * switches, nics=range(switches)):
+        share = nics if part.driver == NIC else cards
+        free.append(attrs.evolve(part, devices=tuple(one for one in part.devices if draw.random() >= share)))
+    return [
+        Node(name=name, allocatable={"cpu": 128_000, "pods": 110}),
+        *(part for part in free if part.devices),
+    ]
+
+
+def claimed(objects: list[Any], wanted: list[tuple[int, int, bool]], gang: str) -> ClusterSnapshot:
+    """The gang ``g`` with a claim for each member, on nodes that publish their devices."""
+    kinds = sorted(set(wanted))
+    templates = []
+    for number, (cards, nics, same) in enumerate(kinds):
+        asked = [request("gpu", "gpu", cards // 100)] if cards else []
+        asked += [request("nic", "nic", nics // 100)] if nics else []
+        spec = claim("c", asked, [(ROOT, ())] if same else []).spec
+        templates.append(ResourceClaimTemplate(name=f"kind-{number}", spec=spec))
+    records = [one for one in objects if not isinstance(one, Node)]
+    if gang == "kubernetes":
+        records.append(SchedulingPodGroup(name="g", min_count=len(wanted)))
+    notes = {f"{GANG}name": "g", f"{GANG}min-available": str(len(wanted))} if gang == "koordinator" else {}
+    pods = [
+        Pod(
+            name=f"p{number:02}",
+            uid=f"p{number:02}",
+            resource_claims=(PodResourceClaim("c", template=f"kind-{kinds.index(kind)}"),),
+            annotations=notes,
+            scheduling_group=SchedulingGroup("g") if gang == "kubernetes" else None,
+        )
+        for number, kind in enumerate(wanted)
+    ]
+    nodes = [one for one in objects if isinstance(one, Node)]
+    return ClusterSnapshot(nodes=nodes, pending=pods, records=[*CLASSES.values(), *templates, *records])
+
+
+def drawn(
+    wanted: list[tuple[int, int, bool]], objects: list[Any], gang: str, devices: str
+) -> ClusterSnapshot:
+    """A gang of the kinds wanted."""
+    if devices == "claims":
+        return claimed(objects, wanted, gang)
+    objects += [group(len(wanted))] if gang == "kubernetes" else []
+    objects += [pod(f"p{number:02}", *kind, len(wanted), gang) for number, kind in enumerate(wanted)]
+    return snapshot_from_objects(objects).snapshot
+
+
+def small(seed: int, gang: str = "koordinator", devices: str = "cards") -> ClusterSnapshot:
     """Two or three nodes of two switches each, and a gang that asks for about what is free."""
     draw = random.Random(seed)
-    objects = []
+    make = published if devices == "claims" else node
+    objects: list[Any] = []
     for number in range(draw.randint(1, 3)):
-        objects += node(f"n{number}", cards=0.3, nics=0.2, draw=draw, switches=2)
+        objects += make(f"n{number}", cards=0.3, nics=0.2, draw=draw, switches=2)
     size = draw.randint(2, 6)
     kinds = draw.sample(KINDS, draw.randint(1, 3))
-    objects += [pod(f"p{number}", *draw.choice(kinds), size) for number in range(size)]
-    return snapshot_from_objects(objects).snapshot
+    return drawn([draw.choice(kinds) for _ in range(size)], objects, gang, devices)
 
 
 def alone(snapshot: ClusterSnapshot) -> bool:
     """Tell whether all members find a place one after another, as pods of their own."""
     single = [
-        attrs.evolve(one, annotations={k: v for k, v in one.annotations.items() if GANG not in k})
+        attrs.evolve(
+            one,
+            annotations={k: v for k, v in one.annotations.items() if GANG not in k},
+            scheduling_group=None,
+        )
         for one in snapshot.pending
     ]
     return len(schedule(attrs.evolve(snapshot, pending=tuple(single))).bound) == len(single)
 
 
 class Fragmented:
-    """Seconds for 32 pods of eight cards and four NICs on 512 nodes of which few are empty."""
+    """Seconds for 32 pods of eight cards and four NICs on 512 nodes of which few are empty, proven.
 
-    number, repeat, timeout = 1, 3, 300
+    What is measured is the first call, with nothing known of the cluster but its objects.
+    """
 
-    def setup(self) -> None:
+    params = (("koordinator", "kubernetes"), ("cards", "claims"))
+    param_names = ("gang", "devices")
+    number, repeat, rounds, warmup_time, timeout = 1, 3, 1, 0, 300
+
+    def setup(self, gang: str, devices: str) -> None:
         draw = random.Random(1)
-        objects = []
+        make = published if devices == "claims" else node
+        objects: list[Any] = []
         for number in range(512):
             busy = 0.0 if number % 12 == 0 else 0.4
-            objects += node(f"n{number:03}", cards=busy, nics=busy / 2, draw=draw)
-        objects += [pod(f"p{number:02}", 800, 400, True, 32) for number in range(32)]
-        self.snapshot = snapshot_from_objects(objects).snapshot
-        assert verify(self.snapshot, self.place()) == ()
+            objects += make(f"n{number:03}", cards=busy, nics=busy / 2, draw=draw, switches=4)
+        wanted = [(800, 400, devices == "cards")] * 32
+        self.snapshot = drawn(wanted, objects, gang, devices)
 
-    def place(self) -> ScheduleResult:
-        return schedule(self.snapshot)
-
-    def time_place(self) -> None:
-        assert len(self.place().bound) == 32
+    def time_place(self, gang: str, devices: str) -> None:
+        result = schedule(self.snapshot)
+        (plan,) = result.jobs
+        assert plan.certificate is not None
+        assert check_certificate(plan.certificate.problem, plan.certificate).accepted
+        assert len(result.bound) == 32
 
 
 def gathered(rule: str) -> str:
@@ -213,14 +291,14 @@ class Jointly:
 class Lost:
     """Gangs of a thousand that start together and would not one by one, in percent; and the reverse."""
 
-    params = ("one by one", "together")
-    param_names = ("lost by",)
+    params = (("one by one", "together"), ("koordinator", "kubernetes"), ("cards", "claims"))
+    param_names = ("lost by", "gang", "devices")
     timeout = 600
 
-    def track_share(self, how: str) -> float:
+    def track_share(self, how: str, gang: str, devices: str) -> float:
         started = lost = 0
         for seed in range(1000):
-            snapshot = small(seed)
+            snapshot = small(seed, gang, devices)
             together, single = len(schedule(snapshot).bound) == len(snapshot.pending), alone(snapshot)
             started += together or single
             lost += (together and not single) if how == "one by one" else (single and not together)

@@ -66,20 +66,24 @@ class Sizes:
 
 
 class UnderAKey:
-    """Seconds for gangs of four, each of which needs a rack."""
+    """Seconds for gangs each of which needs a rack; ``first`` with nothing known but the objects."""
 
-    params = (500, 2250)
-    param_names = ("gangs",)
-    number, repeat, timeout = 1, 3, 300
+    params = (("500 of 4", "2250 of 4", "9 of 1000"), ("first", "next"))
+    param_names = ("gangs", "call")
+    number, repeat, rounds, warmup_time, timeout = 1, 3, 1, 0, 300
 
-    def setup(self, count: int) -> None:
-        records, pods = groups(count, 4, KEY)
+    def setup(self, sizes: str, call: str) -> None:
+        count, size = (int(part) for part in sizes.split(" of "))
+        records, pods = groups(count, size, KEY)
         self.snapshot = ClusterSnapshot(nodes=nodes(5000), pending=pods, records=records)
-        small = ClusterSnapshot(nodes=nodes(200), pending=pods[:40], records=records[:10])
+        if call == "next":
+            assert len(schedule(self.snapshot).bound) == len(pods)
+        few = range(min(10, count) * min(4, size))
+        small = ClusterSnapshot(nodes=nodes(200), pending=[pods[one] for one in few], records=records[:10])
         assert verify(small, schedule(small)) == ()
 
-    def time_schedule(self, count: int) -> None:
-        assert len(schedule(self.snapshot).bound) == 4 * count
+    def time_schedule(self, sizes: str, call: str) -> None:
+        assert len(schedule(self.snapshot).bound) == len(self.snapshot.pending)
 
 
 class Trees:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from campaigns.case import Case, Failure, Figures
 from tests.property import (
+    test_group_device_laws,
     test_group_flow_laws,
     test_group_preemption_laws,
     test_group_queue_laws,
@@ -28,6 +30,10 @@ _LAWS: Final[dict[str, Callable[[int], None]]] = {
     "room": test_group_queue_laws.agrees_on_room,
     "quotas": test_group_quota_laws.agrees,
     "queues": test_kueue_laws.agrees,
+    "cards": partial(test_group_device_laws.agrees, devices="cards"),
+    "claims": partial(test_group_device_laws.agrees, devices="claims"),
+    "freed-cards": partial(test_group_device_laws.agrees_on_room, devices="cards"),
+    "freed-claims": partial(test_group_device_laws.agrees_on_room, devices="claims"),
 }
 
 

@@ -170,6 +170,7 @@ def test_replicas_of_a_leader_worker_set_each_lie_in_a_rack(
         assert len({found[f"train-{group}{part}"][:2] for part in ("", "-1", "-2")}) == 1
     assert found["train-0-1"][:2] != found["train-1-1"][:2]
     assert f"not said by a gang: that no other group comes into its domain of {RACK}" in told
+    assert "is read as" not in told
 
 
 def test_sub_groups_of_a_leader_worker_set_leave_the_leader_free(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -44,14 +44,21 @@ def leaves(group: Group) -> list[Leaf]:
 
 def best(root: Group, room: Sequence[int]) -> tuple[int, int] | None:
     """Give the most leaves that start and then the most members; ``None`` where nobody may."""
+    return best_where(root, len(room), lambda node, sizes: sum(sizes) <= room[node])
+
+
+def best_where(
+    root: Group, nodes: int, fits: Callable[[int, tuple[int, ...]], bool]
+) -> tuple[int, int] | None:
+    """Do the same where a node says which sizes it takes together."""
     waiting = [(number, size) for number, leaf in enumerate(leaves(root)) for size in leaf.sizes]
     found: list[tuple[int, int]] = []
-    for places in itertools.product((None, *range(len(room))), repeat=len(waiting)):
-        used = [0] * len(room)
+    for places in itertools.product((None, *range(nodes)), repeat=len(waiting)):
+        there: list[list[int]] = [[] for _ in range(nodes)]
         for (_, size), place in zip(waiting, places, strict=True):
             if place is not None:
-                used[place] += size
-        if any(amount > limit for amount, limit in zip(used, room, strict=True)):
+                there[place].append(size)
+        if not all(fits(node, tuple(sizes)) for node, sizes in enumerate(there)):
             continue
         where: dict[int, list[int]] = {}
         for (number, _), place in zip(waiting, places, strict=True):

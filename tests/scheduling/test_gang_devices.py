@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from koordcore import schedule, verify
+from koordcore import ClusterSnapshot, Node, Pod, check_certificate, schedule, verify
 from koordcore.manifests import snapshot_from_objects
+from koordcore.model.pods import SchedulingGroup
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.result import ScheduleResult
 
 PREFIX = "scheduling.koordinator.sh/"
@@ -101,6 +103,27 @@ def test_members_leave_each_other_the_cards_that_they_need(nodes: int, gang: str
     assert len(placed(nodes, 2 * nodes, gang="").bound) == nodes
     result = placed(nodes, 2 * nodes, gang)
     assert len(result.bound) == 2 * nodes
+
+
+@pytest.mark.parametrize("gang", ["koordinator", "kubernetes"])
+def test_that_all_members_of_a_plain_gang_start_is_proven(gang: str) -> None:
+    """Each finds its place in its turn, and there is nobody else of whom more could start."""
+    (plan,) = placed(2, 2, gang).jobs
+    assert plan.certificate is not None
+    assert plan.certificate.objective == (-2,)
+    assert check_certificate(plan.certificate.problem, plan.certificate).accepted
+
+
+def test_of_a_group_that_leaves_plain_pods_out_nothing_is_claimed() -> None:
+    """Members that take amounts only are not planned; what is left over is no proof."""
+    group = SchedulingPodGroup(name="g", min_count=1)
+    pods = [
+        Pod(name=f"p{number}", requests={"cpu": 1000}, scheduling_group=SchedulingGroup("g"))
+        for number in range(3)
+    ]
+    nodes = [Node(name="n", allocatable={"cpu": 2000, "pods": 9})]
+    (plan,) = schedule(ClusterSnapshot(nodes=nodes, pending=pods, records=[group])).jobs
+    assert (plan.placed, plan.certificate) == (2, None)
 
 
 def test_a_group_takes_all_members_that_fit_together() -> None:

@@ -165,8 +165,8 @@ class _Layers:
     def remark(self, text: str) -> str:
         """Say what is odd about the name of a layer; empty for nothing."""
         layers = (CLUSTER_LAYER, *(layer for layer in self.tree.layers if layer != NODE_LAYER), NODE_LAYER)
-        if text in layers:
-            return ""
+        if text in layers or ("/" in text and text in self.tree.aliases):
+            return ""  # a node label with its domain leaves no doubt
         meant = self.tree.layer_named(text)
         if meant in layers:
             return f"{show(text)} is read as {meant}"

@@ -185,8 +185,10 @@ class JobPlan:
     domains
         Domains used per network layer, from the top down to the nodes; empty where nobody was placed.
     certificate
-        How good the plan is known to be; ``None`` where members were placed one by one without a wish for
-        gathering, and where no node was asked. Of a job that was planned with others it is that of all.
+        How good the plan is known to be. Where members were placed one by one without a wish for gathering,
+        that all of them are, which is the only part of its objective, or ``None`` where some beyond the
+        minimum are not; ``None``, too, where no node was asked. Of a job that was planned with others it is
+        that of all.
     message, detail
         Why there is no plan: upstream's text, and the smallest reason in plain words.
     malformed

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -17,6 +18,7 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.parties import MemberShape
 from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
@@ -24,8 +26,14 @@ from koordcore.preemption.running import Leaving, running_on
 from koordcore.preemption.written import deal_members
 from koordcore.scheduling.eviction_budget import EvictionBudget
 from koordcore.scheduling.freeing import Freeing, key_of
+from koordcore.scheduling.gang_input import Denied, bind_plan, planning_input_of
+from koordcore.scheduling.gang_roles import counts_beyond_amounts
+from koordcore.scheduling.group_plans import flat_tree
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
+
+Coming: TypeAlias = tuple[Pod, int, int]
+"""A pod that is to be bound, its shape, and the row of its node."""
 
 
 def leaving_of(problem: PreemptionProblem, chosen: BoolVector) -> list[Leaving]:
@@ -124,37 +132,74 @@ class DryRuns:
     ) -> Conflict | None:
         """Bind every member where the plan has it, without the victims, and then whoever moves."""
         victims = leaving_of(problem, chosen)
-        budgets, coming = self.budgets, self._coming(problem, counts, moves)
+        coming = self._coming(problem, counts, moves)
+        moving = bool((moves >= 0).any())
         with self.without(victims, self.charged(victims)):
-            taken = np.zeros((len(problem.all_shapes), len(problem.nodes)), dtype=np.int64)
-            for pod, shape, row in coming:
-                taken[shape, row] += 1
-                scheduling_class = self._plugins.class_of(pod)
-                if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
-                    # No node is at fault: somebody else has to leave, such as another pod of the quota.
-                    nowhere = np.zeros(len(problem.all_shapes), dtype=np.int64)
-                    if shape >= len(problem.shapes):
-                        nowhere[shape] = taken[shape].sum()
-                    return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
-                placed = place_there(self._workspace, self._plugins, pod, row)
-                if placed is None or (placed.on_loan and shape >= len(problem.shapes)):
-                    break
-            else:
-                return None
-        conflict = Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere)
-        if shape >= len(problem.shapes) or (moves >= 0).any():
+            mark = self._workspace.checkpoint()
+            conflict = self._in_turn(problem, coming, chosen)
+            if conflict is not None and conflict.node >= 0 and not moving:
+                self._workspace.rollback(mark)
+                conflict = self._together(problem, coming, conflict)
+        if conflict is None or conflict.node < 0 or moving:
             return conflict
-        together = [one for one, _, at in coming[: coming.index((pod, shape, row)) + 1] if at == row]
-        return self._freeing.explained(problem, conflict, together)
+        left, some = conflict.counts.tolist(), []
+        for pod, shape, row in coming:
+            if row == conflict.node and left[shape]:
+                left[shape] -= 1
+                some.append(pod)
+        return self._freeing.explained(problem, conflict, some)
+
+    def _in_turn(
+        self, problem: PreemptionProblem, coming: Sequence[Coming], chosen: BoolVector
+    ) -> Conflict | None:
+        """Bind one after the other; or say who did not fit beside whom."""
+        taken = np.zeros((len(problem.all_shapes), len(problem.nodes)), dtype=np.int64)
+        budgets = self.budgets
+        for pod, shape, row in coming:
+            taken[shape, row] += 1
+            scheduling_class = self._plugins.class_of(pod)
+            if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
+                # No node is at fault: somebody else has to leave, such as another pod of the quota.
+                nowhere = np.zeros(len(problem.all_shapes), dtype=np.int64)
+                if shape >= len(problem.shapes):
+                    nowhere[shape] = taken[shape].sum()
+                return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
+            placed = place_there(self._workspace, self._plugins, pod, row)
+            if placed is None or (placed.on_loan and shape >= len(problem.shapes)):
+                return Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere)
+        return None
+
+    def _together(
+        self, problem: PreemptionProblem, coming: Sequence[Coming], conflict: Conflict
+    ) -> Conflict | None:
+        """Bind the members of each node at once, in whatever order, with whichever cards serve them all."""
+        pods = [pod for pod, _, _ in coming]
+        beside = sum(row == conflict.node for _, _, row in coming)
+        if beside < 2 or not any(counts_beyond_amounts(self._plugins, [pod]) for pod in pods):
+            return conflict
+        inputs = planning_input_of(self._workspace, self._plugins, pods, flat_tree(self._workspace))
+        if isinstance(inputs, Unschedulable) or inputs.refused:
+            return conflict
+        names = self._workspace.layout.names
+        nodes = {str(pod.key): names[row] for pod, _, row in coming}
+        bound = bind_plan(self._workspace, self._plugins, inputs, nodes)
+        if isinstance(bound, dict):
+            return None
+        if isinstance(bound, Denied):
+            return conflict
+        (first, *_), shape_of = bound, {str(pod.key): shape for pod, shape, _ in coming}
+        counts = np.zeros(len(problem.all_shapes), dtype=np.int64)
+        for key, own in inputs.shape_of.items():
+            counts[shape_of[key]] = first.counts[own]
+        row = int(inputs.rows[first.node])
+        return attrs.evolve(conflict, node=row, counts=counts, elsewhere=conflict.elsewhere or first.doubtful)
 
     @cached_property
     def _freeing(self) -> Freeing:
         return Freeing(self._workspace, self._plugins, self._members, lambda: self.without(()))
 
-    def _coming(
-        self, problem: PreemptionProblem, counts: IntMatrix, moves: IntVector
-    ) -> list[tuple[Pod, int, int]]:
-        """Members, then pods that move, each with its shape and row."""
+    def _coming(self, problem: PreemptionProblem, counts: IntMatrix, moves: IntVector) -> list[Coming]:
+        """Members, then pods that move."""
         nodes, _ = deal_members(problem, counts)
         shape_of = {member.key: member.shape for member in problem.members}
         row_of = self._workspace.layout.row_of

@@ -31,7 +31,7 @@ from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_tree import GroupTree, units_of
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
 from koordcore.scheduling.one_pod import place_pod, place_there
-from koordcore.scheduling.outcomes import NO_REFUSALS, Outcome, give_up, plan_of, unplaced, weakened
+from koordcore.scheduling.outcomes import NO_REFUSALS, Outcome, all_of, give_up, plan_of, unplaced, weakened
 from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
@@ -396,9 +396,9 @@ class Groups:
         used = {self.tree.key: 1} if domain else {}
         if nodes:
             used[NODE_LAYER] = len(set(nodes))
-        certificate = None if planned is None else planned.answer.certificate
-        if certificate is not None and planned is not None and (planned.cut or not proven):
-            certificate = weakened(certificate)
+        certificate = all_of(len(nodes), len(listed)) if planned is None else planned.answer.certificate
+        if planned is not None and (planned.cut or not proven):
+            certificate = weakened(planned.answer.certificate)
         job = plan_of(self.job, placed=len(nodes), domains=used, certificate=certificate, least=self._least)
         return listed, job
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -22,6 +23,7 @@ from koordcore.model.decisions import (
 )
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import PodKey
+from koordcore.model.proofs import Leaf, LinearEvidence, LinearProblem, LinearStage
 from koordcore.protocol.gang import binding_annotations
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.one_pod import refuse_pod
@@ -66,12 +68,22 @@ def waiting(job: Job) -> Outcome:
     return listed, plan_of(job, message=job.waits_for)
 
 
+@lru_cache(maxsize=1024)
+def all_of(placed: int, members: int) -> Certificate | None:
+    """Certify that every member is placed: there is nobody else to place. None where some are not."""
+    if not 0 < placed == members:
+        return None
+    problem = LinearProblem(lower=(0,), upper=(members,), rows=(), stages=(LinearStage(((0, -1),)),))
+    return Certificate.make_proven((-placed,), problem, LinearEvidence((placed,), (Leaf((), 1),)))
+
+
 def kept(job: Job, decisions: Mapping[PodKey, PodDecision]) -> Outcome:
     """Every minimum is met; members beyond it may wait."""
     listed = [decisions[pod.key] for pod in job.pods]
     nodes = [one.node for one in listed if isinstance(one, Bound)]
-    plan = plan_of(job, placed=len(nodes), domains={NODE_LAYER: len(set(nodes))} if nodes else {})
-    return listed, plan
+    used = {NODE_LAYER: len(set(nodes))} if nodes else {}
+    certificate = all_of(len(nodes), len(listed))
+    return listed, plan_of(job, placed=len(nodes), domains=used, certificate=certificate)
 
 
 def give_up(workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecision], reason: str) -> Outcome:
