@@ -180,7 +180,9 @@ def test_explain_says_what_is_lacking_and_who_is_in_the_way(
     capsys: pytest.CaptureFixture[str], dump: Path
 ) -> None:
     shown = said(capsys, "explain", "a/large", dump)
-    assert "0 of 1 devices can be had (8 suit: 8 without what they draw on)" in shown
+    said_in_full = " ".join(shown.split())
+    assert "0 of 1 devices can be had (8 suit: 8 short of counters)" in said_in_full
+    assert "; counters of gpu-0, gpu-1, gpu-2 and 5 more allow " in said_in_full
     assert "n00: without a/run-00-0 it would do" in shown
     assert "a/run-00-0 (priority 0): the cheapest, proven" in shown
 
