@@ -8,6 +8,7 @@ import attrs
 
 from koordcore.allocators.claims.cards import cards_said, short_of_counters
 from koordcore.allocators.claims.constraints import constraint_values
+from koordcore.allocators.claims.exact.conflict import smallest_conflict
 from koordcore.allocators.claims.exact.question import Answer, Question, Wish, make_question
 from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall
@@ -60,7 +61,7 @@ def claim_shortfalls(
     )
     if alone or not question.requests:
         return alone
-    return (_together(question, forms, _conflict(question, limits), limits),)
+    return (_together(question, forms, smallest_conflict(question, limits), limits),)
 
 
 def _alone(
@@ -162,21 +163,6 @@ def _taints(table: DeviceTable, devices: int) -> str:
         }
     )
     return ", ".join([*named[:_SHOWN], *(["…"] if len(named) > _SHOWN else [])])
-
-
-def _conflict(question: Question, limits: Limits) -> list[int]:
-    """Give the places of a smallest set of requests that do not fit together: none can be left out."""
-    kept = list(range(len(question.requests)))
-    for place in range(len(question.requests)):
-        rest = [one for one in kept if one != place]
-        part = attrs.evolve(
-            question,
-            requests=tuple(question.requests[one] for one in rest),
-            claims=tuple(question.claims[one] for one in rest),
-        )
-        if answer_question(part, limits) is None:
-            kept = rest
-    return kept
 
 
 def _together(
