@@ -33,8 +33,9 @@ def test_an_allocated_claim_holds_its_devices_whoever_it_is_reserved_for(users: 
     assert devices(result) == {"p": ["a/gpu-1"]}
 
 
-def test_a_pod_that_uses_such_a_claim_goes_to_its_node() -> None:
-    snapshot = cluster({"a": 1, "b": 8}, on_a("c", "gpu-0", "gone"), pending=[pod("p", claim="c")])
+@pytest.mark.parametrize("users", [(), ("gone",)], ids=["nobody", "one"])
+def test_a_pod_that_uses_such_a_claim_goes_to_its_node(users: tuple[str, ...]) -> None:
+    snapshot = cluster({"a": 1, "b": 8}, on_a("c", "gpu-0", *users), pending=[pod("p", claim="c")])
     (bound,) = legal(snapshot).bound
     assert bound.node == "a"
     assert not bound.claims[0].fresh
