@@ -108,7 +108,7 @@ def _connected(question: Question) -> list[list[int]]:
 
 
 def _kind(question: Question, part: Sequence[int]) -> Hashable:
-    """Say all of a part that bears on what fits; which claim only where one is large or wants admin access."""
+    """Say all of a part that bears on what fits; which claim, where one is large or wants admin access."""
     wishes = [wish for place in part for wish in question.requests[place]]
     numbers = {number: turn for turn, number in enumerate(sorted({n for one in wishes for n in one.bonds}))}
     totals: dict[int, int] = {}

@@ -154,6 +154,7 @@ class _Reading:
         touching = [bond for bond in bonds if form.named(bond.constraint.requests)]
         values: dict[int, Mapping[int, frozenset[Element]]] = {}
         by_element: dict[int, Mapping[Element, int]] = {}
+        column: Mapping[int, frozenset[Element]]
         for bond in touching:
             if any(one.name == bond.attribute for one in form.spec.derived_attributes):
                 column, wrong = _column(self._room, form, bond.attribute, mask)
