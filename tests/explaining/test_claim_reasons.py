@@ -132,3 +132,16 @@ def test_partitions_that_can_be_had_one_by_one_and_not_together_are_counted_toge
     snapshot = partitioned(gpu_0=("1g-10gb-0", "1g-10gb-1"), gpu_1=taken, gpu_2=taken, gpu_3=taken)
     (found, _) = (line for one in explain(snapshot, "default/p").help for line in one.details)
     assert "1 of 3 devices can be had (" in found
+
+
+def test_the_pools_of_the_node_itself_are_named() -> None:
+    """Both nodes look the same to every claim; one of them lacks something else, too."""
+    slices = [attrs.evolve(gpus(name, 2), slice_count=2) for name in "ab"]
+    closed = attrs.evolve(node("a"), unschedulable=True)
+    snapshot = ClusterSnapshot(
+        nodes=[closed, node("b")], pending=[pod("p", "two")], records=[GPU, *TEMPLATES, *slices]
+    )
+    said = [(one.nearest, line) for one in explain(snapshot, "default/p").help for line in one.details]
+    assert {name for name, _ in said} == {"a", "b"}
+    for name, line in said:
+        assert line.endswith(f"; slices of gpu.example.com/{name} are missing or contradict each other")

@@ -9,7 +9,7 @@ import attrs
 from benchmarks.claims_data import CLASSES, claim, mig_cards, request
 from koordcore.model.claims import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from koordcore.simulate import Departure, NodeFailed, PodArrival, replay_schedule
-from koordcore.simulate.scheduled import ScheduledReplay, stream_of
+from koordcore.simulate.scheduled import ClusterEvent, ScheduledReplay, stream_of
 from koordcore.snapshot import ClusterSnapshot
 from tests.scheduling.test_claims import ONE, cluster, node, pod, taken
 
@@ -48,7 +48,7 @@ def test_a_claim_that_nobody_known_uses_stays() -> None:
 
 def test_who_loses_his_node_gets_devices_of_another() -> None:
     mine = ResourceClaim(name="mine", spec=ONE)
-    events = [PodArrival(0, pod("p", claim="mine")), NodeFailed(5, "a")]
+    events: list[ClusterEvent] = [PodArrival(0, pod("p", claim="mine")), NodeFailed(5, "a")]
     result = replay_schedule(cluster({"a": 1, "b": 1}, mine), events)
     assert places(result) == [("p", "a", 0), ("p", "b", 5)]
 
@@ -59,7 +59,7 @@ def test_partitions_count_by_the_part_of_their_card_that_they_take() -> None:
         for name in ("1g.10gb", "3g.40gb", "7g.80gb")
     ]
     cards = ClusterSnapshot(nodes=[node("a")], records=[*CLASSES.values(), *templates, *mig_cards("a", 2)])
-    events = [
+    events: list[ClusterEvent] = [
         PodArrival(0, pod("large", "7g.80gb"), 9),
         PodArrival(1, pod("half", "3g.40gb")),
         PodArrival(2, pod("small", "1g.10gb")),

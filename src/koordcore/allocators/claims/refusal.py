@@ -12,6 +12,7 @@ from koordcore.allocators.claims.exact.conflict import smallest_conflict
 from koordcore.allocators.claims.exact.question import Answer, Question, Wish, make_question
 from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall
+from koordcore.allocators.claims.pools import NodePools
 from koordcore.allocators.claims.requests import ClaimForms, read_claims
 from koordcore.allocators.claims.room import Room
 from koordcore.allocators.claims.table import BARRING, DeviceTable, bits
@@ -28,6 +29,7 @@ def claim_shortfalls(
     classes: Mapping[str, DeviceClass],
     *,
     limits: Limits = DEFAULT_LIMITS,
+    pools: NodePools | None = None,
 ) -> tuple[ClaimShortfall, ...]:
     """Say what claims lack that were refused on a node.
 
@@ -41,6 +43,8 @@ def claim_shortfalls(
         DeviceClasses by name.
     limits
         Budget of each question to the solver.
+    pools
+        Those of the node, where the room is that of another one that looks the same.
 
     Returns
     -------
@@ -54,7 +58,7 @@ def claim_shortfalls(
         return ()
     question = make_question(room, forms)
     alone = tuple(
-        _alone(question, forms, place, wish, limits)
+        _alone(question, forms, place, wish, limits, pools or room.table.pools)
         for place, wishes in enumerate(question.requests)
         for wish in wishes
         if not wish.hopeful
@@ -65,10 +69,15 @@ def claim_shortfalls(
 
 
 def _alone(
-    question: Question, forms: Sequence[ClaimForms], place: int, wish: Wish, limits: Limits
+    question: Question,
+    forms: Sequence[ClaimForms],
+    place: int,
+    wish: Wish,
+    limits: Limits,
+    pools: NodePools,
 ) -> ClaimShortfall:
     free = _most(question, place, wish, limits)
-    why = _why(question, wish) + _lost_pools(question.room.table)
+    why = _why(question, wish) + _lost_pools(pools)
     return ClaimShortfall(
         claim=forms[wish.form.claim].claim.name,
         request=wish.form.name,
@@ -143,9 +152,9 @@ def _why(question: Question, wish: Wish) -> str:
     return " (no more suit)" if suit else " (none suits)"
 
 
-def _lost_pools(table: DeviceTable) -> str:
+def _lost_pools(pools: NodePools) -> str:
     """Name the pools whose devices are out until their driver publishes again."""
-    lost = [f"{one.driver}/{one.name}" for one in table.pools.pools if not one.usable]
+    lost = [f"{one.driver}/{one.name}" for one in pools.pools if not one.usable]
     if not lost:
         return ""
     named = ", ".join([*lost[:_SHOWN], *(["…"] if len(lost) > _SHOWN else [])])
