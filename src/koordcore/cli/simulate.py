@@ -213,10 +213,11 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
 
 def _cards_only(arguments: argparse.Namespace) -> bool:
     """Tell whether policies were asked for that know cards, and not those of ``schedule``."""
-    names = arguments.policy or ()
+    names: list[str] = arguments.policy or []
     own = [name for name in names if name not in POLICY_NAMES]
-    if own and len(own) < len(names):
-        raise ModelError(f"--policy {own[0]}: looks at cards only, and is not comparable with {names[0]}")
+    other = next((name for name in names if name in POLICY_NAMES), "")
+    if own and other:
+        raise ModelError(f"--policy {own[0]}: looks at cards only, and is not comparable with {other}")
     return bool(own)
 
 
