@@ -16,7 +16,7 @@ from benchmarks.claims_data import (
     request,
     whole_gpus,
 )
-from koordcore.allocators.claims import Room, choose_devices
+from koordcore.allocators.claims import Room, allocate_claims, choose_devices
 
 GPUS_16 = whole_gpus("n1", 16)
 QUESTIONS = {
@@ -52,3 +52,7 @@ class OneNode:
 
     def time_exact(self, question: str) -> None:
         self.ask()
+
+    def time_answer(self, question: str) -> None:
+        """The same with what a caller sees: results with a certificate, or what is lacking."""
+        allocate_claims(self.room, self.claims, CLASSES)

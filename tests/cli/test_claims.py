@@ -25,7 +25,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
 
 def test_the_guide_shows_what_the_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"^```console\n\$ koordcore ([^\n]*)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for command, shown in blocks:
         # schedule says by its code that not every pod found a place.
         code = 1 if command.startswith("schedule") else 0

@@ -180,7 +180,9 @@ def test_explain_says_what_is_lacking_and_who_is_in_the_way(
     capsys: pytest.CaptureFixture[str], dump: Path
 ) -> None:
     shown = said(capsys, "explain", "a/large", dump)
-    assert "0 of 1 devices can be had (8 suit: 8 without what they draw on)" in shown
+    said_in_full = " ".join(shown.split())
+    assert "0 of 1 devices can be had (8 suit: 8 short of counters)" in said_in_full
+    assert "; counters of gpu-0, gpu-1, gpu-2 and 5 more allow " in said_in_full
     assert "n00: without a/run-00-0 it would do" in shown
     assert "a/run-00-0 (priority 0): the cheapest, proven" in shown
 
@@ -200,8 +202,29 @@ def test_a_partition_moves_so_that_a_large_profile_fits(
     assert "a/large fits on n00: gpu.nvidia.com/n00/gpu-0-7g-80gb-0" in shown
 
 
-def test_simulate_says_that_its_replay_looks_at_no_claims(
+def test_simulate_plays_claims_that_are_freed_when_pods_end(
+    capsys: pytest.CaptureFixture[str], alone: Path
+) -> None:
+    """Of 400 cards half of each is in use; the first to be free is that of run-00-0, at one o'clock."""
+    (run,) = json.loads(said(capsys, "simulate", alone, "--policy", "default", "-o", "json"))
+    assert (run["tasks"], run["refused"], run["peak"]) == (1, 0, 50.0)
+    waiting = dict(zip(run["time"], run["pending"], strict=True))
+    used = dict(zip(run["time"], run["used"], strict=True))
+    one_o_clock = 1795266000
+    assert [waiting[second] for second in sorted(waiting)[:2]] == [1, 0]
+    assert sorted(waiting)[:2] == [0, one_o_clock]
+    assert used[max(used)] == 0.0
+    assert used[one_o_clock] == round(100 * (200 - 3 / 2 + 1) / 400, 2)  # three halves go, and one card comes
+
+
+def test_a_policy_of_cards_alone_says_that_it_looks_at_no_claims(
     capsys: pytest.CaptureFixture[str], alone: Path
 ) -> None:
     main(["simulate", str(alone), "--policy", "bestfit"])
-    assert "1 of 1 pods that wait ask for devices by claims" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "1 of 1 pods that wait ask for devices by claims" in told
+    assert "--policy default, " in told
+    assert main(["simulate", str(alone), "--policy", "bestfit", "--policy", "default"]) == 2
+    assert "is not comparable" in capsys.readouterr().err
+    assert main(["simulate", str(alone), "-o", "csv"]) == 2
+    assert "by percent arrived" in capsys.readouterr().err

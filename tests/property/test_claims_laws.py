@@ -3,10 +3,13 @@
 * The exact answer is found exactly where trying everything finds one, and its alternatives are the best.
 * What is found is legal by the checker's own reading.
 * First fit finds what is legal, and only where something fits; what it finds does not depend on memory.
+* Requests that are named as a conflict do not fit together, and do without any one of them. What is said to
+  be free of a request that has too little is the most that it could have at once.
 """
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import given, settings, strategies as st
 
 from koordcore.allocators.claims import (
@@ -25,8 +28,10 @@ from koordcore.allocators.claims import (
     gather_pools,
     room_of,
 )
+from koordcore.allocators.claims.exact.conflict import smallest_conflict
 from koordcore.allocators.claims.exact.program import solve_question
 from koordcore.allocators.claims.exact.question import Answer, make_question
+from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.requests import read_claims
 from koordcore.checking.claim_pools import CheckedNode
 from koordcore.checking.claims import ClaimChecker
@@ -255,3 +260,60 @@ def test_counting_and_the_integer_program_agree(
 
 def _requests(room: Room, claims: list[ResourceClaim]) -> list[bool]:
     return [request.prioritized for claim in claims for request in claim.spec.requests]
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[ResourceClaim]:
+    """Some claims, some of them several times."""
+    found = draw(claim_lists())
+    copies = [one for one in found for _ in range(draw(st.integers(1, 3)))]
+    return [attrs.evolve(one, name=f"c{number}") for number, one in enumerate(copies)]
+
+
+@given(rooms(), alike())
+def test_a_conflict_does_not_fit_and_does_without_any_one_of_it(
+    made: tuple[Room, ClaimChecker], claims: list[ResourceClaim]
+) -> None:
+    room, _ = made
+    forms_read = read_claims(room.table, claims, CLASSES)
+    assert not isinstance(forms_read, ClaimError)
+    question = make_question(room, forms_read)
+
+    def fits(places: list[int]) -> bool:
+        part = attrs.evolve(
+            question,
+            requests=tuple(question.requests[one] for one in places),
+            claims=tuple(question.claims[one] for one in places),
+        )
+        return isinstance(answer_question(part, Limits()), Answer)
+
+    if fits(list(range(len(question.requests)))):
+        return
+    found = smallest_conflict(question, Limits())
+    assert not fits(found)
+    for place in found:
+        assert fits([one for one in found if one != place])
+
+
+@given(rooms(), st.data())
+def test_what_is_said_to_be_free_is_the_most_that_a_request_could_have(
+    made: tuple[Room, ClaimChecker], data: st.DataObject
+) -> None:
+    room, _ = made
+    form = attrs.evolve(data.draw(forms("")), mode="ExactCount", count=data.draw(st.integers(1, 5)))
+    bonds = (data.draw(constraints(("r",))),) if data.draw(st.booleans()) else ()
+
+    def asked(count: int) -> ResourceClaim:
+        wanted = ClaimRequest("r", (attrs.evolve(form, count=count),))
+        return ResourceClaim(name="c", spec=ClaimSpec((wanted,), bonds))
+
+    outcome = allocate_claims(room, [asked(form.count)], CLASSES)
+    if not isinstance(outcome, ClaimsRefused):
+        return
+    (lack,) = outcome.shortfalls
+    fitting = [
+        count
+        for count in range(1, form.count)
+        if isinstance(allocate_claims(room, [asked(count)], CLASSES), ClaimsAllocated)
+    ]
+    assert lack.free == max(fitting, default=0)

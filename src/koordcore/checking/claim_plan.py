@@ -135,12 +135,8 @@ class _Plan:
             _ON,
         )
         self._held: dict[tuple[str, str], ClaimAllocation] = {}
-        there = {(pod.namespace, pod.name) for pod in (*snapshot.pending, *snapshot.bound_pods())}
         for key, claim in self._claims.items():
-            users = [
-                (claim.namespace, one.name) in there or one.resource != "pods" for one in claim.reserved_for
-            ]
-            if claim.allocation is not None and (not users or any(users)):
+            if claim.allocation is not None:
                 self._hold(key, claim.allocation)
         for pod in snapshot.bound_pods():
             for held in pod.held_claims:

@@ -23,6 +23,7 @@ from koordcore.model.resources import parse_resources
 from koordcore.protocol.reservation import is_operating_pod, operating_reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded
 
 PREFIX: Final = "scheduling.koordinator.sh/"
 USED: Final = PREFIX + "reservation-allocated"
@@ -72,7 +73,7 @@ def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     ]
     known = {pod.key for pod in snapshot.pending}
     acting = [_what_is_left_of(snapshot, pod) for pod in snapshot.bound_pods() if is_operating_pod(pod)]
-    held = snapshot.forget(*(pod.key for pod in acting)) if acting else snapshot
+    held = snapshot.apply(*(PodEnded(pod.key) for pod in acting)) if acting else snapshot
     held = held.assume(*holders, *acting) if holders or acting else held
     added = [pod for pod in waiting if pod.key not in known]
     return held.with_pending(*added) if added else held

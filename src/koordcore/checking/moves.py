@@ -26,7 +26,6 @@ from koordcore.protocol.migration import ANNOTATION_EVICT, ANNOTATION_EVICTION_C
 from koordcore.protocol.reservation_status import with_decided_users
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.claim_records import released
 from koordcore.snapshot.cluster import bind
 
 HELD: Final = (
@@ -140,7 +139,7 @@ def _replay(
         leaving = [move.pod for move in moves if move.leaves == wave]
         decisions = tuple(given[move.pod] for move in moves if move.arrives == wave)
         arriving = [bind(_anew(pods[one.pod]), one) for one in decisions]
-        before = released(now.forget(*leaving), [pods[key] for key in leaving])
+        before = now.forget(*leaving)
         after = _users_written(before.assume(*arriving), decisions)
         step = ScheduleResult(decisions=decisions, snapshot=after, policy=policy)
         if before.has(ResourceClaim):  # these say whom they are reserved for

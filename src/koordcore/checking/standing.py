@@ -15,6 +15,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded
 
 
 def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapshot, ScheduleResult]:
@@ -31,7 +32,7 @@ def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapsh
         for pod in running
     ]
     held = {one.pod: one.claims for one in decisions}
-    after = snapshot.forget(*(pod.key for pod in running)) if running else snapshot
+    after = snapshot.apply(*(PodEnded(pod.key) for pod in running)) if running else snapshot
     before = after.with_pending(*(pod.at(None) for pod in running))
     after = after.assume(*(pod.at(pod.node_name, claims=held[pod.key]) for pod in running))
     result = ScheduleResult(decisions=tuple(decisions), snapshot=after, policy=policy)

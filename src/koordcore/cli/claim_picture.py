@@ -24,6 +24,7 @@ from koordcore.model.device_slices import (
     ResourceSlice,
 )
 from koordcore.model.nodes import NodeState
+from koordcore.model.pods import PodKey
 from koordcore.model.quantity import NANO, format_exact_quantity
 from koordcore.snapshot import ClusterSnapshot
 
@@ -140,7 +141,7 @@ def claim_tables(snapshot: ClusterSnapshot) -> Iterator[Table]:
         yield _pools_table(broken)
     claims = snapshot.of(ResourceClaim)
     if claims:
-        yield _states_table(claims)
+        yield _states_table(snapshot, claims)
 
 
 def _classes_table(classes: Sequence[ClassView]) -> Table:
@@ -181,14 +182,15 @@ def _pools_table(broken: Sequence[PoolView]) -> Table:
     )
 
 
-def _states_table(claims: Sequence[ResourceClaim]) -> Table:
-    states = {
-        "in use": [one for one in claims if one.allocation is not None and one.reserved_for],
-        "allocated, used by nobody": [
-            one for one in claims if one.allocation is not None and not one.reserved_for
-        ],
-        "waiting": [one for one in claims if one.allocation is None],
-    }
+def _states_table(snapshot: ClusterSnapshot, claims: Sequence[ResourceClaim]) -> Table:
+    states: dict[str, list[ResourceClaim]] = {"in use": [], "allocated, used by nobody": [], "waiting": []}
+    for claim in claims:
+        used = any(
+            one.resource != "pods" or snapshot.pod(PodKey(claim.namespace, one.name)) is not None
+            for one in claim.reserved_for
+        )
+        unused = "waiting" if claim.allocation is None else "allocated, used by nobody"
+        states["in use" if used and claim.allocation is not None else unused].append(claim)
     return Table(
         title=_count(len(claims), "resource claim"),
         columns=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +20,14 @@ from koordcore.cli.pools import WorkerPool
 from koordcore.cli.progress import working
 from koordcore.cli.tables import show
 from koordcore.errors import ModelError
+from koordcore.explaining.ends import expectations
 from koordcore.manifests import load
+from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
 from koordcore.manifests.podless import OPENED_KINDS
+from koordcore.model.claims import DeviceClass
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.scheduling_groups import SchedulingPodGroup, SchedulingWorkload
+from koordcore.protocol.extended_resources import classes_by_resource
 from koordcore.scheduling.plugins.gpu_share import demand_of
 from koordcore.scoring.fragmentation import workload_mix
 from koordcore.scoring.gpu_policies import PolicyLike, PolicyName, make_policy
@@ -35,11 +39,16 @@ from koordcore.simulate.plots import PlotKind, plot
 from koordcore.simulate.reader import TraceFolder, read_text
 from koordcore.simulate.record import is_record, replay_record
 from koordcore.simulate.report import Summary, csv_text, json_text, summaries
-from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise
+from koordcore.simulate.scenario import Cell, CellResult, Clock, play_cell, summarise, summarise_schedule
+from koordcore.simulate.scheduled import replay_schedule, stream_of
 from koordcore.simulate.sweeps import ResultFolder, SweepResult, sweep
+from koordcore.snapshot import ClusterSnapshot
 
 ALL: Final = "all"
 DEFAULT_TRACE: Final = "default"
+_OF_CLAIMS: Final = ("default", "spread")
+"""Policies that are compared where pods ask for devices by claims."""
+_PLAYED: Final = f"--policy {', '.join(POLICY_NAMES[:-1])} and {POLICY_NAMES[-1]} play them"
 EPILOG: Final = """\
 A folder holds nodes.csv, pods_<trace>.csv and, where there are stored runs, runs.json;
 each may be compressed.
@@ -50,6 +59,7 @@ examples:
   koordcore simulate openb --policy fgd --plot allocation.svg
   koordcore simulate openb --policy fgd --policy mine:Tightest --plot mine.pdf
   koordcore simulate cluster.yaml --policy fgd --policy bestfit
+  koordcore simulate claims.yaml      pods with claims arrive, and go through `schedule`
   koordcore simulate cluster.yaml --as-gangs   with jobs that have no pods yet
   koordcore simulate call.json        written by `schedule --record call.json`
   koordcore simulate openb --clock trace --compress 400 --kind waiting \\
@@ -75,7 +85,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         metavar="NAME|MODULE:CLASS",
-        help=f"{', '.join(PolicyName)}, {ALL}, or your own; repeat for several (default: bestfit and fgd)",
+        help=f"{', '.join(PolicyName)}, {ALL}, or your own; repeat for several (default: bestfit and fgd). "
+        f"Where pods of a dump ask for devices by claims: {', '.join(POLICY_NAMES)} "
+        f"(default: {' and '.join(_OF_CLAIMS)})",
     )
     parser.add_argument(
         "--seed", action="append", type=int, metavar="N", help="order of arrival; repeat for several (42)"
@@ -174,13 +186,15 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
         jobs = sum(number for kind, number in loaded.podless.items() if kind in OPENED_KINDS)
         hint = f"; --as-gangs takes {jobs} jobs without pods for gangs" if jobs else ""
         raise ModelError(f"{arguments.folder}: no pod waits, so nobody arrives{hint}")
-    claiming = sum(bool(pod.resource_claims) for pod in snapshot.pending)
+    classes = classes_by_resource(snapshot.of(DeviceClass))
+    claiming = sum(
+        bool(pod.resource_claims) or any(name in classes for name in pod.requests) for pod in snapshot.pending
+    )
+    if claiming and not _cards_only(arguments):
+        return tuple(_play_claims(snapshot, arguments))
     if claiming:
         message = f"{claiming} of {len(snapshot.pending)} pods that wait ask for devices by claims"
-        print(
-            f"warning: {message}: this replay looks at cards only; koordcore.replay_schedule plays them",
-            file=sys.stderr,
-        )
+        print(f"warning: {message}: this replay looks at cards only; {_PLAYED}", file=sys.stderr)
     groups: tuple[SchedulingPodGroup | SchedulingWorkload, ...] = (
         *snapshot.of(SchedulingPodGroup),
         *snapshot.of(SchedulingWorkload),
@@ -195,6 +209,29 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
         cell = Cell(arguments.folder.name.split(".")[0], name, seed, Clock.TRACE)
         results.append(summarise(cell, result))
     return tuple(results)
+
+
+def _cards_only(arguments: argparse.Namespace) -> bool:
+    """Tell whether policies were asked for that know cards, and not those of ``schedule``."""
+    names: list[str] = arguments.policy or []
+    own = [name for name in names if name not in POLICY_NAMES]
+    other = next((name for name in names if name in POLICY_NAMES), "")
+    if own and other:
+        raise ModelError(f"--policy {own[0]}: looks at cards only, and is not comparable with {other}")
+    return bool(own)
+
+
+def _play_claims(snapshot: ClusterSnapshot, arguments: argparse.Namespace) -> Iterator[CellResult]:
+    """Let the pods arrive one after another and ``schedule`` give them nodes, devices of claims among it."""
+    if arguments.output == "csv":
+        raise ModelError("-o csv: is by percent arrived; of claims -o json tells what is in use over time")
+    if arguments.plot and arguments.kind != PlotKind.WAITING:
+        raise ModelError(f"--kind {arguments.kind}: of claims only those who wait are drawn (--kind waiting)")
+    cluster, events = stream_of(snapshot, *expectations(snapshot, None))
+    for name in arguments.policy or _OF_CLAIMS:
+        with working(f"playing {name}"):
+            result = replay_schedule(cluster, events, policy=named_policy(name))
+        yield summarise_schedule(Cell(arguments.folder.name.split(".")[0], name, 0, Clock.TRACE), result)
 
 
 def _replay_record(text: str) -> int:

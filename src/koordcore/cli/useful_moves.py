@@ -16,6 +16,7 @@ from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.policy import Policy
 from koordcore.model.resources import PODS, make_resources
+from koordcore.snapshot.changes import PodEnded
 
 _EFFORT: Final = 2.0
 """Solver budget of the question; `koordcore defrag` takes more."""
@@ -37,7 +38,7 @@ def with_moves(advice: Advice, policy: Policy) -> Advice:
     if len(shapes) != 1:
         return advice
     requests = make_resources({PODS: 1, **members[0].requests})
-    cleared = snapshot.forget(*(pod.key for pod in members))
+    cleared = snapshot.apply(*(PodEnded(pod.key) for pod in members))
     rules = MoveRules(policy=_without_quotas(policy))
     try:
         nodes = nodes_without_others(cleared, members, rules)

@@ -20,7 +20,6 @@ from koordcore.model.policy import Policy
 from koordcore.scheduling import schedule
 from koordcore.scheduling.reset import unbound
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.changes import PodEnded
 
 _NODE: Final = "node"
 
@@ -89,7 +88,7 @@ def review_admitted(
             continue
         levels = next(_levels(choice, topologies), ())
         before = {pod.key: str(pod.node_name) for pod in pods}
-        away = snapshot.apply(*(PodEnded(key) for key in before))
+        away = snapshot.forget(*before)
         group, made = admitted_pods([unbound(pod) for pod in pods], workload, choice, topologies)
         result = schedule(away.with_records(group), made, policy=policy, now=now)
         after = {one.pod: one.node for one in result.bound}

@@ -36,7 +36,6 @@ from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.reset import unbound
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.claim_records import released
 
 _MOST_TRIES: Final = 64
 _GANG: Final = "gang.scheduling.koordinator.sh/"
@@ -237,7 +236,7 @@ class _Chains:
     def _carried_out(self, way: _Way) -> _Made | list[_Way] | None:
         """Let pods make way, place the one that waits, and then all of them; else tell larger sets."""
         rules = self._rules
-        rest = released(self._snapshot.forget(*(one.key for one in way.pods)), way.pods)
+        rest = self._snapshot.forget(*(one.key for one in way.pods))
         workspace = open_workspace(rest, rules.policy)
         place = place_there(workspace, PluginSet(workspace, rules.policy), self._pod, way.row)
         if place is None:

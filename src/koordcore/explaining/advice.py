@@ -25,6 +25,7 @@ from koordcore.result import ScheduleResult
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.serving import queue_units
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded
 
 _NAMED = 4
 _TRIES = 64
@@ -163,7 +164,7 @@ def _at_turn(
 ) -> ClusterSnapshot:
     others = [one.key for one in snapshot.pending if one.key not in own and not one.nominated_node]
     kept = {one.pod for one in before if isinstance(one, Bound)}
-    alone = snapshot.forget(*(key for key in others if key not in kept))
+    alone = snapshot.apply(*(PodEnded(key) for key in others if key not in kept))
     return _placed(alone, result, before)
 
 

@@ -23,6 +23,7 @@ from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded, PodPending
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Attempts:
         own = self.members if members is None else tuple(members)
         cluster = self.snapshot if snapshot is None else snapshot
         there = (one.key for one in self.members if cluster.pod(one.key) is not None)
-        known = cluster.forget(*there).with_pending(*own)
+        known = cluster.apply(*map(PodEnded, there), *map(PodPending, own))
         chosen = self.policy if policy is None else policy
         return schedule(known, own, policy=chosen, now=self.now, limits=self.limits, preempt=rules)
 

@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore.allocators.claims.cards import kind_of
 from koordcore.allocators.claims.pools import NodeView, Pool, SliceIndex, gather_pools, with_taint_rules
 from koordcore.allocators.claims.room import Room, room_of
 from koordcore.allocators.claims.selectors import CelCompiler
@@ -26,7 +27,6 @@ from koordcore.model.device_slices import (
     DeviceId,
     DeviceTaintRule,
     ResourceSlice,
-    SliceDevice,
 )
 from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
@@ -36,8 +36,6 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
 _MOST_STEPS: Final = 2000
-_NAMING: Final = ("profile", "type")
-"""Attributes that say what kind of partition a device is, the telling one first."""
 
 
 @attrs.frozen
@@ -240,14 +238,6 @@ def _pool_view(room: Room, pool: Pool, holders: Mapping[DeviceId, tuple[DeviceHo
     )
 
 
-def _kind(device: SliceDevice) -> str:
-    for wanted in _NAMING:
-        for name, value in device.attributes.items():
-            if name.rpartition("/")[2] == wanted and value.values and isinstance(value.values[0], str):
-                return value.values[0]
-    return ""
-
-
 def _held(room: Room, place: int, holders: Mapping[DeviceId, tuple[DeviceHolder, ...]]) -> HeldDevice:
     one = room.table.devices[place]
     taken = room.consumed.get(place, {})
@@ -258,7 +248,7 @@ def _held(room: Room, place: int, holders: Mapping[DeviceId, tuple[DeviceHolder,
             for name, capacity in one.device.capacity.items()
         )
     barring = tuple(taint.key for taint in one.device.taints if taint.effect in {"NoSchedule", "NoExecute"})
-    return HeldDevice(one.id.device, _kind(one.device), holders.get(one.id, ()), left, barring)
+    return HeldDevice(one.id.device, kind_of(one), holders.get(one.id, ()), left, barring)
 
 
 def _card(
@@ -270,7 +260,7 @@ def _card(
     held = tuple(_held(room, place, holders) for place in used)
     kinds: dict[str, int] = {}
     for place in places:
-        kind = _kind(table.devices[place].device) or table.devices[place].id.device
+        kind = kind_of(table.devices[place]) or table.devices[place].id.device
         kinds[kind] = kinds.get(kind, 0) | 1 << place
     fits = ((kind, together(room, mask & table.reaching)) for kind, mask in kinds.items())
     return CardView(

@@ -27,6 +27,7 @@ from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
 from koordcore.scheduling.entry import check_arguments
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded
 
 
 @attrs.frozen
@@ -197,7 +198,7 @@ def _find(snapshot: ClusterSnapshot, pod: Pod | PodKey | str) -> Pod:
 def _alone(snapshot: ClusterSnapshot, pod: Pod) -> ClusterSnapshot:
     """Give the cluster with nobody waiting whom the answer could depend on but those with a nomination."""
     others = [one.key for one in snapshot.pending if one.key != pod.key and not one.nominated_node]
-    return snapshot.forget(*others)
+    return snapshot.apply(*map(PodEnded, others))
 
 
 def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:

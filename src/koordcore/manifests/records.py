@@ -47,6 +47,7 @@ from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocat
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded
 from koordcore.snapshot.claim_records import with_claims
 from koordcore.snapshot.cluster import bind
 from koordcore.topology.network import NODE_LAYER
@@ -318,7 +319,7 @@ def result_from_record(
             held.append(made_nominated(reservations[one.pod], one.node))
     after = snapshot.with_records(*held) if held else snapshot
     running = [pod for pod in owners if pod.node_name is not None]
-    after = after.forget(*(pod.key for pod in running)).assume(*placed.values(), *running)
+    after = after.apply(*(PodEnded(pod.key) for pod in running)).assume(*placed.values(), *running)
     after, plans = with_claims(after, decisions), optional(raw, "preemptions", list_of(_preemption), ())
     used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
     return ScheduleResult(

@@ -16,11 +16,13 @@ from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_
 from koordcore.scoring.fragmentation import WorkloadMix, workload_mix
 from koordcore.scoring.gpu_policies import PolicyLike, PolicyName, make_policy
 from koordcore.scoring.gpu_share import CARD, GpuNode
+from koordcore.simulate.claimed_cards import WHOLE
 from koordcore.simulate.columns import arrival_columns
 from koordcore.simulate.course import Replay
 from koordcore.simulate.engine import replay
 from koordcore.simulate.events import Event, Refused
 from koordcore.simulate.reader import PublishedRun, TraceFolder
+from koordcore.simulate.scheduled import ScheduledReplay
 from koordcore.simulate.trace import Trace, drawn_ranks, resample, timed_events, untimed_events
 
 FILL_PERCENT = 130
@@ -221,6 +223,33 @@ def summarise(cell: Cell, result: Replay) -> CellResult:
         time=tuple(course.time[rows].tolist()),
         used=tuple(round(used / percent, 2) for used in course.allocated[rows].tolist()),
         pending=tuple(course.pending[rows].tolist()),
+    )
+
+
+def summarise_schedule(cell: Cell, result: ScheduledReplay) -> CellResult:
+    """Keep of a replay by ``schedule`` what tables and plots need; cards are those that claims are given.
+
+    How much is in use by percent arrived is not told.
+    """
+    events = len(result.time)
+    rows = sorted({events * point // CURVE_POINTS for point in range(CURVE_POINTS)} | {events - 1})
+    rows = rows if events > CURVE_POINTS else list(range(events))
+    percent = max(1, WHOLE * result.cards) / 100
+    placed = len(result.placements)
+    left = len(result.snapshot.pending)
+    return CellResult(
+        cell=cell,
+        digest=result.digest,
+        allocated=(),
+        fragmented=(),
+        tasks=placed + left,
+        refused=left,
+        waited=round(int(result.waited.sum()) / placed, 3) if placed else 0.0,
+        peak=round(int(result.in_use.max(initial=0)) / percent, 2),
+        most_pending=int(result.pending.max(initial=0)),
+        time=tuple(result.time[rows].tolist()),
+        used=tuple(round(used / percent, 2) for used in result.in_use[rows].tolist()),
+        pending=tuple(result.pending[rows].tolist()),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore.errors import ModelError
+from koordcore.model.device_slices import ResourceSlice
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -28,9 +29,11 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.reservations.lifecycle import controlled
 from koordcore.scheduling import schedule
+from koordcore.simulate.claimed_cards import PublishedCards, published_cards
 from koordcore.simulate.course import Placement
 from koordcore.simulate.events import Departure, NodeDrained, NodeFailed
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodEnded
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -79,6 +82,8 @@ class ScheduledReplay:
         ``(E,)``: seconds that the pods bound then had waited, added up.
     resources, requested
         Names, and ``(R, E)`` what the bound pods ask for, in the resource's unit.
+    cards, in_use
+        Cards that drivers publish, and ``(E,)`` the thousandths of one that claims hold after each.
     placements
         Every binding, in order; ``slots`` is empty, what a pod holds is told by its annotations.
     snapshot
@@ -90,6 +95,8 @@ class ScheduledReplay:
     waited: NDArray[np.int64]
     resources: tuple[str, ...]
     requested: NDArray[np.int64]
+    cards: int
+    in_use: NDArray[np.int64]
     placements: tuple[Placement, ...]
     snapshot: ClusterSnapshot
 
@@ -108,6 +115,7 @@ class _Clock:
     policy: Policy
     start: datetime
     resources: tuple[str, ...]
+    published: PublishedCards
     ends: list[tuple[int, int, PodKey]] = attrs.Factory(list)
     arrived: dict[PodKey, PodArrival] = attrs.Factory(dict)
     since: dict[PodKey, int] = attrs.Factory(dict)
@@ -115,6 +123,7 @@ class _Clock:
     placements: list[Placement] = attrs.Factory(list)
     rows: list[tuple[int, int, int]] = attrs.Factory(list)
     used: list[list[int]] = attrs.Factory(list)
+    in_use: list[int] = attrs.Factory(list)
 
     def play(self, events: Sequence[ClusterEvent]) -> None:
         position = 0
@@ -163,8 +172,9 @@ class _Clock:
 
     def fail(self, time: int, name: str) -> None:
         """Take a node away; those of its pods that arrived in this replay ask for a place again."""
-        lost = [pod.key for pod in self.snapshot.node(name).pods if pod.key in self.arrived]
-        self.snapshot = self.snapshot.without_nodes(name)
+        gone = [pod.key for pod in self.snapshot.node(name).pods]
+        lost = [key for key in gone if key in self.arrived]
+        self.snapshot = self.snapshot.forget(*gone).without_nodes(name)
         for key in lost:
             del self.runs[key]
             self.since[key] = time
@@ -195,6 +205,7 @@ class _Clock:
         self.used.append(
             [int(columns.requested[index[name]].sum()) if name in index else 0 for name in self.resources]
         )
+        self.in_use.append(self.published.in_use(self.snapshot) if self.published.cards else 0)
 
 
 def replay_schedule(
@@ -244,7 +255,8 @@ def replay_schedule(
     fresh = [attrs.evolve(one, created=start) for one in snapshot.of(Reservation) if one.created is None]
     if fresh:
         snapshot = snapshot.with_records(*fresh)
-    clock = _Clock(snapshot, policy, start, tuple(resources))
+    published = published_cards(snapshot.of(ResourceSlice))
+    clock = _Clock(snapshot, policy, start, tuple(resources), published)
     clock.play(stream)
     table = np.array(clock.rows, np.int64).reshape(len(clock.rows), 3)
     used = np.array(clock.used, np.int64).reshape(len(clock.rows), len(clock.resources))
@@ -254,6 +266,43 @@ def replay_schedule(
         waited=table[:, 2],
         resources=clock.resources,
         requested=used.T,
+        cards=published.cards,
+        in_use=np.array(clock.in_use, np.int64),
         placements=tuple(clock.placements),
         snapshot=clock.snapshot,
     )
+
+
+def stream_of(
+    snapshot: ClusterSnapshot, ends: Mapping[PodKey, datetime], durations: Mapping[PodKey, timedelta]
+) -> tuple[ClusterSnapshot, tuple[ClusterEvent, ...]]:
+    """Let the pending pods of a snapshot arrive when they were created, at seconds since 1970.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster; a pod without a creation time comes first.
+    ends
+        When pods that run are gone.
+    durations
+        How long pods run once they are bound; who is not named stays.
+
+    Returns
+    -------
+    tuple
+        The cluster with nobody waiting, and what happens to it, as :func:`replay_schedule` takes both.
+    """
+    begin = snapshot.apply(*(PodEnded(pod.key) for pod in snapshot.pending))
+    events: list[tuple[int, PodKey, ClusterEvent]] = []
+    for pod in snapshot.pending:
+        second = _seconds(pod.created) if pod.created else 0
+        lasts = durations.get(pod.key)
+        whole = None if lasts is None else -(-lasts // timedelta(seconds=1))
+        events.append((second, pod.key, PodArrival(second, pod, whole)))
+    for key, end in ends.items():
+        events.append((_seconds(end), key, Departure(_seconds(end), str(key))))
+    return begin, tuple(event for _, _, event in sorted(events, key=lambda one: one[:2]))
+
+
+def _seconds(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(seconds=1)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
 from koordcore.model.claims import ResourceClaim
 from koordcore.model.decisions import Bound, PodDecision, Waiting
-from koordcore.model.pods import Pod
+from koordcore.model.pods import PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import consumer_for, consumer_of
-from koordcore.snapshot.cluster import ClusterSnapshot
+
+if TYPE_CHECKING:
+    from koordcore.model.pods import Pod
+    from koordcore.snapshot.cluster import ClusterSnapshot
 
 
 def with_claims(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> ClusterSnapshot:
@@ -37,14 +41,18 @@ def with_claims(end: ClusterSnapshot, decisions: Iterable[PodDecision]) -> Clust
     return end.with_records(*changed.values()) if changed else end
 
 
-def released(snapshot: ClusterSnapshot, gone: Collection[Pod]) -> ClusterSnapshot:
+def given_back(claims: Iterable[ResourceClaim], gone: Collection[PodKey]) -> Iterator[ResourceClaim]:
     """Give back the claims of pods that have left, as their controller does where nobody else uses them.
 
     Who is made anew under the same name, as a plan of moves has it, does not find them allocated.
+
+    Yields
+    ------
+    ResourceClaim
+        The claims that say something else then.
     """
-    names = {(pod.namespace, pod.name) for pod in gone}
-    changed = []
-    for claim in snapshot.of(ResourceClaim):
+    names = {(one.namespace, one.name) for one in gone}
+    for claim in claims:
         kept = tuple(
             one
             for one in claim.reserved_for
@@ -52,8 +60,7 @@ def released(snapshot: ClusterSnapshot, gone: Collection[Pod]) -> ClusterSnapsho
         )
         if len(kept) < len(claim.reserved_for):
             allocation = claim.allocation if kept else None
-            changed.append(attrs.evolve(claim, reserved_for=kept, allocation=allocation))
-    return snapshot.with_records(*changed) if changed else snapshot
+            yield attrs.evolve(claim, reserved_for=kept, allocation=allocation)
 
 
 def group_of(snapshot: ClusterSnapshot, pod: Pod) -> SchedulingPodGroup | None:

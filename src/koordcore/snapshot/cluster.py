@@ -23,6 +23,7 @@ from koordcore._notebook import html_table
 from koordcore._record import record
 from koordcore._vector import Names, Table, Vector
 from koordcore.errors import ModelError
+from koordcore.model.claims import ResourceClaim
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
@@ -368,12 +369,22 @@ class ClusterSnapshot:
     def forget(self, *pods: PodKey | str) -> ClusterSnapshot:
         """Take pods out of the cluster, wherever they are; a text is ``"namespace/name"``.
 
+        Their ResourceClaims are given back, as the controller does it. One who watches a cluster is told of
+        that by itself: :class:`~koordcore.snapshot.changes.PodEnded` leaves the claims as they are.
+
         Raises
         ------
         ModelError
             When a pod is unknown.
         """
-        return self.apply(*(PodEnded(key) for key in dict.fromkeys(map(PodKey.of, pods))))
+        gone = dict.fromkeys(map(PodKey.of, pods))
+        after = self.apply(*map(PodEnded, gone))
+        claims = self.of(ResourceClaim)
+        if not claims:
+            return after
+        from koordcore.snapshot.claim_records import given_back  # few clusters have claims
+
+        return after.apply(*map(RecordReplaced, given_back(claims, gone)))
 
     @names_its_arguments
     def with_pending(self, *pods: Pod) -> ClusterSnapshot:

@@ -15,6 +15,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector
 from koordcore._vector import Vector
+from koordcore.allocators.claims.cards import NAMING
 from koordcore.allocators.claims.cel import Footprint, SelectorError, compile_derived, compile_selector
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
 from koordcore.allocators.claims.numa_column import NUMA_NODE, OWN_NUMA_NODE
@@ -188,6 +189,8 @@ def _reads_of(snapshot: ClusterSnapshot) -> _Reads:
     }
     # Whoever aligns pods to NUMA nodes reads these of every device.
     found: set[tuple[str | None, str]] = {NUMA_NODE, (None, OWN_NUMA_NODE)}
+    # A refusal names what the counters of a card still allow.
+    found.update((None, name) for name in NAMING)
     selectors = {text for one in snapshot.of(DeviceClass) for text in one.selectors}
     derived: set[str] = set()
     for spec in specs:

@@ -60,7 +60,7 @@ class ClaimShortfall:
     suitable
         Devices that the request could have if nobody held any.
     free
-        Devices of these that can be had now, each taken alone.
+        Devices of these that one request could have now, all at once; of several requests, each taken alone.
     """
 
     claim: str

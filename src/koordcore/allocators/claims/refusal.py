@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from koordcore.allocators.claims.cards import cards_said, short_of_counters
 from koordcore.allocators.claims.constraints import constraint_values
-from koordcore.allocators.claims.exact.question import Question, Wish, make_question
+from koordcore.allocators.claims.exact.conflict import smallest_conflict
+from koordcore.allocators.claims.exact.question import Answer, Question, Wish, make_question
 from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall
+from koordcore.allocators.claims.pools import NodePools
 from koordcore.allocators.claims.requests import ClaimForms, read_claims
 from koordcore.allocators.claims.room import Room
 from koordcore.allocators.claims.table import BARRING, DeviceTable, bits
@@ -26,6 +29,7 @@ def claim_shortfalls(
     classes: Mapping[str, DeviceClass],
     *,
     limits: Limits = DEFAULT_LIMITS,
+    pools: NodePools | None = None,
 ) -> tuple[ClaimShortfall, ...]:
     """Say what claims lack that were refused on a node.
 
@@ -39,6 +43,8 @@ def claim_shortfalls(
         DeviceClasses by name.
     limits
         Budget of each question to the solver.
+    pools
+        Those of the node, where the room is that of another one that looks the same.
 
     Returns
     -------
@@ -52,16 +58,26 @@ def claim_shortfalls(
         return ()
     question = make_question(room, forms)
     alone = tuple(
-        _alone(question, forms, wish) for wishes in question.requests for wish in wishes if not wish.hopeful
+        _alone(question, forms, place, wish, limits, pools or room.table.pools)
+        for place, wishes in enumerate(question.requests)
+        for wish in wishes
+        if not wish.hopeful
     )
     if alone or not question.requests:
         return alone
-    return (_together(question, forms, _conflict(question, limits)),)
+    return (_together(question, forms, smallest_conflict(question, limits), limits),)
 
 
-def _alone(question: Question, forms: Sequence[ClaimForms], wish: Wish) -> ClaimShortfall:
-    free = wish.mask.bit_count()
-    why = _why(question, wish) + _lost_pools(question.room.table)
+def _alone(
+    question: Question,
+    forms: Sequence[ClaimForms],
+    place: int,
+    wish: Wish,
+    limits: Limits,
+    pools: NodePools,
+) -> ClaimShortfall:
+    free = _most(question, place, wish, limits)
+    why = _why(question, wish) + _lost_pools(pools)
     return ClaimShortfall(
         claim=forms[wish.form.claim].claim.name,
         request=wish.form.name,
@@ -70,6 +86,35 @@ def _alone(question: Question, forms: Sequence[ClaimForms], wish: Wish) -> Claim
         suitable=wish.form.candidates.bit_count(),
         free=free,
     )
+
+
+def _most(question: Question, place: int, wish: Wish, limits: Limits) -> int:
+    """Give the most devices, up to what is wanted, that one form of a request could have at once."""
+    known = min(wish.mask.bit_count(), wish.count, MAX_DEVICES)
+    if wish.whole is not None or known < 2 or not (wish.bonds or wish.mask & question.room.table.counted):
+        return wish.mask.bit_count() if wish.whole is not None else known
+    fits, fails = 0, known + 1
+    while fails - fits > 1:
+        count = (fits + fails) // 2
+        fewer = attrs.evolve(wish, count=count)
+        part = attrs.evolve(question, requests=((fewer,),), claims=(question.claims[place],))
+        if isinstance(answer_question(part, limits), Answer):
+            fits = count
+        else:
+            fails = count
+    return fits
+
+
+def _short(room: Room, wish: Wish) -> int:
+    """Give the devices that would suit a request, that it may have, and for which counters do not suffice."""
+    rest = wish.form.candidates & ~wish.mask & room.suffices(wish.form.spec.capacity)
+    if not wish.admin:
+        rest &= ~room.held
+    found = rest & room.overdrawn
+    for place in bits(rest & room.table.drawing & ~found):
+        if short_of_counters(room, place):
+            found |= 1 << place
+    return found
 
 
 def _why(question: Question, wish: Wish) -> str:
@@ -84,6 +129,9 @@ def _why(question: Question, wish: Wish) -> str:
     for place in bits(rest):
         if any(constraint_values(table, wish.form, name, place) is None for name in bonds):
             bare |= 1 << place
+    drawn = rest & ~bare
+    scarce = drawn & ~room.suffices(wish.form.spec.capacity)
+    counted = drawn & _short(room, wish)
     left = wish.form.selectable & ~suit
     tainted = left & ~table.tolerated(wish.form.spec.tolerations)
     parts = [
@@ -91,20 +139,22 @@ def _why(question: Question, wish: Wish) -> str:
         for mask, what in (
             (held, "held"),
             (bare, f"without {' and '.join(dict.fromkeys(bonds))}"),
-            (rest & ~bare, "without what they draw on"),
+            (scarce, "with too little capacity left"),
+            (counted, "short of counters"),
+            (drawn & ~scarce & ~counted, "shut out by their compatibility groups"),
             (tainted, f"with taints that it does not tolerate: {_taints(table, tainted)}"),
             (left & ~tainted, "not offered to this node"),
         )
         if mask
     ]
     if parts:
-        return f" ({suit.bit_count()} suit: {', '.join(parts)})"
+        return f" ({suit.bit_count()} suit: {', '.join(parts)}){cards_said(room, counted, wish.mask)}"
     return " (no more suit)" if suit else " (none suits)"
 
 
-def _lost_pools(table: DeviceTable) -> str:
+def _lost_pools(pools: NodePools) -> str:
     """Name the pools whose devices are out until their driver publishes again."""
-    lost = [f"{one.driver}/{one.name}" for one in table.pools.pools if not one.usable]
+    lost = [f"{one.driver}/{one.name}" for one in pools.pools if not one.usable]
     if not lost:
         return ""
     named = ", ".join([*lost[:_SHOWN], *(["…"] if len(lost) > _SHOWN else [])])
@@ -124,34 +174,26 @@ def _taints(table: DeviceTable, devices: int) -> str:
     return ", ".join([*named[:_SHOWN], *(["…"] if len(named) > _SHOWN else [])])
 
 
-def _conflict(question: Question, limits: Limits) -> list[int]:
-    """Give the places of a smallest set of requests that do not fit together: none can be left out."""
-    kept = list(range(len(question.requests)))
-    for place in range(len(question.requests)):
-        rest = [one for one in kept if one != place]
-        part = attrs.evolve(
-            question,
-            requests=tuple(question.requests[one] for one in rest),
-            claims=tuple(question.claims[one] for one in rest),
-        )
-        if answer_question(part, limits) is None:
-            kept = rest
-    return kept
-
-
-def _together(question: Question, forms: Sequence[ClaimForms], places: Sequence[int]) -> ClaimShortfall:
+def _together(
+    question: Question, forms: Sequence[ClaimForms], places: Sequence[int], limits: Limits
+) -> ClaimShortfall:
     table = question.room.table
     wishes = [question.requests[place] for place in places]
-    mask = suitable = 0
+    mask = suitable = short = 0
     for one in (wish for mine in wishes for wish in mine):
         mask |= one.mask
         suitable |= one.form.candidates
+        short |= _short(question.room, one)
     wanted = sum(min(wish.count for wish in mine) for mine in wishes)
     names = [
         (forms[question.claims[place]].claim.name, mine[0].form.name.partition("/")[0])
         for place, mine in zip(places, wishes, strict=True)
     ]
-    parts = [f"{wanted} devices wanted together, {mask.bit_count()} can be had"]
+    free = mask.bit_count()
+    parts = [f"{wanted} devices wanted together, {free} can be had"]
+    if len(places) == len(wishes[0]) == 1 and wanted <= MAX_DEVICES:
+        free = _most(question, places[0], wishes[0][0], limits)
+        parts = [f"{free} of {wanted} devices can be had together"]
     if mask & table.counted:
         parts.append("some draw on the same counters")
     numbers = sorted({number for mine in wishes for wish in mine for number in wish.bonds})
@@ -164,10 +206,10 @@ def _together(question: Question, forms: Sequence[ClaimForms], places: Sequence[
     return ClaimShortfall(
         claim=" and ".join(dict.fromkeys(claim for claim, _ in names)),
         request=" and ".join(dict.fromkeys(request for _, request in names)),
-        reason="; ".join(parts),
+        reason="; ".join(parts) + cards_said(question.room, short, mask),
         wanted=wanted,
         suitable=suitable.bit_count(),
-        free=mask.bit_count(),
+        free=free,
     )
 
 

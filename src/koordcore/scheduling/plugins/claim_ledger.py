@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -38,8 +38,9 @@ def claim_states(devices: ClusterDevices) -> ClaimStates:
 class ClaimBook:
     """The claims of a snapshot, and which allocations stand whatever happens to bound pods.
 
-    An allocation stands while somebody may use it: a pod that is there, or a group, or nobody in particular.
-    A claim reserved for pods that are all gone is free: its controller deallocates it.
+    An allocated claim holds its devices, whoever it is reserved for, until its controller deallocates it.
+    That it does once all are gone for whom the claim is reserved; an allocation stands where that is nobody,
+    or somebody who is on no node here: a group, a pod that waits, one that the snapshot does not know.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -49,12 +50,12 @@ class ClaimBook:
         self._last: tuple[Pod, PodClaims | ClaimProblem] | None = None
         self._templates: dict[Hashable, tuple[ClaimSpec, ...] | None] = {}
         self.named: Counter[ClaimKey] = Counter()
-        waiting = set()
         for pod in snapshot.pending:
-            waiting.add((pod.namespace, pod.name))
             self._name(pod)
+        bound = set()
         for pod in snapshot.bound_pods():
             self._name(pod)
+            bound.add((pod.namespace, pod.name))
         self.standing: dict[ClaimKey, ClaimAllocation] = {}
         self._reserved: dict[ClaimKey, list[ResourceClaim]] = {}
         """By namespace and name of a pod: the claims that are reserved for it."""
@@ -64,10 +65,10 @@ class ClaimBook:
             for one in claim.reserved_for:
                 if one.resource == "pods":
                     self._reserved.setdefault((claim.namespace, one.name), []).append(claim)
-            stands = not claim.reserved_for or any(
-                one.resource != "pods" or (claim.namespace, one.name) in waiting for one in claim.reserved_for
-            )
-            if stands:
+            leave = [
+                one.resource == "pods" and (claim.namespace, one.name) in bound for one in claim.reserved_for
+            ]
+            if not leave or not all(leave):
                 self.standing[claim.namespace, claim.name] = claim.allocation
 
     def _name(self, pod: Pod) -> None:
@@ -116,6 +117,16 @@ class ClaimBook:
             or (pod.namespace, pod.name) in self._reserved
             or self.index.extended_of(pod) is not None
         )
+
+    def reserves_else(self, moved: Iterable[tuple[Pod, int, int]]) -> bool:
+        """Tell whether pods with claims reserved for them came to nodes, or left and let the claims stand."""
+        if not self._reserved:
+            return False
+        came: Counter[ClaimKey] = Counter()
+        for pod, _, sign in moved:
+            if (pod.namespace, pod.name) in self._reserved:
+                came[pod.namespace, pod.name] += sign
+        return any(came.values())
 
     def held_by(self, pod: Pod) -> Iterator[tuple[ClaimKey, ClaimAllocation]]:
         """Give the allocated claims of a pod on a node: as decided here, or as it and its claims tell."""

@@ -89,6 +89,7 @@ class DynamicResources(Plugin):
         # Before anybody asks for devices, all that is known of nodes is what they offer.
         known = changes.nodes and self._ledger is not None
         known = known or ((self._moved or "allocatable" in changes.said) and self._serves_else())
+        known = known or (self._ledger is not None and self._ledger.book.reserves_else(changes.pods))
         self._moved = False
         if not known and not (changes.records and self.concerned(changes)):
             return True

@@ -77,6 +77,7 @@ class _Agree:
         self._question = question
         self._bonds = bonds
         self._splits = 0
+        self._known: dict[tuple[tuple[int, int, int], ...], tuple[list[Element], list[int]]] = {}
 
     def serve(self, demands: list[Demand], open_bonds: frozenset[int]) -> Packing | None:
         narrowed = self._narrow(demands, open_bonds)
@@ -142,6 +143,15 @@ class _Agree:
 
     def _usable(self, demands: Sequence[Demand], number: int) -> tuple[list[Element], list[int]]:
         """Give the values that every demand of a bond could have, and the devices that bear one of them."""
+        mine = [demands[place] for place in self._bonds[number]]
+        key = tuple((id(one.wish.bearing[number]), one.mask, one.count) for one in mine)
+        found = self._known.get(key)
+        if found is None:
+            # Bonds of the same devices, such as pairs of a GPU and a NIC, are one question.
+            found = self._known[key] = self._find_usable(demands, number)
+        return found
+
+    def _find_usable(self, demands: Sequence[Demand], number: int) -> tuple[list[Element], list[int]]:
         places = self._bonds[number]
         by_element: list[dict[Element, int]] = []
         for place in places:

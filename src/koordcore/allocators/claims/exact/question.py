@@ -112,6 +112,7 @@ def make_question(room: Room, claims: Sequence[ClaimForms]) -> Question:
     requests: list[tuple[Wish, ...]] = []
     owners: list[int] = []
     fault: ClaimError | None = None
+    reading = _Reading(room)
     for number, claim in enumerate(claims):
         mine = [
             Bond(
@@ -127,7 +128,7 @@ def make_question(room: Room, claims: Sequence[ClaimForms]) -> Question:
         for forms in claim.requests:
             wishes = []
             for form in forms:
-                wish, wrong = _wish(room, form, mine)
+                wish, wrong = reading.wish(form, mine)
                 wishes.append(wish)
                 fault = fault or wrong
             requests.append(tuple(wishes))
@@ -135,27 +136,58 @@ def make_question(room: Room, claims: Sequence[ClaimForms]) -> Question:
     return Question(room, tuple(requests), tuple(owners), tuple(bonds), fault)
 
 
-def _wish(room: Room, form: Form, bonds: Sequence[Bond]) -> tuple[Wish, ClaimError | None]:
-    fault = next((form.faults[device] for device in sorted(form.faults)), None)
+class _Reading:
+    """Reads forms in a room; what several of them have in common is looked at once."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._masks: dict[tuple[int, Mapping[str, int], bool], int] = {}
+        self._columns: dict[tuple[str, int], Mapping[int, frozenset[Element]]] = {}
+
+    def wish(self, form: Form, bonds: Sequence[Bond]) -> tuple[Wish, ClaimError | None]:
+        """Make the wish of a form, and tell the first failure on the way."""
+        fault = next((form.faults[device] for device in sorted(form.faults)), None)
+        key = form.candidates, form.spec.capacity, form.admin
+        mask = self._masks.get(key)
+        if mask is None:
+            mask = self._masks[key] = _to_be_had(self._room, form)
+        touching = [bond for bond in bonds if form.named(bond.constraint.requests)]
+        values: dict[int, Mapping[int, frozenset[Element]]] = {}
+        by_element: dict[int, Mapping[Element, int]] = {}
+        column: Mapping[int, frozenset[Element]]
+        for bond in touching:
+            if any(one.name == bond.attribute for one in form.spec.derived_attributes):
+                column, wrong = _column(self._room, form, bond.attribute, mask)
+                fault = fault or wrong
+                by_element[bond.number] = bearing(column.items())
+            else:
+                column = self._column(form, bond.attribute, mask)
+                by_element[bond.number] = self._room.table.bearing(bond.attribute)
+            if len(column) < mask.bit_count():
+                mask = sum(1 << device for device in column)
+            values[bond.number] = column
+        whole = form.selectable if form.every else None
+        numbers = tuple(bond.number for bond in touching)
+        return Wish(form, mask, form.count, whole, numbers, values, by_element), fault
+
+    def _column(self, form: Form, attribute: str, mask: int) -> Mapping[int, frozenset[Element]]:
+        """Give the members of a published attribute, which are the same under every form."""
+        found = self._columns.get((attribute, mask))
+        if found is None:
+            found, _ = _column(self._room, form, attribute, mask)
+            self._columns[attribute, mask] = found
+        return found
+
+
+def _to_be_had(room: Room, form: Form) -> int:
+    """Give the devices that a form could have, each taken alone, before any bond."""
     mask = form.candidates & room.suffices(form.spec.capacity) & ~room.overdrawn
     if not form.admin:
         mask &= ~room.held
     for device in bits(mask & room.table.counted):
         if not _countable(room, device):
             mask &= ~(1 << device)
-    touching = [bond for bond in bonds if form.named(bond.constraint.requests)]
-    values: dict[int, Mapping[int, frozenset[Element]]] = {}
-    by_element: dict[int, Mapping[Element, int]] = {}
-    for bond in touching:
-        column, wrong = _column(room, form, bond.attribute, mask)
-        fault = fault or wrong
-        mask = sum(1 << device for device in column)
-        values[bond.number] = column
-        derived = any(one.name == bond.attribute for one in form.spec.derived_attributes)
-        by_element[bond.number] = bearing(column.items()) if derived else room.table.bearing(bond.attribute)
-    whole = form.selectable if form.every else None
-    numbers = tuple(bond.number for bond in touching)
-    return Wish(form, mask, form.count, whole, numbers, values, by_element), fault
+    return mask
 
 
 def _column(

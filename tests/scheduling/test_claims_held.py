@@ -1,0 +1,102 @@
+"""Which allocated claims hold their devices: all of them, until their controller deallocates them."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from koordcore import Bound, PreemptionRules, Unschedulable, schedule, verify
+from koordcore.checking.violation import ViolationKind
+from koordcore.model.claims import ClaimAllocation, ClaimConsumer, ResourceClaim
+from koordcore.model.decisions import Nominated
+from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
+from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodBound, PodEnded
+from tests.scheduling.test_claims import cluster, devices, legal, pod, taken
+
+
+def on_a(name: str, device: str, *users: str) -> ResourceClaim:
+    """Make a claim that has a device of node a, which only that node can use."""
+    held = taken(name, device, *users)
+    only = Requirement("metadata.name", SelectorOperator.IN, ("a",))
+    assert held.allocation is not None
+    allocation = ClaimAllocation(
+        results=held.allocation.results, node_selector=NodeSelector((NodeSelectorTerm(fields=(only,)),))
+    )
+    return attrs.evolve(held, allocation=allocation)
+
+
+@pytest.mark.parametrize("users", [(), ("gone",), ("gone", "too")], ids=["nobody", "one", "two"])
+def test_an_allocated_claim_holds_its_devices_whoever_it_is_reserved_for(users: tuple[str, ...]) -> None:
+    snapshot = cluster({"a": 2}, on_a("c", "gpu-0", *users), pending=[pod("p"), pod("q")])
+    result = legal(snapshot)
+    assert devices(result) == {"p": ["a/gpu-1"]}
+
+
+@pytest.mark.parametrize("users", [(), ("gone",)], ids=["nobody", "one"])
+def test_a_pod_that_uses_such_a_claim_goes_to_its_node(users: tuple[str, ...]) -> None:
+    snapshot = cluster({"a": 1, "b": 8}, on_a("c", "gpu-0", *users), pending=[pod("p", claim="c")])
+    (bound,) = legal(snapshot).bound
+    assert bound.node == "a"
+    assert not bound.claims[0].fresh
+    closed = attrs.evolve(snapshot.node("a").node, unschedulable=True)
+    (refused,) = legal(snapshot.with_nodes(closed)).decisions
+    assert isinstance(refused, Unschedulable)
+    assert "resourceclaim not available on the node" in refused.message
+
+
+def test_a_plan_that_gives_its_devices_to_others_is_not_legal() -> None:
+    free = cluster({"a": 1}, pending=[pod("p")])
+    given = legal(free)
+    for held in (on_a("c", "gpu-0", "gone"), on_a("c", "gpu-0")):
+        before = free.with_records(held)
+        forged = attrs.evolve(given, snapshot=given.snapshot.with_records(held))
+        found = verify(before, forged)
+        assert ViolationKind.CLAIM in {one.kind for one in found}
+
+
+def test_evictions_free_it_only_where_all_it_is_reserved_for_leave() -> None:
+    """Somebody who is not in the dump may use it still."""
+    running = pod("runs", claim="c", priority=0).at("a")
+    for users, helps in ((("runs",), True), (("runs", "gone"), False), ((), False)):
+        start = cluster({"a": 1}, on_a("c", "gpu-0", *users)).assume(running)
+        result = legal(start.with_pending(pod("high", priority=9)), PreemptionRules())
+        (decision,) = result.decisions
+        assert isinstance(decision, Nominated) is helps
+
+
+def test_a_pod_taken_out_of_the_cluster_gives_its_claim_back_and_the_end_of_one_in_a_watch_does_not() -> None:
+    running = pod("runs", claim="c").at("a")
+    start = cluster({"a": 1}, on_a("c", "gpu-0", "runs")).assume(running).with_pending(pod("p"))
+    gone = start.forget(running.key)
+    claim = gone.find(ResourceClaim, "c", "default")
+    assert claim is not None
+    assert (claim.allocation, claim.reserved_for) == (None, ())
+    assert devices(legal(gone)) == {"p": ["a/gpu-0"]}
+    ended = start.apply(PodEnded(running.key))
+    assert not legal(ended).bound
+    shared = start.with_records(on_a("c", "gpu-0", "runs", "other")).forget(running.key)
+    claim = shared.find(ResourceClaim, "c", "default")
+    assert claim is not None
+    assert claim.allocation is not None
+    assert claim.reserved_for == (ClaimConsumer("other", "uid-other"),)
+
+
+def test_a_call_that_goes_on_decides_as_one_that_begins_anew() -> None:
+    """Who a claim is reserved for comes to a node, and ends, without a word about the claim."""
+    held = on_a("c", "gpu-0", "runs")
+    start = legal(cluster({"a": 1, "b": 1}, held, pending=[pod("first")])).snapshot
+    high = pod("high", priority=9)
+    steps = (PodBound(pod("runs", claim="c").at("a")), PodEnded(pod("runs").key))
+    now = start
+    for step in steps:
+        now = now.apply(step)
+        asked = now.with_pending(high)
+        warm = schedule(asked, preempt=PreemptionRules())
+        anew = ClusterSnapshot(nodes=asked.nodes, pending=asked.pending, records=asked.records)
+        cold = schedule(anew, preempt=PreemptionRules())
+        assert warm.decisions == cold.decisions
+        assert not any(isinstance(one, Bound) for one in warm.decisions)
+        victims = {one.pod.name for plan in warm.preemptions for one in plan.victims}
+        assert victims <= {"first", "runs"}
+        assert victims
