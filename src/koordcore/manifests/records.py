@@ -46,8 +46,7 @@ from koordcore.protocol.networks import network_of
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.result import ScheduleResult, with_victims_leaving
-from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.changes import PodEnded
+from koordcore.snapshot import ClusterSnapshot, PodEnded
 from koordcore.snapshot.claim_records import with_claims
 from koordcore.snapshot.cluster import bind
 from koordcore.topology.network import NODE_LAYER
