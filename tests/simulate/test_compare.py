@@ -157,3 +157,12 @@ def test_what_preemption_costs_is_counted_for_each_started_card() -> None:
     assert (found.outcomes[0].evicted, found.outcomes[0].started) == (2, 2000)
     assert found.outcomes[0].disruption == 1.0
     assert compare_policies(snapshot, {"stock": Policy()}, [high]).outcomes[0].disruption is None
+
+
+def test_who_waits_is_told_how_many_policies_have_been_asked() -> None:
+    told: list[int] = []
+    policies = {"stock": Policy(), "pack": PACK, "again": PACK}
+    snapshot = ClusterSnapshot(nodes=[node("a")], pending=pods(1))
+    found = compare_policies(snapshot, policies, progress=told.append)
+    assert told == [1, 2, 3]
+    assert found == compare_policies(snapshot, policies)

@@ -71,13 +71,18 @@ def run(arguments: argparse.Namespace) -> int:
     policies = read_policies(arguments.policy or (), quiet=arguments.quiet)
     snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     queues = None
-    with working(f"placing {len(snapshot.pending)} pods under {len(policies)} policies"):
+    what = f"placing {len(snapshot.pending)} pods under {len(policies)} policies"
+    with working(what, len(policies)) as step:
         if arguments.as_gangs and snapshot.has(KueueWorkload):
             queues = compare_queues(snapshot, next(iter(policies.values())), now)
             # The policies are asked about the pods as their admission makes them.
             snapshot = queues.ours.before
         found = compare_policies(
-            snapshot, policies, now=now, preempt=PreemptionRules() if arguments.preempt else None
+            snapshot,
+            policies,
+            now=now,
+            preempt=PreemptionRules() if arguments.preempt else None,
+            progress=step,
         )
         violations = [(one.name, what) for one in found.outcomes for what in verify(snapshot, one.result)]
     for name, violation in violations:

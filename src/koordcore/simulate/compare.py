@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -193,6 +193,7 @@ def compare_policies(
     now: datetime | None = None,
     limits: Limits = DEFAULT_LIMITS,
     preempt: PreemptionRules | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Comparison:
     """Ask several policies about the same pods on the same cluster.
 
@@ -208,6 +209,8 @@ def compare_policies(
         Whom to place; the snapshot's pending pods when left out.
     now, limits, preempt
         As for :func:`koordcore.schedule`.
+    progress
+        Told after each policy how many have been asked.
 
     Raises
     ------
@@ -233,21 +236,19 @@ def compare_policies(
     whole = snapshot if asked is None else snapshot.with_pending(*asked)
     work = [*whole.bound_pods(), *whole.pending]
     mix, shapes = _card_mix(work), Counter(_shape(pod) for pod in work)
-    outcomes = tuple(
-        _outcome(
-            name,
-            schedule(snapshot, asked, policy=policy, now=now, limits=limits, preempt=preempt),
-            mix,
-            shapes,
-        )
-        for name, policy in policies.items()
-    )
+    outcomes = []
+    for name, policy in policies.items():
+        result = schedule(snapshot, asked, policy=policy, now=now, limits=limits, preempt=preempt)
+        outcomes.append(_outcome(name, result, mix, shapes))
+        progress(len(outcomes))
     nodes = [{one.pod: one.node for one in outcome.result.bound} for outcome in outcomes]
     landings = (
         Landing(one.pod, tuple(table.get(one.pod, "") for table in nodes))
         for one in outcomes[0].result.decisions
     )
-    return Comparison(outcomes=outcomes, elsewhere=tuple(one for one in landings if len(set(one.nodes)) > 1))
+    return Comparison(
+        outcomes=tuple(outcomes), elsewhere=tuple(one for one in landings if len(set(one.nodes)) > 1)
+    )
 
 
 def _card_mix(pods: Iterable[Pod]) -> WorkloadMix | None:
