@@ -239,7 +239,7 @@ def contents(index: ClusterIndex) -> object:
     return used, plain, {key: set(some) for key, some in index.labelled.items()}
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32))
 @example(10_000_000)  # a gang that lists another one, which goes alone
 def test_what_is_touched_tells_what_the_whole_tells(seed: int) -> None:

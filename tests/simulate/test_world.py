@@ -73,14 +73,14 @@ class Forgetful(OwnScheduler):
         yield from super().hear(news, moment)
 
 
-def short(name: str, seconds: int = 60, **fields: int) -> FaultProfile:
+def short(name: str, seconds: int = 40, **fields: int) -> FaultProfile:
     known: dict[str, Any] = attrs.asdict(named_profile(name))
-    known |= {"seconds": seconds, "storm": 30, "calm": 20, **fields}
+    known |= {"seconds": seconds, "storm": 25, "calm": 15, **fields}
     return FaultProfile(**known)
 
 
 def test_a_run_follows_from_its_seed() -> None:
-    profile = short("storm", 40)
+    profile = short("storm", 20)
     first, again = (run_world(3, profile, own_scheduler, tell=True) for _ in range(2))
     assert first == again
     assert run_world(4, profile, own_scheduler).counts != first.counts
