@@ -90,6 +90,16 @@ class DryRuns:
         self.leaving = leaving
         limiting = (one for one, setting in plugins.everyone if setting.filters)
         self._limiting = [one for one in limiting if type(one).budget is not Plugin.budget]
+        plain = (held for claim in claims for held in claim.members if self._is_plain(held))
+        self._plain = frozenset(held.key for held in plain)
+        """Pods of standing plans who hold on their nodes all that they would get there."""
+
+    def _is_plain(self, held: Pod) -> bool:
+        """Tell whether only the amounts of a pod count: no cards, CPUs, reservation, or neighbours."""
+        own = self._plugins.class_of(held)
+        if isinstance(own, Refusal) or own.source is not None:
+            return False
+        return not (own.counts_beyond_amounts or own.looks_elsewhere)
 
     # -- trying ----------------------------------------------------------------------------------------
 
@@ -118,6 +128,8 @@ class DryRuns:
             for claim in self._claims:
                 # What earlier plans promised is taken for real, with cards and CPUs, on nodes as they are.
                 for held in claim.members:
+                    if held.key in self._plain:
+                        continue
                     row = row_of[str(held.node_name)]
                     forget_nominated(workspace, self._plugins, held)
                     if place_there(workspace, self._plugins, held.at(None), row) is None:

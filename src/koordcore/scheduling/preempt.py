@@ -380,10 +380,10 @@ class Preemptor:
 
     def _nominations(self, trigger: Pod) -> list[Pod]:
         """Pods of the cluster that are nominated somewhere, count, and hold no room yet in this call."""
+        waiting = [pod for pod in self._workspace.snapshot.pending if pod.nominated_node]
         held: Counter[PodKey] = Counter()
-        for pod, _, sign in self._workspace.journal[self._workspace.began :]:
+        for pod, _, sign in self._workspace.journal[self._workspace.began :] if waiting else ():
             held[pod.key] += sign
-        waiting = (pod for pod in self._workspace.snapshot.pending if pod.nominated_node)
         counts = self._plugins.nominated.counts
         return [pod for pod in waiting if held[pod.key] <= 0 and counts(pod, trigger)]
 
