@@ -59,6 +59,7 @@ def put(folder: Path) -> None:
         (folder / name).write_text(cluster, encoding="utf-8")
     later = cluster.replace("unschedulable: true", "unschedulable: false")
     (folder / "tuesday.yaml").write_text(later, encoding="utf-8")
+    shutil.copy(ROOT / "examples" / "claims.yaml", folder / "claims.yaml")
     (folder / "train.yaml").write_text(JOBSET, encoding="utf-8")
     (folder / "scheduler-config.yaml").write_text(json.dumps(CONFIGURATION), encoding="utf-8")
     thresholds = {"highThresholds": {"cpu": 65}, "lowThresholds": {"cpu": 30}}

@@ -148,3 +148,12 @@ def test_a_gang_that_finds_no_place_is_one_row_with_one_reason(
     assert shown[1].endswith(reason)
     main(["schedule", str(path), "-o", "json"])
     assert "gets rejected due to member Pod" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("chosen", "told"), [("app=urgent", True), ("app=eval", True), ("app=web", False)])
+def test_whose_pods_preempt_or_leave_sees_it(
+    capsys: pytest.CaptureFixture[str], chosen: str, told: bool
+) -> None:
+    main(["schedule", EXAMPLE, "--preempt", "-l", chosen])
+    text = capsys.readouterr().out
+    assert ("default/urgent-1" in text and "default/eval-1" in text) is told

@@ -100,7 +100,7 @@ def test_rows_are_chosen_and_decisions_are_not(capsys: pytest.CaptureFixture[str
     assert "pretrain" not in out
     assert "15 of 20 pods placed" in out
     _, out, _ = run(capsys, "schedule", EXAMPLE, "-q", "-n", "elsewhere")
-    assert out.startswith("15 of 20 pods placed")
+    assert out.startswith("0 of 20 pods shown; in the whole cluster 15 of 20 pods placed")
     code, _, err = run(capsys, "schedule", EXAMPLE, "-n", "ml", "-o", "json")
     assert (code, "a plan is written whole" in err) == (2, True)
     _, out, _ = run(capsys, "inspect", EXAMPLE, "--nodes", "-l", "node-role=general", "-o", "name")

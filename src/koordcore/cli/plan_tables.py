@@ -20,6 +20,7 @@ from koordcore.explaining.workloads import by_workload, stand_in_names
 from koordcore.manifests.records import network_used
 from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.preemption import PreemptionPlan
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.plugins.exact.plugin import NO_CARD
@@ -70,8 +71,10 @@ def print_tables(result: ScheduleResult, rows: Rows) -> None:
     if placed:
         made = _placed_pods if rows.expand else _placed_workloads
         tables.append(made(placed, asked, names))
-    if result.preemptions and rows.selection.all:
-        tables += [preemption_table(result), victims_table(result)]
+    plans = [one for one in result.preemptions if rows.selection.all or _concerns(one, asked, rows.selection)]
+    if plans:
+        chosen = attrs.evolve(result, preemptions=tuple(plans))
+        tables += [preemption_table(chosen), victims_table(chosen)]
     waiting = [one for one in shown if not isinstance(one, Bound | Nominated | NotOurs)]
     if waiting:
         tables.append(_waiting_table(waiting, names, result.snapshot))
@@ -84,6 +87,12 @@ def print_tables(result: ScheduleResult, rows: Rows) -> None:
     if result.withdrawn:
         some = ", ".join(map(str, result.withdrawn[:3])) + ", …" * (len(result.withdrawn) > 3)
         say(f"room is kept no longer for {some}: nominated before, and no node takes them now")
+
+
+def _concerns(plan: PreemptionPlan, pods: Mapping[PodKey, Pod], selection: Selection) -> bool:
+    """Tell whether one of some pods gets room by a plan, or leaves for it."""
+    named = (*map(PodKey.of, plan.nominations), *(victim.pod for victim in plan.victims))
+    return any(selection.pod(pods[key]) for key in named if key in pods)
 
 
 def _asked(result: ScheduleResult) -> dict[PodKey, Pod]:

@@ -59,7 +59,7 @@ examples:
   koordcore simulate openb --policy fgd --plot allocation.svg
   koordcore simulate openb --policy fgd --policy mine:Tightest --plot mine.pdf
   koordcore simulate cluster.yaml --policy fgd --policy bestfit
-  koordcore simulate claims.yaml      pods with claims arrive, and go through `schedule`
+  koordcore simulate claims.yaml      pods with claims, through `schedule`
   koordcore simulate cluster.yaml --as-gangs   with jobs that have no pods yet
   koordcore simulate call.json        written by `schedule --record call.json`
   koordcore simulate openb --clock trace --compress 400 --kind waiting \\

@@ -236,7 +236,9 @@ class ReservationLedger:
             number = self._by_name.get(old.name)
             if number is None or not differs_in_status(old, new):
                 return False
-            self._over += new.over and not old.over
+            if new.over and not old.over:
+                self._over += 1
+                self._matches.clear()
             self.states[number] = reservation_state(new)
             anew.add(number)
         if 2 * self._over > len(self.states):
@@ -391,6 +393,8 @@ class ReservationLedger:
         verdicts: dict[int, bool] = {}
         nodes = self.workspace.layout.nodes
         for number in self._groups.candidates(pod):
+            if self.states[number].reservation.over:
+                continue  # kept for a while on a line of snapshots, and not there when made anew
             group = self._alike[number]
             matched = verdicts.get(group) if plain else None
             if matched is None:
