@@ -48,7 +48,9 @@ def test_those_before_come_first_and_what_they_leave_serves_those_behind() -> No
     there = cluster(0, {"a": 4, "b": 2}, waiting)
     ends = {key("a"): NOW + minutes(10), key("b"): NOW + minutes(30)}
     spans = {key("first"): minutes(60)}
-    found = queue_starts(there, ends, spans, now=NOW)
+    moments: list[int] = []
+    found = queue_starts(there, ends, spans, now=NOW, progress=moments.append)
+    assert moments == [1, 2, 3, 4]  # now, and when a, b and first have ended
     assert [(one.name, one.start) for one in found] == [
         ("default/first", NOW + minutes(10)),
         ("default/second", NOW + minutes(70)),

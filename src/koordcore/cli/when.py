@@ -41,7 +41,7 @@ from koordcore.scheduling.backfilling import (
     earliest_start,
 )
 from koordcore.scheduling.reservations_ahead import future_reservations
-from koordcore.scheduling.serving import queue_starts, queue_units
+from koordcore.scheduling.serving import MOST_ROUNDS, queue_starts, queue_units
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
 
@@ -118,8 +118,8 @@ def _show_everybody(
     ends, durations = expectations(snapshot, now)
     queued = waiting_members(snapshot) if arguments.as_gangs else ()
     others = snapshot.apply(*map(PodEnded, queued)) if queued else snapshot
-    with working("serving the queue"):
-        units = queue_starts(others, ends, durations, now=now, policy=policy)
+    with working("serving the queue", min(MOST_ROUNDS, 1 + len(set(ends.values())))) as step:
+        units = queue_starts(others, ends, durations, now=now, policy=policy, progress=step)
     if queued:
         units = (*units, *workload_starts(decide(snapshot, policy, now, as_gangs=True), now))
     selection = selection_of(arguments)

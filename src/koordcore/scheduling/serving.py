@@ -7,7 +7,7 @@ order, by ``schedule`` itself, and who gets a place runs for as long as it says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -85,6 +85,7 @@ def queue_starts(
     policy: Policy = Policy(),
     until: str = "",
     rounds: int = MOST_ROUNDS,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[QueuedStart, ...]:
     """Serve the queue now and at every known end, as ``schedule`` would, and say who starts when.
 
@@ -105,6 +106,8 @@ def queue_starts(
         Stop once the unit of this name has started; those behind it may then have no start.
     rounds
         How many moments are looked at.
+    progress
+        Called after each moment with how many have been looked at.
 
     Returns
     -------
@@ -115,7 +118,7 @@ def queue_starts(
     asked = {unit.name: unit for unit in units}
     unit_of = {key: unit.name for unit in units for key in unit.pods}
     known, lasting, moment, current = keyed(ends), keyed(durations), now, snapshot
-    for _ in range(rounds):
+    for number in range(rounds):
         result = schedule(current, policy=policy, now=now)
         current = result.snapshot
         for one in result.decisions:
@@ -132,6 +135,8 @@ def queue_starts(
             for one in result.bound
             if one.pod in lasting and one.pod not in known
         }
+        if progress is not None:
+            progress(number + 1)
         waiting = [unit for unit in asked.values() if unit.start is None]
         later = [end for key, end in known.items() if end > moment and key in current.location]
         held = map(time_up, current.of(Reservation))
