@@ -95,7 +95,7 @@ class DryRuns:
         """Pods of standing plans who hold on their nodes all that they would get there."""
 
     def _is_plain(self, held: Pod) -> bool:
-        """Tell whether only the amounts of a pod count: no cards, CPUs, reservation, or neighbours."""
+        """Tell whether only the amounts of a pod count: no cards, CPUs, room lent to it, or neighbours."""
         own = self._plugins.class_of(held)
         if isinstance(own, Refusal) or own.source is not None:
             return False
