@@ -157,3 +157,9 @@ def test_whose_pods_preempt_or_leave_sees_it(
     main(["schedule", EXAMPLE, "--preempt", "-l", chosen])
     text = capsys.readouterr().out
     assert ("default/urgent-1" in text and "default/eval-1" in text) is told
+
+
+def test_a_node_says_what_reservations_keep_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", EXAMPLE, "--node", "gpu-s2b1-3"]) == 0
+    told = "  reservation nightly-build: 32 cpu, 256Gi, 4 gpu, used by nobody"
+    assert told in capsys.readouterr().out.splitlines()

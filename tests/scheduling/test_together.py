@@ -100,6 +100,15 @@ def test_a_gang_that_the_quota_refuses_is_left_out() -> None:
     assert "quota" in refused.message.lower()
 
 
+def test_a_quota_may_refuse_every_gang_of_a_run() -> None:
+    quota = ElasticQuota(name="team", max=make_resources({"cpu": 0}), min=make_resources({"cpu": 0}))
+    label = {"quota.scheduling.koordinator.sh/name": "team"}
+    pods = [attrs.evolve(pod, labels=label) for pod in queue(2, 2)]
+    result = schedule(cluster(rack(a=6), pods, NETWORK, quota), policy=TOGETHER)
+    assert started(result) == []
+    assert all(isinstance(one, Unschedulable) and "quota" in one.message.lower() for one in result.decisions)
+
+
 def test_who_cannot_start_says_why() -> None:
     result = schedule(cluster(rack(a=3), queue(2, 2), NETWORK), policy=TOGETHER)
     assert [plan.detail for plan in result.jobs if not plan.placed] == [

@@ -9,12 +9,14 @@ from itertools import groupby
 from koordcore.allocators.device import NodeDevices
 from koordcore.allocators.numa_state import NUMAState
 from koordcore.cli.claim_picture import draw_pools
+from koordcore.cli.plan_tables import short_amount
 from koordcore.cli.tables import amount
 from koordcore.cli.words import many
 from koordcore.explaining.node_states import cards_of, condition_of
 from koordcore.model.devices import Device, DeviceInventory, DeviceObject, DeviceType
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import CPUAllocation
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.device_object import inventory_of
 from koordcore.scheduling.plain_cards import CARD_NAMES
 from koordcore.scheduling.plugins.exact import device_state, numa_state
@@ -66,6 +68,13 @@ def _head(snapshot: ClusterSnapshot, state: NodeState) -> Iterator[str]:
         if (whole or used) and not (cards.total and name in CARD_NAMES):
             share = used / whole if whole else 1.0
             yield f"  {_bar(share)} {name}: {amount(name, used)} of {amount(name, whole)}"
+    for one in snapshot.of(Reservation):
+        if one.active and one.status.node_name == state.name:
+            room = (one.status.allocatable or {}).items()
+            kept = ", ".join(short_amount(name, value) for name, value in room if value)
+            users = len(one.status.current_owners)
+            by = f", {users} user{'s' * (users != 1)}" if users else ", used by nobody"
+            yield f"  reservation {one.name}: {kept or 'no amounts'}{by}"
     for taint in state.node.taints:
         yield f"  taint {taint} {taint.effect}"
     if state.node.unschedulable:

@@ -151,8 +151,8 @@ class JointTurns:
         jobs = [job for job in jobs if self._inputs_of([job]) is not None]
         cut: dict[tuple[PodKey, int], int] = {}
         for _ in range(_REPLANS):
-            inputs = self._inputs_of(jobs)
-            if len(jobs) < 2 or inputs is None:
+            inputs = self._inputs_of(jobs) if len(jobs) > 1 else None
+            if inputs is None:
                 return
             offers = _cut(inputs, cut, min((job.fit for job in jobs), key=list(GangFit)[::-1].index))
             if _key(jobs[0]):
