@@ -18,6 +18,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.numa import CPUAllocation
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.device_object import inventory_of
+from koordcore.protocol.reservation import allocated_reservation
 from koordcore.scheduling.plain_cards import CARD_NAMES
 from koordcore.scheduling.plugins.exact import device_state, numa_state
 from koordcore.scoring.gpu_share import CARD
@@ -68,17 +69,22 @@ def _head(snapshot: ClusterSnapshot, state: NodeState) -> Iterator[str]:
         if (whole or used) and not (cards.total and name in CARD_NAMES):
             share = used / whole if whole else 1.0
             yield f"  {_bar(share)} {name}: {amount(name, used)} of {amount(name, whole)}"
-    for one in snapshot.of(Reservation):
-        if one.active and one.status.node_name == state.name:
-            room = (one.status.allocatable or {}).items()
-            kept = ", ".join(short_amount(name, value) for name, value in room if value)
-            users = len(one.status.current_owners)
-            by = f", {users} user{'s' * (users != 1)}" if users else ", used by nobody"
-            yield f"  reservation {one.name}: {kept or 'no amounts'}{by}"
+    yield from _reservation_lines(snapshot, state)
     for taint in state.node.taints:
         yield f"  taint {taint} {taint.effect}"
     if state.node.unschedulable:
         yield "  cordoned"
+
+
+def _reservation_lines(snapshot: ClusterSnapshot, state: NodeState) -> Iterator[str]:
+    """Say what reservations were granted on a node, and how many of its pods say that they use them."""
+    used = [allocated_reservation(pod.annotations) for pod in state.pods]
+    for one in snapshot.of(Reservation):
+        if one.active and one.status.node_name == state.name:
+            room = (one.status.allocatable or {}).items()
+            kept = ", ".join(short_amount(name, value) for name, value in room if value) or "no amounts"
+            users = sum(each is not None and each.name == one.name for each in used)
+            yield f"  reservation {one.name}: {kept}, used by {many(users, 'pod') if users else 'nobody'}"
 
 
 def _bar(share: float) -> str:

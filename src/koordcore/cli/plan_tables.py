@@ -282,8 +282,7 @@ def jobs_table(result: ScheduleResult, plans: Sequence[JobPlan]) -> Table:
         nowhere = "preempts" if plan.job in preempting else "no place"
         outcome = "placed" if plan.placed else "waits" if plan.held else nowhere
         known = plan.certificate.status.text if plan.certificate else ""
-        if plan.certificate and len(plan.certificate.objective) == 1:
-            known = "all placed"  # one by one: nothing is known of the nodes
+        known = "all placed" if plan.only_counted else known
         members = f"{plan.placed or plan.held}/{plan.members}"
         why = plan.detail or short.get(plan.job) or plan.message
         rows.append((plan.job, members, str(plan.least), outcome, domains, known, why))

@@ -234,9 +234,9 @@ def _job_reasons(result: ScheduleResult, job: Job) -> tuple[str, ...]:
             for layer in plan.domains
             if 0 < len(names.get(layer, ())) <= _NAMED
         ]
-        known = plan.certificate
-        # Of one part is what the numbers say already: all are placed.
-        proven = f", {known.status.text}" if known and len(known.objective) != 1 else ""
+        # That all are placed the numbers say already.
+        known = None if plan.only_counted else plan.certificate
+        proven = f", {known.status.text}" if known else ""
         where = f": chosen together, {', '.join(over)}{proven}" if over else proven
         return (f"{plan.placed} of {plan.members} members get nodes{where}",)
     why = [one for one in (plan.detail, plan.message) if one]

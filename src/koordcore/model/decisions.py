@@ -208,6 +208,11 @@ class JobPlan:
 
     __attrs_post_init__ = check_fields
 
+    @property
+    def only_counted(self) -> bool:
+        """The certificate says that all members are placed, and nothing of their nodes."""
+        return self.certificate is not None and len(self.certificate.objective) == 1
+
 
 @record(kw_only=True)
 class JointPlan:
