@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from koordcore.model.preemption import Members, PreemptionPlan
@@ -39,3 +40,14 @@ def test_drafts_are_legal() -> None:
                 assert closed is not None
                 assert (closed == draft.chosen).all()
     assert drafts > 100
+
+
+def test_a_draft_puts_no_more_on_a_node_than_its_devices_take() -> None:
+    """By amounts both fit on the node whose pods are less important; its devices take one of them."""
+    problem = problem_of([[0], [0]], [(0, (2,), 8, ""), (1, (2,), 4, ""), (1, (2,), 0, "")], [(2,), (2,)])
+    (shape,) = problem.shapes
+    problem = attrs.evolve(problem, shapes=(attrs.evolve(shape, most=np.array([1, 1])),))
+    plan = plan_preemption(problem, members=Members.ALL)
+    assert isinstance(plan, PreemptionPlan)
+    assert [victim.pod.name for victim in plan.victims] == ["v0", "v2"]
+    assert plan.certificate.proven

@@ -82,6 +82,8 @@ class _Greedy:
     def __init__(self, problem: PreemptionProblem, mask: BoolVector, usable: BoolVector) -> None:
         self.problem, self.usable = problem, usable
         self.slots = np.where(mask, widest_slots(problem, usable), 0)
+        """Members that a node takes yet if all of them are of one class, shape (C, N)."""
+        self._shape_of = np.array([shape for _, shape in problem.classes], dtype=np.int64)
         self.counts = np.zeros((len(problem.classes), len(problem.nodes)), dtype=np.int64)
         self.room = problem.free.copy()
         self.chosen = np.zeros(len(problem.candidates), dtype=bool)
@@ -149,8 +151,6 @@ class _Greedy:
             self._commit(number, row)
             placed += 1
             for other in sorted(self.stale):
-                if not self.slots[number, other]:
-                    continue
                 fresh = self._offer(number, other)
                 if fresh is None:
                     now.pop(other, None)
@@ -168,6 +168,8 @@ class _Greedy:
 
     def _offer(self, number: int, row: int) -> Cost | None:
         """What one more member on a node would cost; None where it does not fit at all."""
+        if self.slots[number, row] <= 0:
+            return None
         picked = self._pick(number, row)
         if picked is None:
             return None
@@ -253,8 +255,10 @@ class _Greedy:
         for one in picked or ():
             if not self.chosen[one]:
                 self._evict(one)
+        shape = self.problem.classes[number][1]
         self.counts[number, row] += 1
-        self.room[:, row] -= self.problem.requests[self.problem.classes[number][1]]
+        self.slots[self._shape_of == shape, row] -= 1
+        self.room[:, row] -= self.problem.requests[shape]
         self.stale.add(row)
 
     def _evict(self, one: int) -> None:
