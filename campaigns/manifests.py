@@ -16,6 +16,7 @@ from koordcore.explaining import explain
 from koordcore.manifests import EventReader, Loaded, snapshot_from_objects
 from koordcore.model.cluster import Unreadable
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable
+from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 
 __all__ = ["Manifests"]
@@ -148,6 +149,10 @@ def _alone(objects: Sequence[Any], loaded: Loaded, decided: ScheduleResult, case
             yield f"{pod.key}: cannot be read, and gets {one}"
     if any(pod.unreadable for pod in loaded.snapshot.bound_pods()):
         return  # what it holds is not free: see the law "shut"
+    if any(one.unreadable for one in loaded.snapshot.of(Reservation)):
+        return  # nor is what it keeps
+    if any("stands twice" in one.message for one in loaded.warnings):
+        return  # without the broken one the other counts
     # Each in its place, after which what has no name is called.
     rest = [
         one if f"object {number}" not in broken else {**_NOTHING, "metadata": {"name": f"gone-{number}"}}
@@ -170,10 +175,11 @@ def _place_of(one: PodDecision | None) -> tuple[str, str]:
 
 
 def _shut(loaded: Loaded, decided: ScheduleResult) -> Iterator[str]:
-    """Nobody joins a pod that runs and cannot be read, and nobody has it leave."""
-    kept = {pod.key: pod.node_name for pod in loaded.snapshot.bound_pods() if pod.unreadable}
+    """Nobody joins a pod that runs and may hold more than can be read, and nobody has it leave."""
+    kept = {pod.key: pod for pod in loaded.snapshot.bound_pods() if pod.unreadable}
+    shut = {pod.node_name for pod in kept.values() if pod.conceals}
     for one in decided.decisions:
-        if isinstance(one, Bound | Nominated) and one.node in kept.values():
+        if isinstance(one, Bound | Nominated) and one.node in shut:
             yield f"{one.pod} is put on {one.node}, where something cannot be read"
     for plan in decided.preemptions:
         yield from (f"{one.pod} has to leave" for one in plan.victims if one.pod in kept)

@@ -19,7 +19,7 @@ from koordcore._vector import Names, Splice, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
-from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, counted
+from koordcore.model.resources import AMOUNT_LIMIT, CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, counted
 
 __all__ = [
     "AMOUNT_LIMIT",
@@ -47,9 +47,6 @@ IntVector: TypeAlias = NDArray[np.int64]
 BoolVector: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = IntVector | slice
 """Rows of the nodes asked about: an index vector, or a slice."""
-
-AMOUNT_LIMIT: Final = 2**53
-"""Largest amount in a column; a hundred times that still fits int64, and float64 holds it exactly."""
 
 FIRST_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 CPU_ROW, MEMORY_ROW, STORAGE_ROW, PODS_ROW = range(4)
@@ -240,8 +237,8 @@ def node_columns(layout: ClusterLayout, node: str, pods: Iterable[Pod]) -> tuple
             if name in index:
                 scored[index[name]] += amount
     requested[PODS_ROW] = scored[PODS_ROW] = number
-    for name, amount in zip(layout.resources, requested, strict=True):
-        _check(amount, f"node {node}: {name} of its pods")
+    for name, *amounts in zip(layout.resources, requested, scored, strict=True):
+        _check(max(amounts), f"node {node}: {name} of its pods")
     return requested, scored
 
 

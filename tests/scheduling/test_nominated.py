@@ -96,3 +96,22 @@ def test_who_was_nominated_before_is_no_neighbour_of_a_gang_yet() -> None:
     result = schedule(snapshot)
     assert result.bound == ()
     assert verify(snapshot, result) == ()
+
+
+def test_who_is_nominated_in_this_call_keeps_his_room_from_who_spreads_anyhow() -> None:
+    """A wish for spreading refuses nobody; until ``low`` has gone there would be room for one more."""
+    wish = TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="zone",
+        when_unsatisfiable="ScheduleAnyway",
+        selector=LabelSelector({"app": "x"}),
+    )
+    low = Pod(name="low", requests={"cpu": 2000}, node_name="n1")
+    high = Pod(name="high", requests={"cpu": 4000}, priority=9)
+    asks = Pod(name="asks", requests={"cpu": 2000}, spread_constraints=(wish,))
+    snapshot = ClusterSnapshot(nodes=[zone("n1", "a")], pending=[high, asks]).assume(low)
+    result = schedule(snapshot, preempt=PreemptionRules())
+    first, second = result.decisions
+    assert isinstance(first, Nominated)
+    assert isinstance(second, Unschedulable)
+    assert verify(snapshot, result) == ()

@@ -209,7 +209,7 @@ class SchedulingClass:
             self._known.asked = True
             return first_of(*self._answers(ALL_ROWS))
         member = self._member() if self._by_states else None
-        return self.best_of(self.feasible()) if member is None else member.best()
+        return self.best_of(self._feasible()) if member is None else member.best()
 
     def _member(self) -> Membership | None:
         """Give the place among classes that follow the states of nodes; ``None`` where it has none."""
@@ -268,6 +268,11 @@ class SchedulingClass:
 
     def feasible(self) -> BoolVector:
         """Tell which nodes can take such a pod now: ``(N,)``."""
+        mask = self._feasible()
+        return mask.copy() if mask is self._known.feasible else mask
+
+    def _feasible(self) -> BoolVector:
+        """Do what :meth:`feasible` does, with an array that the next question may write to."""
         self.update()
         mask = self._known.feasible
         for part in self._roles.cluster_filters:

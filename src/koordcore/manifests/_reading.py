@@ -17,7 +17,7 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem, join_path
 from koordcore.model.pods import OwnerReference
-from koordcore.model.resources import Resources, parse_resources
+from koordcore.model.resources import Resources, parse_countable, parse_resources
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -203,6 +203,11 @@ def _annotation(value: Json) -> str:
 def as_resources(value: Json) -> Resources:
     """Take a resource list."""
     return parse_resources(as_mapping(value))
+
+
+def as_countable(value: Json) -> Resources:
+    """Take a resource list of amounts that columns hold."""
+    return parse_countable(as_mapping(value))
 
 
 def _owner(value: Json) -> OwnerReference:

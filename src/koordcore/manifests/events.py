@@ -17,7 +17,7 @@ from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, identity_of, is_object
 from koordcore.manifests.bundle import READ_AS_TEXT
 from koordcore.manifests.cross_checks import Key, not_together, shown
-from koordcore.manifests.objects import ReadObject, left_out, read_object, unique_key, version_of
+from koordcore.manifests.objects import ReadObject, key_of, left_out, read_object, unique_key, version_of
 from koordcore.manifests.pods import PodReading, resolve_priority
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import PriorityClass, Unreadable
@@ -167,7 +167,7 @@ class EventReader:
             whole: Mapping[str, Json] = (
                 {"apiVersion": api_version, "kind": kind, **item} if is_object(item) else item
             )
-            there.add(unique_key(identity_of(whole)))
+            there.add(key_of(whole))
             self._put(whole)
         for key in [one for one in self._kinds.get((group, kind), ()) if one not in there]:
             self._forget(key)
@@ -202,7 +202,7 @@ class EventReader:
     # -- objects -----------------------------------------------------------------------------------------
 
     def _put(self, item: Mapping[str, Json]) -> None:
-        key = unique_key(identity_of(item))
+        key = key_of(item)
         uid, version = _stamp(item)
         known = self._known.get(key)
         if known is not None and version and known.version >= version and known.uid == uid:
@@ -218,7 +218,7 @@ class EventReader:
         self._take(key, read)
 
     def _delete(self, item: Mapping[str, Json]) -> None:
-        key = unique_key(identity_of(item))
+        key = key_of(item)
         uid, version = _stamp(item)
         known = self._known.get(key)
         if known is None:

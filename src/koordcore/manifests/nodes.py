@@ -7,9 +7,7 @@ from typing import Final
 
 from immutabledict import immutabledict
 
-from koordcore._arrays import AMOUNT_LIMIT
-from koordcore.errors import ManifestError
-from koordcore.manifests._reading import Reading, as_resources, as_strings, is_object, read_metadata, section
+from koordcore.manifests._reading import Reading, as_countable, as_strings, is_object, read_metadata, section
 from koordcore.manifests.aliases import canonical_names
 from koordcore.model.nodes import Node
 from koordcore.model.resources import NO_RESOURCES, Resources
@@ -83,17 +81,7 @@ def _listed(reading: Reading, status: Mapping[str, Json], name: str, default: Re
         renamed, notes = canonical_names(written)
         reading.warnings += (note.within(f"status.{name}") for note in notes)
         status = {name: renamed}
-    return reading.recall(status, name, "status", _amounts, default)
-
-
-def _amounts(value: Json) -> Resources:
-    amounts = as_resources(value)
-    for name, amount in amounts.items():
-        if amount < 0:
-            raise ManifestError.at(f"[{name}]", f"must not be negative, got {amount}")
-        if amount > AMOUNT_LIMIT:
-            raise ManifestError.at(f"[{name}]", f"{amount} is more than can be counted, {AMOUNT_LIMIT}")
-    return amounts
+    return reading.recall(status, name, "status", as_countable, default)
 
 
 def _ready(reading: Reading, status: Mapping[str, Json]) -> bool:

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from koordcore._arrays import AMOUNT_LIMIT
 from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import SourceObject
@@ -35,6 +34,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
+from koordcore.model.resources import AMOUNT_LIMIT
 from koordcore.protocol.fields import Json, show
 
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
@@ -119,6 +119,14 @@ class ReadObject:
 def unique_key(key: Key) -> Key:
     """Give the key under which an object stands: one without a namespace is in ``default``."""
     return (*key[:2], key[2] or "default", key[3])
+
+
+def key_of(raw: Json) -> Key:
+    """Give the key of an object without reading the rest of it."""
+    name = identity_of(raw)
+    if is_object(raw) and name[:2] in DECODERS:
+        name = identity_of(named(Reading(), raw, ""))
+    return unique_key(name)
 
 
 def kind_of(key: Key) -> str:
@@ -342,11 +350,13 @@ def _broken(reading: Reading, content: Any, raw: Mapping[str, Json] | None, key:
     why = _in_short(reading.problems)
     if read.pod.node_name is None and not read.pod.finished:
         return attrs.evolve(read, pod=_bystander(read.pod, why))
-    requests = {name: amount for name, amount in read.pod.requests.items() if amount <= AMOUNT_LIMIT}
-    known = read is content and all(one.path.startswith(_BESIDE) for one in reading.problems)
-    return attrs.evolve(
-        read, pod=attrs.evolve(read.pod, requests=requests, unreadable=why, holds_known=known)
+    requests, scored = (
+        {name: amount for name, amount in amounts.items() if amount <= AMOUNT_LIMIT}
+        for amounts in (read.pod.requests, read.pod.scored_requests)
     )
+    known = read is content and all(one.path.startswith(_BESIDE) for one in reading.problems)
+    pod = attrs.evolve(read.pod, requests=requests, scored_requests=scored, unreadable=why, holds_known=known)
+    return attrs.evolve(read, pod=pod)
 
 
 def _bystander(pod: Pod, why: str) -> Pod:

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from koordcore.errors import ManifestError, Problem
-from koordcore.manifests._reading import Reading, as_resources, as_time, choice, read_metadata, section
+from koordcore.manifests._reading import Reading, as_countable, as_time, choice, read_metadata, section
 from koordcore.manifests.aliases import canonical_names
 from koordcore.manifests.held_claims import read_held_claims
 from koordcore.manifests.pods import read_pod
@@ -26,7 +26,7 @@ from koordcore.model.reservations import (
     ReservationPhase,
     ReservationStatus,
 )
-from koordcore.model.resources import Resources
+from koordcore.model.resources import AMOUNT_LIMIT, Resources
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -144,7 +144,11 @@ def still_held(read: Reservation, problems: Iterable[Problem], why: str) -> Rese
     status = read.status
     if "status.phase" in wrong:
         status = attrs.evolve(status, phase=ReservationPhase.AVAILABLE)
-    held = attrs.evolve(read, status=status, owners=(), owners_error=why, unreadable=why)
+    template = read.template
+    if template is not None:
+        counted = {name: amount for name, amount in template.requests.items() if amount <= AMOUNT_LIMIT}
+        template = attrs.evolve(template, requests=counted)
+    held = attrs.evolve(read, template=template, status=status, owners=(), owners_error=why, unreadable=why)
     if {"metadata.creationTimestamp", "spec.ttl", "spec.expires"}.intersection(wrong):
         held = attrs.evolve(held, ttl=0, expires=None)
     return held if held.active and (status.allocatable or held.requests) else None
@@ -197,7 +201,7 @@ def _condition(value: Json) -> ReservationCondition:
 
 def _amounts(value: Json) -> Resources:
     """Read amounts by names of today; the pods of the template are read so, too."""
-    return as_resources(canonical_names(as_mapping(value))[0])
+    return as_countable(canonical_names(as_mapping(value))[0])
 
 
 def _status(reading: Reading, raw: Mapping[str, Json]) -> ReservationStatus:

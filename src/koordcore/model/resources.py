@@ -31,6 +31,9 @@ DEPRECATED_BATCH_NAMES: Final = {
 MID_CPU: Final = "kubernetes.io/mid-cpu"
 MID_MEMORY: Final = "kubernetes.io/mid-memory"
 
+AMOUNT_LIMIT: Final = 2**53
+"""Largest amount in a column; a hundred times that still fits int64, and float64 holds it exactly."""
+
 Resources: TypeAlias = immutabledict[str, int]
 """Resource name to amount; a name that is absent is zero unless the place says otherwise."""
 
@@ -110,6 +113,23 @@ def parse_resources(raw: Mapping[str, object]) -> Resources:
     if problems:
         raise ManifestError(problems)
     return make_resources(amounts)
+
+
+def parse_countable(raw: Mapping[str, object]) -> Resources:
+    """Read a Kubernetes resource list of amounts that columns hold.
+
+    Raises
+    ------
+    ManifestError
+        Names an entry that is no quantity, negative, or more than ``AMOUNT_LIMIT``.
+    """
+    amounts = parse_resources(raw)
+    for name, amount in amounts.items():
+        if amount < 0:
+            raise ManifestError.at(f"[{name}]", f"must not be negative, got {amount}")
+        if amount > AMOUNT_LIMIT:
+            raise ManifestError.at(f"[{name}]", f"{amount} is more than can be counted, {AMOUNT_LIMIT}")
+    return amounts
 
 
 def format_resources(resources: Mapping[str, int]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from koordcore.model.reservations import (
     ReservationPhase,
     ReservationStatus,
 )
-from koordcore.model.resources import NO_RESOURCES, Resources, parse_resources
+from koordcore.model.resources import NO_RESOURCES, Resources, parse_countable
 from koordcore.model.selectors import NodeSelector
 from koordcore.protocol.device import load_go_json
 from koordcore.protocol.fields import (
@@ -260,7 +260,7 @@ def restricted_resources(annotations: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _resources(value: Json) -> Resources:
-    return parse_resources(as_mapping(value))
+    return parse_countable(as_mapping(value))
 
 
 def resized_allocatable(annotations: Mapping[str, str]) -> Resources:

@@ -244,7 +244,7 @@ class DryRuns:
         if isinstance(scheduling_class, Refusal):
             return np.zeros(len(self._workspace.layout.names), dtype=np.bool_)
         with self.without(()):
-            return scheduling_class.feasible().copy()
+            return scheduling_class.feasible()
 
     def emptied(self, problem: PreemptionProblem, pod: Pod, rows: IntVector) -> BoolVector:
         """Tell which of some nodes may take a pod once everybody has left them who may, shape (n,)."""
