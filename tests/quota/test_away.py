@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from koordcore import ClusterSnapshot, Node, Pod, schedule, verify
 from koordcore.checking.check import check_result
 from koordcore.model import ElasticQuota
@@ -39,3 +41,14 @@ def test_the_checker_counts_it_as_well() -> None:
     snapshot = cluster(TEAM, AWAY)
     for found in (verify(snapshot, result), check_result(snapshot, result)):
         assert any("max" in one.message for one in found), found
+
+
+def test_the_max_of_a_quota_binds_where_its_parent_hands_nothing_out() -> None:
+    """The runtime of a quota names only what its parent does."""
+    parent = ElasticQuota(name="dept", namespace="q", max={"memory": 1}, is_parent=True)
+    snapshot = cluster(attrs.evolve(TEAM, min={}, parent="dept"), parent, AWAY)
+    (refused,) = schedule(snapshot).decisions
+    assert isinstance(refused, Unschedulable)
+    assert "used: cpu:3" in refused.message
+    (placed,) = schedule(snapshot.apply(RecordRemoved(AWAY))).decisions
+    assert isinstance(placed, Bound)

@@ -28,6 +28,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
@@ -61,6 +62,8 @@ class _Turn:
         Members and pods that move, by node; pods that were nominated before.
     everywhere, elsewhere
         Every node of the cluster, and what pods hold that are not in ``states``.
+    given_up
+        Nodes on which reservations held room at some time of the call and hold none at its end.
     """
 
     snapshot: ClusterSnapshot
@@ -72,6 +75,7 @@ class _Turn:
     promised: Mapping[str, Sequence[Pod]]
     everywhere: Sequence[NodeState]
     elsewhere: Elsewhere
+    given_up: frozenset[str]
 
     def fits(self, node: str, back: Sequence[Pod], group: frozenset[PodKey]) -> Verdict:
         """Tell whether those who come to a node fit although some victims of a group stay."""
@@ -82,10 +86,10 @@ class _Turn:
         there = [*staying, *back, *self.promised.get(node, ())]
         policy = self.result.policy
         if not coming:
-            return None if self._reserved(there) else True
+            return None if self._reserved(node, there) else True
         classes = classes_of_resources(self.snapshot, policy)
         if next(overflow(state.node, there, coming, policy, classes=classes), None):
-            return None if self._reserved(there) else False
+            return None if self._reserved(node, there) else False
         ports = [port for pod in coming for port in pod.host_ports]
         if policy.filters("NodePorts") and any(
             port.conflicts(other) for pod in back for other in pod.host_ports for port in ports
@@ -93,9 +97,9 @@ class _Turn:
             return False
         return None if self._doubtful(node, there, back, coming) else True
 
-    def _reserved(self, there: Sequence[Pod]) -> bool:
+    def _reserved(self, node: str, there: Sequence[Pod]) -> bool:
         """What a reservation still held at the time is not known."""
-        return any(
+        return node in self.given_up or any(
             pod.annotations.get(STANDS_FOR) == "true" or HOLDING[2] in pod.annotations for pod in there
         )
 
@@ -113,7 +117,7 @@ class _Turn:
         near = any(pod.affinity is not None or pod.spread_constraints for pod in (*coming, *back))
         volumes = any(pod.claims for pod in back) and any(pod.claims for pod in coming)
         claims = any(pod.resource_claims for pod in back) and any(pod.resource_claims for pod in coming)
-        return loaded or near or volumes or claims or (detailed and fine) or self._reserved(there)
+        return loaded or near or volumes or claims or (detailed and fine) or self._reserved(node, there)
 
     def admitted(self, members: Sequence[Pod], back: Sequence[Pod]) -> Verdict:
         """Tell whether the members' quotas admit them although some victims stay."""
@@ -206,6 +210,12 @@ def check_needed(
     coming: dict[str, list[Pod]] = defaultdict(list)
     placed: set[PodKey] = set()
     gang_of = {pod.key: gang for gang in minimums for pod in members[gang]}
+    over = {one.name: one for one in result.snapshot.of(Reservation) if one.over}
+    given_up = frozenset(
+        over[one.name].status.node_name
+        for one in snapshot.of(Reservation)
+        if not one.over and one.name in over
+    )
     for plan in result.preemptions:
         own = [pending[key] for key in plan.nominations if key in pending]
         known = [one for one in plan.victims if one.pod in running and one.node in states]
@@ -232,6 +242,7 @@ def check_needed(
             promised=_promised(snapshot, own, placed),
             everywhere=everywhere,
             elsewhere=elsewhere,
+            given_up=given_up,
         )
         groups: dict[str, list[Pod]] = defaultdict(list)
         for victim in plan.victims:

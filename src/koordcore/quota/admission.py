@@ -144,15 +144,18 @@ def masked_request(ledger: QuotaLedger, quota: str, pod: QuotaPod) -> Resources:
 def limit_of(ledger: QuotaLedger, quota: str) -> Resources:
     """Give what a quota may use now; a resource that is absent is unlimited.
 
-    It is the runtime, or ``max`` where runtime quotas are off. The default and the system quota have no
-    runtime; their ``max`` binds all the same (ruling 22). The root limits nothing.
+    It is the runtime, or ``max`` where runtime quotas are off, and of what the runtime does not name, as
+    below a parent that does not. The default and the system quota have no runtime; their ``max`` binds all
+    the same (ruling 22). The root limits nothing.
     """
     if quota == ROOT_QUOTA:
         return NO_RESOURCES
     if not ledger.policy.enable_runtime_quota or quota in BUILTIN_QUOTAS:
         return ledger.max_of(quota)
-    runtime = ledger.runtime_of(quota)
-    return NO_RESOURCES if runtime is None else runtime
+    runtime, most = ledger.runtime_of(quota), ledger.max_of(quota)
+    if runtime is None:
+        return NO_RESOURCES
+    return runtime if most.keys() <= runtime.keys() else immutabledict({**most, **runtime})
 
 
 def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = ()) -> Admission:
@@ -242,13 +245,19 @@ def _clearly_fits(ledger: QuotaLedger, name: str, pod: QuotaPod) -> bool:
         return False
     state, row = found
     tree = state.tree
-    limit = state.runtime(row) if ledger.policy.enable_runtime_quota else tree.max[row]
-    if limit is None:
-        return True
+    limit = tree.max[row]
+    if ledger.policy.enable_runtime_quota:
+        runtime = state.runtime(row)
+        if runtime is None:
+            return True
+        if tree.binding[row] == tree.counted[row]:
+            limit = runtime  # mostly
+        else:
+            shares = zip(runtime, limit, tree.binding[row], strict=True)
+            limit = tuple([share if binds else most for share, most, binds in shares])
     used, asked = state.tally(row).used, pod.request
-    binding = tree.binding[row] if ledger.policy.enable_runtime_quota else tree.counted[row]
-    for bound, spent, resource, binds in zip(limit, used, tree.resources, binding, strict=True):
-        if binds and spent + asked.get(resource, 0) > bound:
+    for bound, spent, resource, counts in zip(limit, used, tree.resources, tree.counted[row], strict=True):
+        if counts and spent + asked.get(resource, 0) > bound:
             return False
     return True
 

@@ -40,7 +40,8 @@ def record_key(record: ClusterRecord) -> RecordKey:
     try:
         if _kindless(made):
             return (made.__name__, "", record.namespace, record.name)
-        kind = f"{getattr(record, 'kind', '')}.{getattr(record, 'api_version', '')}".strip(".")
+        group = getattr(record, "api_version", "") or getattr(record, "group", "")
+        kind = f"{getattr(record, 'kind', '')}.{group}".strip(".")
         return (made.__name__, kind, record.namespace, record.name)
     except Exception:  # whatever it is
         raise ModelError(f"expected records with name and namespace, got {shown(record)}") from None

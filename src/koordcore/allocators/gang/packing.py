@@ -65,7 +65,7 @@ class Packing:
         if len(self._penalties):
             bases.append((("score", 0), int(self._penalties.max(initial=0)) * size + 1))
         self._weights = _weights(bases)
-        self.words = 1 + max(word for word, _ in self._weights.values())
+        self.words = 1 + max((word for word, _ in self._weights.values()), default=0)
         self._terms = terms
 
     def cost(self, domain: int) -> list[int]:
