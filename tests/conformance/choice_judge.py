@@ -18,7 +18,8 @@ from koordcore.model.numa import DEFAULT_NUMA_ARGS
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation, ReservationOwner
 from koordcore.model.selectors import LabelSelector
-from koordcore.protocol.reservation import RESERVATION_IGNORED, is_reserve_pod
+from koordcore.protocol.reservation import RESERVATION_IGNORED
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.reservations.cache import with_holders
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_there

@@ -18,7 +18,8 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.model.resources import CPU
-from koordcore.protocol.reservation import allocated_reservation, is_reserve_pod
+from koordcore.protocol.reservation import allocated_reservation
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.cluster import bind

@@ -10,7 +10,8 @@ from koordcore.explaining.cycle import FilterVerdict
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import PODS
-from koordcore.protocol.reservation import allocated_reservation, is_reserve_pod
+from koordcore.protocol.reservation import allocated_reservation
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.reservations.cache import with_holders
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_there

@@ -28,12 +28,8 @@ from koordcore.model.resources import (
     subtract,
     total,
 )
-from koordcore.protocol.reservation import (
-    RESERVATION_NODE,
-    ReservationWish,
-    is_reserve_pod,
-    reservation_order,
-)
+from koordcore.protocol.reservation import RESERVATION_NODE, ReservationWish, reservation_order
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.reservations.filter import (
     NO_RESERVATION,
     POLICY_CONFLICT,

@@ -114,7 +114,7 @@ def _workload_groups(
 
 
 def _scheduler_groups(pods: Sequence[Pod], args: MigrationControllerArgs) -> list[Group]:
-    """Room that is reserved first serves the schedulers that heed reservations; others' pods stay."""
+    """Room that is set aside first serves the schedulers that heed that; others' pods stay."""
     names = args.scheduler_names if args.default_job_mode.keeps_room else None
     others = [pod.key for pod in pods if names is not None and pod.scheduler_name not in names]
     return [Group("schedulerNames", tuple(sorted(others)), 0)]

@@ -49,7 +49,6 @@ RESTRICTED_OPTIONS: Final = PREFIX + "reservation-restricted-options"
 RESIZE_ALLOCATABLE: Final = PREFIX + "reservation-resize-allocatable"
 PRE_ALLOCATION_REQUIRED: Final = PREFIX + "pre-allocation-required"
 OPERATING_MODE: Final = PREFIX + "operating-mode"
-RESERVE_POD: Final = PREFIX + "reserve-pod"
 RESERVATION_NAME: Final = PREFIX + "reservation-name"
 RESERVATION_NODE: Final = PREFIX + "reservation-node"
 IS_PRE_ALLOCATION: Final = PREFIX + "is-pre-allocation"
@@ -276,12 +275,6 @@ def resized_allocatable(annotations: Mapping[str, str]) -> Resources:
         return optional(raw, "resources", _resources, NO_RESOURCES, fold_case=True)
     except ManifestError as error:
         raise error.within(f"metadata.annotations[{RESIZE_ALLOCATABLE}]") from None
-
-
-def is_reserve_pod(pod: Pod) -> bool:
-    """Tell whether a pod stands for a reservation."""
-    notes = pod.annotations
-    return notes is not EMPTY and RESERVE_POD in notes and notes[RESERVE_POD] == "true"
 
 
 RESERVATION_OWNERS: Final = PREFIX + "reservation-owners"

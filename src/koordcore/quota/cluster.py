@@ -12,7 +12,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, total
-from koordcore.protocol.reservation import is_reserve_pod
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.quota.device_classes import counted_classes, devices_offered, quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger

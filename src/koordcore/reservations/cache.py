@@ -28,13 +28,12 @@ from koordcore.protocol.reservation import (
     OPERATING_MODE,
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
-    RESERVE_POD,
     ReservationWish,
     allocated_reservation,
     is_operating_pod,
-    is_reserve_pod,
 )
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
+from koordcore.protocol.reserve_pod import RESERVE_POD, is_reserve_pod
 from koordcore.reservations.columns import (
     NOTHING,
     Back,

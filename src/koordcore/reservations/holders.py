@@ -12,7 +12,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
-from koordcore.protocol.reservation import is_reserve_pod
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import reserve_pod
 from koordcore.snapshot import ClusterSnapshot

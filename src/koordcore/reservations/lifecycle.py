@@ -128,10 +128,14 @@ def as_of(snapshot: ClusterSnapshot, now: datetime) -> ClusterSnapshot:
     return controlled(snapshot, now).with_records(*undated)
 
 
+def known_ends(snapshot: ClusterSnapshot) -> dict[str, datetime]:
+    """Give when each reservation on a node is up, by name; those of which that is not known are left out."""
+    return {one.name: end for one in snapshot.of(Reservation) if (end := time_up(one)) is not None}
+
+
 def after_ends(snapshot: ClusterSnapshot, moment: datetime) -> ClusterSnapshot:
     """Give the cluster right after a moment, which ends reservations that hold until then."""
-    ends = map(time_up, snapshot.of(Reservation))
-    if not any(end is not None and end <= moment for end in ends):
+    if not any(end <= moment for end in known_ends(snapshot).values()):
         return snapshot
     return as_of(snapshot, moment + timedelta(microseconds=1))
 

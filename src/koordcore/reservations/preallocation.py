@@ -19,12 +19,8 @@ from koordcore.model.reservations import (
     ReservationArgs,
 )
 from koordcore.model.resources import PODS, Resources, add, counted, subtract, total
-from koordcore.protocol.reservation import (
-    PRE_ALLOCATION_REQUIRED,
-    RESERVATION_ALLOCATED,
-    is_reserve_pod,
-    reservation_wish,
-)
+from koordcore.protocol.reservation import PRE_ALLOCATION_REQUIRED, RESERVATION_ALLOCATED, reservation_wish
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.reservations.filter import (
     ReservationRefusal,
     ReservedNode,

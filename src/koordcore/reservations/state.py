@@ -29,13 +29,13 @@ from koordcore.protocol.reservation import (
     NOMINATED_NODE,
     RESERVATION_NAME,
     RESERVATION_NODE,
-    RESERVE_POD,
     allocated_reservation,
     current_owner,
     label_priority,
     operating_reservation,
     restricted_resources,
 )
+from koordcore.protocol.reserve_pod import RESERVE_POD
 from koordcore.protocol.reserved_on_node import inner_reserved
 
 MAX_PRIORITY: Final = 2**31 - 1

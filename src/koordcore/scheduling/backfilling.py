@@ -21,7 +21,7 @@ from koordcore.model.pods import Pod, PodKey, keyed
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
-from koordcore.reservations.lifecycle import after_ends, time_up
+from koordcore.reservations.lifecycle import after_ends, known_ends
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
@@ -119,7 +119,17 @@ class BackfillPlan:
     recomputed: datetime
 
 
-def _later(snapshot: ClusterSnapshot, ends: Mapping[PodKey, datetime], moment: datetime) -> ClusterSnapshot:
+def ends_after(
+    snapshot: ClusterSnapshot, ends: Mapping[PodKey, datetime], moment: datetime
+) -> list[datetime]:
+    """Give when running pods and reservations end, each time once and later than a moment, sorted."""
+    pods = (end for key, end in ends.items() if key in snapshot.location)
+    return sorted({end for end in (*pods, *known_ends(snapshot).values()) if end > moment})
+
+
+def cluster_after(
+    snapshot: ClusterSnapshot, ends: Mapping[PodKey, datetime], moment: datetime
+) -> ClusterSnapshot:
     """Give the cluster at a moment: whoever has ended by then is gone, reservations like pods."""
     gone = [key for key in sorted(ends) if ends[key] <= moment and key in snapshot.location]
     return after_ends(snapshot.forget(*gone) if gone else snapshot, moment)
@@ -175,16 +185,15 @@ class _Search:
         self._policy = policy
         self._limits = limits
         self.now = now
-        held = {end for one in snapshot.of(Reservation) if (end := time_up(one)) is not None}
-        self.moments = sorted({end for end in (*ends.values(), *held) if end > now})
+        self.moments = ends_after(snapshot, ends, now)
         # Owners lose what others win.
-        self.gains = all(end <= now for end in held)
+        self.gains = all(end <= now for end in known_ends(snapshot).values())
         self.known: dict[datetime, ScheduleResult] = {}
 
     def at(self, moment: datetime) -> ScheduleResult:
         """Place the job at a moment; metrics of today say nothing about it and are left to their age."""
         if moment not in self.known:
-            there = _later(self._snapshot, self._ends, moment)
+            there = cluster_after(self._snapshot, self._ends, moment)
             self.known[moment] = schedule(
                 there, self._pods, policy=self._policy, now=self.now, limits=self._limits
             )
@@ -255,7 +264,7 @@ def earliest_start(
     waits = sorted(
         (end, key) for key, end in known.items() if now < end <= start and key in snapshot.location
     )
-    used = {one.node for one in search.at(start).bound}
+    used, held = {one.node for one in search.at(start).bound}, known_ends(snapshot)
     return EarliestStart(
         pods=asked,
         start=start,
@@ -265,7 +274,7 @@ def earliest_start(
             sorted(
                 one.name
                 for one in snapshot.of(Reservation)
-                if one.status.node_name in used and (end := time_up(one)) is not None and now < end <= start
+                if one.status.node_name in used and one.name in held and now < held[one.name] <= start
             )
         ),
         too_early=too_early,

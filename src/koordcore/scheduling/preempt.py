@@ -34,7 +34,7 @@ from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of, running_on
 from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
-from koordcore.protocol.reservation import is_reserve_pod
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of, with_offers, with_present
 from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable

@@ -18,8 +18,7 @@ from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey, keyed
 from koordcore.model.policy import Policy
-from koordcore.model.reservations import Reservation
-from koordcore.reservations.lifecycle import after_ends, time_up
+from koordcore.scheduling.backfilling import cluster_after, ends_after
 from koordcore.scheduling.cycle import queue_order, waiting_pods
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.gang_groups import JobTable
@@ -138,16 +137,11 @@ def queue_starts(
         if progress is not None:
             progress(number + 1)
         waiting = [unit for unit in asked.values() if unit.start is None]
-        later = [end for key, end in known.items() if end > moment and key in current.location]
-        held = map(time_up, current.of(Reservation))
-        later += [end for end in held if end is not None and end > moment]
+        later = ends_after(current, known, moment)
         if not waiting or not later or (until in asked and asked[until].start is not None):
             break
-        moment = min(later)
-        current = current.forget(
-            *(key for key in sorted(known) if known[key] <= moment and key in current.location)
-        )
-        current = after_ends(current, moment)
+        moment = later[0]
+        current = cluster_after(current, known, moment)
     else:  # there are more ends
         asked |= {
             unit.name: attrs.evolve(unit, not_before=moment) for unit in asked.values() if unit.start is None

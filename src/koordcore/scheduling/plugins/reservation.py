@@ -34,14 +34,13 @@ from koordcore.protocol.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
     RESERVATION_NODE,
-    RESERVE_POD,
     format_allocated_reservation,
     is_operating_pod,
-    is_reserve_pod,
     label_priority,
     reservation_wish,
     resized_allocatable,
 )
+from koordcore.protocol.reserve_pod import RESERVE_POD, is_reserve_pod
 from koordcore.reservations.cache import (
     ReservationLedger,
     concerns_reservations,

@@ -19,7 +19,7 @@ from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.certificates import Limits
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang_names import gang_name
-from koordcore.protocol.reservation import is_reserve_pod
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.reservations.assign import assign_reservations
 from koordcore.reservations.cache import ReservationLedger
 

@@ -47,7 +47,8 @@ from koordcore.protocol.fields import load_json
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.holdings import HOLDINGS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
-from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod, is_reserve_pod
+from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
 from koordcore.scheduling.plugins.exact.heeded import SAID, NodeHints, any_node_hints, heeds
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
