@@ -330,8 +330,8 @@ class NodeView:
     @property
     def numbers(self) -> IntVector:
         """``(n,)``: number of each node."""
-        found: IntVector = np.arange(len(self.workspace.layout.names))[self.rows]
-        return found
+        rows = self.rows
+        return np.arange(len(self.workspace.layout.names))[rows] if isinstance(rows, slice) else rows
 
     @property
     def row(self) -> int:
