@@ -256,18 +256,21 @@ class LoneSearch:
         if self._least_level > last:
             self._level = last
             return
+        there: BoolVector | None = None
         if self._level < 0:
             low, high = self._least_level, last
             while low < high:
                 middle = (low + high) // 2
-                if self._opens(middle).any():
-                    high = middle
+                opens = self._opens(middle)
+                if opens.any():
+                    high, there = middle, opens
                 else:
                     low = middle + 1
             self._level = low
         else:
             self._level += 1
-        there = self._opens(self._level)
+        if there is None:
+            there = self._opens(self._level)
         rows = np.flatnonzero(there & ~self._open)
         self._open |= there
         self._number = len(rows)
@@ -299,10 +302,11 @@ class LoneSearch:
         position[rows] = np.arange(len(rows))
         homes = position[table.node]
         there = self._usable & (self._height <= priority) & (homes >= 0)
-        ones = problem.in_order(there)
+        # Where they stand in order and all of them count, nothing is copied.
+        ones = slice(None) if there.all() and problem.ordered else problem.in_order(there)
         at = homes[ones]
         pods = np.full(len(rows), self._fewest_shared(priority), dtype=np.int64)
-        alone = np.ones(len(ones), dtype=np.bool_)
+        alone = np.ones(len(at), dtype=np.bool_)
         for given, missing in self._shared:
             alone &= given[ones] >= missing
         for resource, lack in zip(self._asked, self._lack[:, rows], strict=True):
@@ -314,8 +318,9 @@ class LoneSearch:
         if self._shared:
             single |= (self._lack[:, rows] <= 0).all(axis=0)
         pods[(pods == 1) & ~single] = 2
-        spare = np.bincount(at[(jobs.slack > 0)[table.job[ones]]], minlength=len(rows)) > 0
-        tight = np.bincount(at[(jobs.running > 1)[table.job[ones]]], minlength=len(rows)) > 0
+        job = table.job[ones]
+        spare = np.bincount(at[(jobs.slack > 0)[job]], minlength=len(rows)) > 0
+        tight = np.bincount(at[(jobs.running > 1)[job]], minlength=len(rows)) > 0
         if self._shared:
             sums = priority + (pods - 1) * min(priority, int(table.priority[self._usable].min()))
             far = np.flatnonzero(np.any([given > 0 for given, _ in self._shared], axis=0) & self._usable)
