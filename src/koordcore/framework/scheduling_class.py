@@ -165,7 +165,8 @@ class SchedulingClass:
         feasible, score = self._on(plain) if known is None else known.on(plain)
         if touched.any():
             feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
-            there, score[touched] = self._on(self.view(plain.numbers[touched]))
+            here = touched.nonzero()[0] if rows is ALL_ROWS else plain.numbers[touched]
+            there, score[touched] = self._on(self.view(here))
             feasible[touched] = True if there is None else there
         return feasible, score
 

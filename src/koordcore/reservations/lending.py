@@ -131,7 +131,8 @@ class Lending:
         whole = self.ledger.lift_scored if scored else self.ledger.lift
         number = len(self.ledger.workspace.layout.names)
         if (len(range(number)[rows]) if isinstance(rows, slice) else len(rows)) == 1:
-            return whole[:, numbers].sum(axis=1, keepdims=True)
+            lifted: IntMatrix = whole[:, numbers].sum(axis=1, keepdims=True)
+            return lifted
         spread = np.zeros((number, len(whole)), np.int64)
         np.add.at(spread, self.ledger.row[numbers], whole[:, numbers].T)
         return spread[rows].T

@@ -81,7 +81,7 @@ class _Matched(Lending):
     ) -> None:
         super().__init__(ledger, matched, together=together, required=required)
         self.choose: Callable[[int], int] = lambda row: _NO_LOAN
-        self.others: Others = lambda view: np.ones(len(view.numbers), bool)
+        self.others: Others = lambda view: np.ones(view.size, bool)
 
     def drawn_from(self, row: int) -> Loan | None:
         """Give what the pods would draw from on a node: one reservation, or all that they ignore."""
@@ -230,7 +230,7 @@ class ReservationEvaluator(Evaluator):
         rows = view.rows
         loans = self._lent.loans(slice(0, 0) if view.plain else rows)
         if not len(loans.rows):
-            return np.full(len(view.numbers), not self._required)
+            return np.full(view.size, not self._required)
         serves = self._serving(loans)
         self._remember(rows, loans, serves)
         inside = self._at_any(loans, serves, rows)
@@ -247,9 +247,9 @@ class ReservationEvaluator(Evaluator):
     def _choices(self, rows: Rows) -> _Choices:
         """Give what is chosen on some nodes now; of others it may be out of date."""
         self._forget()
-        stale = np.arange(len(self._fresh))[rows]
-        stale = stale[~self._fresh[stale]]
-        if len(stale):
+        if not self._fresh[rows].all():
+            stale = np.arange(len(self._fresh))[rows]
+            stale = stale[~self._fresh[stale]]
             loans = self._lent.loans(stale)
             self._remember(stale, loans, self._serving(loans))
         return self._known
