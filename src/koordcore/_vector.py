@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 T_co = TypeVar("T_co", covariant=True)
@@ -13,6 +14,7 @@ _BITS: Final = 6
 _CHUNK: Final = 1 << _BITS
 _LARGEST: Final = 2 * _CHUNK
 """Items of a chunk after which it is parted."""
+_FIRST: Final = itemgetter(0)
 
 
 class Splice(NamedTuple):
@@ -159,8 +161,8 @@ class Vector(Sequence[T_co]):
 
     def _splice(self: Vector[T_co | None], edit: Splice) -> None:
         """Splice in place, ``None`` for what comes in."""
-        if edit.gone != edit.come:
-            self._starts = self._starts or [number << _BITS for number in range(len(self._chunks))]
+        if self._starts is None:
+            self._starts = [number << _BITS for number in range(len(self._chunks))]
         if not self._chunks:
             self._chunks, self._starts = [()], [0]
         # Behind the last item is the end of the last chunk.
@@ -175,7 +177,16 @@ class Vector(Sequence[T_co]):
         size = len(there) if len(there) <= _LARGEST else _CHUNK
         self._chunks[number : last + 1] = [there[a : a + size] for a in range(0, len(there), size or 1)]
         self._number += edit.come - edit.gone
-        self._starts = [0, *accumulate(map(len, self._chunks[:-1]))] if self._chunks else None
+        if last == number and 0 < len(there) <= _LARGEST:
+            # To look at each chunk for its length takes longer than to count on.
+            further = edit.come - edit.gone
+            self._starts = self._starts[: number + 1] + [at + further for at in self._starts[number + 1 :]]
+        else:
+            self._starts = [0, *accumulate(map(len, self._chunks[:-1]))] if self._chunks else None
+
+    def start_of(self, number: int) -> int:
+        """Give the place of the first item of a chunk."""
+        return number << _BITS if self._starts is None else self._starts[number]
 
 
 class Names(Mapping[str, int]):
@@ -185,16 +196,10 @@ class Names(Mapping[str, int]):
     move up or down.
     """
 
-    __slots__ = ("_firsts", "_starts", "order")
+    __slots__ = ("order",)
 
     def __init__(self, order: Vector[str]) -> None:
         self.order = order
-        self._firsts = [chunk[0] for chunk in order.chunks]
-        self._starts: list[int] = []
-        start = 0
-        for chunk in order.chunks:
-            self._starts.append(start)
-            start += len(chunk)
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Names:
@@ -203,17 +208,19 @@ class Names(Mapping[str, int]):
 
     def place(self, name: str) -> int:
         """Give the place of a name, or where it would stand."""
-        number = bisect_right(self._firsts, name) - 1
-        return 0 if number < 0 else self._starts[number] + bisect_left(self.order.chunks[number], name)
+        chunks = self.order.chunks
+        number = bisect_right(chunks, name, key=_FIRST) - 1
+        return 0 if number < 0 else self.order.start_of(number) + bisect_left(chunks[number], name)
 
     def find(self, name: str) -> int:
         """Give the place of a name, -1 where it is not there."""
-        number = bisect_right(self._firsts, name) - 1
+        chunks = self.order.chunks
+        number = bisect_right(chunks, name, key=_FIRST) - 1
         if number < 0:
             return -1
-        chunk = self.order.chunks[number]
+        chunk = chunks[number]
         at = bisect_left(chunk, name)
-        return self._starts[number] + at if at < len(chunk) and chunk[at] == name else -1
+        return self.order.start_of(number) + at if at < len(chunk) and chunk[at] == name else -1
 
     def spliced(self, edits: Iterable[Splice], items: Mapping[int, str]) -> Names:
         """Give the names after some came and went; see :meth:`Vector.spliced`."""

@@ -29,7 +29,7 @@ def source_of(parts: Sequence[Part]) -> tuple[Source | None, Plugin | None]:
 
 
 def _all_fit(filters: Sequence[Evaluator], view: NodeView) -> BoolVector:
-    fitting = np.ones(len(view.numbers), np.bool_)
+    fitting = np.ones(view.size, np.bool_)
     for one in filters:
         mask = one.fits(view)
         if mask is not None:

@@ -48,7 +48,7 @@ class KnownAnswers:
 
     def moved(
         self, past: Sequence[tuple[int, NodeMoves]], touched: Sequence[int]
-    ) -> tuple[BoolVector, IntVector, IntVector]:
+    ) -> tuple[BoolVector, IntVector, set[int]]:
         """Give what is known by the rows that nodes have now, and the rows of which it does not hold.
 
         Parameters
@@ -58,13 +58,15 @@ class KnownAnswers:
         touched
             All rows that were touched.
         """
-        feasible, score, read, stale = self.feasible, self.score, self.read, NOTHING
+        feasible, score, read = self.feasible, self.score, self.read
+        stale = set[int]()
         for end, moves in past:
-            before = np.concatenate([stale, np.array(touched[read:end], np.int64)])
-            stale, read = np.concatenate([moves.rows(before), np.array(moves.came, np.int64)]), end
+            stale.update(touched[read:end])
+            stale, read = {*moves.rows(np.array([*stale], np.int64)).tolist(), *moves.came}, end
             feasible, score = moves.by_row(feasible), moves.by_row(score)
-        stale = np.unique(np.concatenate([stale, np.array(touched[read:], np.int64)]))
-        return feasible, score, stale[stale >= 0]
+        stale.update(touched[read:])
+        stale.discard(-1)
+        return feasible, score, stale
 
 
 class PlainAnswers(NamedTuple):

@@ -330,8 +330,14 @@ class NodeView:
     @property
     def numbers(self) -> IntVector:
         """``(n,)``: number of each node."""
-        found: IntVector = np.arange(len(self.workspace.layout.names))[self.rows]
-        return found
+        rows = self.rows
+        return np.arange(len(self.workspace.layout.names))[rows] if isinstance(rows, slice) else rows
+
+    @property
+    def size(self) -> int:
+        """How many nodes it shows."""
+        rows = self.rows
+        return len(range(len(self.workspace.layout.names))[rows]) if isinstance(rows, slice) else len(rows)
 
     @property
     def row(self) -> int:
@@ -392,7 +398,7 @@ class NodeView:
     def _amount(self, kind: int, resource: str) -> IntVector:
         place = self.workspace.layout.index.get(resource)
         if place is None:
-            return np.zeros(len(self.numbers), np.int64)
+            return np.zeros(self.size, np.int64)
         found: IntVector = self.amounts[kind, place]
         return found
 

@@ -90,11 +90,11 @@ class SchedulingClass:
         if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return
         feasible, score, stale = before.moved(past, self._workspace.touched)
-        stale = np.union1d(stale, self._static.differing(old._static, past))
+        stale.update(self._static.differing(old._static, past).tolist())
         if len(stale) * _REFRESH_SHARE <= len(score):
             known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
-            if len(stale):
-                self._refresh_some(array("q", stale.tobytes()))
+            if stale:
+                self._refresh_some(array("q", sorted(stale)))
 
     def go_by(self, plain: SchedulingClass) -> None:
         """Take what nodes say that the source does not touch from a class that differs in that alone."""
@@ -165,7 +165,8 @@ class SchedulingClass:
         feasible, score = self._on(plain) if known is None else known.on(plain)
         if touched.any():
             feasible = np.ones(len(score), np.bool_) if feasible is None else feasible.copy()
-            there, score[touched] = self._on(self.view(plain.numbers[touched]))
+            here = touched.nonzero()[0] if rows is ALL_ROWS else plain.numbers[touched]
+            there, score[touched] = self._on(self.view(here))
             feasible[touched] = True if there is None else there
         return feasible, score
 

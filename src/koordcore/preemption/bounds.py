@@ -89,6 +89,8 @@ def usable_up_to(problem: PreemptionProblem, priority: int | None) -> BoolVector
     """
     table, jobs = problem.candidates, problem.jobs
     fine = np.ones(len(table), dtype=bool) if priority is None else table.priority <= priority
+    if fine.all():
+        return problem.usable
     whole = jobs.breakable.copy()
     whole[table.job[~fine]] = False
     usable: BoolVector = fine & (whole | (jobs.slack > 0))[table.job]

@@ -84,7 +84,9 @@ class LoneSearch:
         self._level = -1
         self._least_level = self._first_level()
         self._open = np.zeros(len(problem.nodes), dtype=np.bool_)
-        self._bounds: list[list[int]] = [[], [], [], []]
+        # Of the nodes that were not worked out yet, the cheapest last: row, lost, pods, sums.
+        self._bounds: IntMatrix = np.zeros((4, 0), dtype=np.int64)
+        self._number = 0
         self.loose: Cost | None = None
 
     # -- cheapest first --------------------------------------------------------------------------------
@@ -103,18 +105,17 @@ class LoneSearch:
                 continue
             if bound is None:
                 return None
-            if not self._bounds[0]:
+            if not self._number:
                 self._next_level()
                 continue
-            for column in self._bounds[1:]:
-                column.pop()
-            self.work_out(self._bounds[0].pop())
+            self._number -= 1
+            self.work_out(int(self._bounds[0, self._number]))
 
     def bound(self) -> tuple[Cost, int] | None:
         """Give what the nodes that were not worked out yet cost at least; None where none is left."""
-        rows, lost, pods, sums = self._bounds
-        if rows:
-            return (0, self._levels[self._level], lost[-1], pods[-1], sums[-1], 0), rows[-1]
+        if self._number:
+            row, lost, pods, sums = self._bounds[:, self._number - 1].tolist()
+            return (0, self._levels[self._level], lost, pods, sums, 0), row
         if self._level + 1 < len(self._levels):
             return (0, self._levels[self._level + 1], 0, 0, -(2**62), 0), -1
         return None
@@ -148,8 +149,8 @@ class LoneSearch:
 
     def upcoming(self, most: int) -> IntVector:
         """Give the nodes that come next by what is known of them."""
-        rows = [row for row in self._bounds[0][-most:] if row not in self._dead]
-        return np.array(rows, dtype=np.int64)
+        coming = self._bounds[0, max(0, self._number - most) : self._number].tolist()
+        return np.array([row for row in coming if row not in self._dead], dtype=np.int64)
 
     def everybody(self, row: int) -> frozenset[int]:
         """Give the candidates on a node that may leave at all."""
@@ -255,21 +256,26 @@ class LoneSearch:
         if self._least_level > last:
             self._level = last
             return
+        there: BoolVector | None = None
         if self._level < 0:
             low, high = self._least_level, last
             while low < high:
                 middle = (low + high) // 2
-                if self._opens(middle).any():
-                    high = middle
+                opens = self._opens(middle)
+                if opens.any():
+                    high, there = middle, opens
                 else:
                     low = middle + 1
             self._level = low
         else:
             self._level += 1
-        there = self._opens(self._level)
+        if there is None:
+            there = self._opens(self._level)
         rows = np.flatnonzero(there & ~self._open)
         self._open |= there
-        self._bounds = self._bounded(rows, self._level) if len(rows) else [[], [], [], []]
+        self._number = len(rows)
+        if len(rows):
+            self._bounds = self._bounded(rows, self._level)
 
     def _opens(self, level: int) -> BoolVector:
         """Tell which nodes might take the member once all up to a level have left, shape (N,)."""
@@ -286,20 +292,21 @@ class LoneSearch:
                 opens &= problem.given(resource, gone) >= lack
         return opens
 
-    def _bounded(self, rows: IntVector, level: int) -> list[list[int]]:
+    def _bounded(self, rows: IntVector, level: int) -> IntMatrix:
         """Bound the damage on nodes that open at a level: rows, jobs, pods, priorities; the cheapest last."""
         if not level:
-            return [rows[::-1].tolist(), *([0] * len(rows) for _ in range(3))]
+            return np.stack([rows[::-1], *np.zeros((3, len(rows)), dtype=np.int64)])
         problem, priority = self._problem, self._levels[level]
         table, jobs = problem.candidates, problem.jobs
         position = np.full(len(problem.nodes), -1, dtype=np.int64)
         position[rows] = np.arange(len(rows))
         homes = position[table.node]
         there = self._usable & (self._height <= priority) & (homes >= 0)
-        ones = problem.in_order(there)
+        # Where they stand in order and all of them count, nothing is copied.
+        ones = slice(None) if there.all() and problem.ordered else problem.in_order(there)
         at = homes[ones]
         pods = np.full(len(rows), self._fewest_shared(priority), dtype=np.int64)
-        alone = np.ones(len(ones), dtype=np.bool_)
+        alone = np.ones(len(at), dtype=np.bool_)
         for given, missing in self._shared:
             alone &= given[ones] >= missing
         for resource, lack in zip(self._asked, self._lack[:, rows], strict=True):
@@ -307,12 +314,13 @@ class LoneSearch:
                 np.maximum(pods, _fewest(at, table.amounts[resource, ones], lack), out=pods)
                 alone &= table.amounts[resource, ones] >= lack[at]
         # A single pod is enough only where it gives all that is lacking.
-        single = np.bincount(at, alone, len(rows)) > 0
+        single = np.bincount(at[alone], minlength=len(rows)) > 0
         if self._shared:
             single |= (self._lack[:, rows] <= 0).all(axis=0)
         pods[(pods == 1) & ~single] = 2
-        spare = np.bincount(at, jobs.slack[table.job[ones]] > 0, len(rows)) > 0
-        tight = np.bincount(at, jobs.running[table.job[ones]] > 1, len(rows)) > 0
+        job = table.job[ones]
+        spare = np.bincount(at[(jobs.slack > 0)[job]], minlength=len(rows)) > 0
+        tight = np.bincount(at[(jobs.running > 1)[job]], minlength=len(rows)) > 0
         if self._shared:
             sums = priority + (pods - 1) * min(priority, int(table.priority[self._usable].min()))
             far = np.flatnonzero(np.any([given > 0 for given, _ in self._shared], axis=0) & self._usable)
@@ -322,7 +330,7 @@ class LoneSearch:
             sums = priority + _smallest(at, table.priority[ones], pods - 1)
         lost = np.where(spare, 0, np.where(tight, 1, pods))
         order = np.lexsort((rows, sums, pods, lost))[::-1]
-        return [column[order].tolist() for column in (rows, lost, pods, sums)]
+        return np.stack([rows, lost, pods, sums])[:, order]
 
 
 def _missing(problem: PreemptionProblem) -> tuple[tuple[IntVector, int], ...]:

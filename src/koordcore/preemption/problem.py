@@ -230,7 +230,7 @@ class PreemptionProblem:
     def by_node(self) -> tuple[IntVector, IntVector]:
         """Candidates ordered by node, and where each node's begin, shape (N + 1,)."""
         node = self.candidates.node
-        order = np.arange(len(node)) if self._sorted else np.argsort(node, kind="stable")
+        order = np.arange(len(node)) if self.ordered else np.argsort(node, kind="stable")
         starts = np.searchsorted(node[order], np.arange(len(self.nodes) + 1))
         return order, starts.astype(np.int64)
 
@@ -295,7 +295,7 @@ class PreemptionProblem:
         return np.array([index.get(name, -1) for name in self.nodes], dtype=np.int64)
 
     @cached_property
-    def _sorted(self) -> bool:
+    def ordered(self) -> bool:
         """The candidates are in the order of their nodes."""
         node = self.candidates.node
         return bool((node[1:] >= node[:-1]).all())
@@ -303,7 +303,7 @@ class PreemptionProblem:
     @cached_property
     def _amounts_by_node(self) -> IntMatrix:
         amounts = self.candidates.amounts
-        return amounts if self._sorted else np.ascontiguousarray(amounts[:, self.by_node[0]])
+        return amounts if self.ordered else np.ascontiguousarray(amounts[:, self.by_node[0]])
 
     @cached_property
     def _occupied(self) -> tuple[IntVector, IntVector]:
@@ -335,7 +335,8 @@ class PreemptionProblem:
 
     def given(self, resource: int, chosen: BoolVector) -> IntVector:
         """Give how much of a resource the chosen candidates give back on each node, shape (N,)."""
-        return self._summed(self._amounts_by_node[resource] * self._by_node(chosen))
+        amounts = self._amounts_by_node[resource]
+        return self._summed(amounts if chosen.all() else amounts * self._by_node(chosen))
 
     def counted(self, chosen: BoolVector) -> IntVector:
         """Count the chosen candidates on each node, shape (N,)."""
@@ -344,10 +345,10 @@ class PreemptionProblem:
     def in_order(self, chosen: BoolVector) -> IntVector:
         """List the chosen candidates by node."""
         found = np.flatnonzero(self._by_node(chosen))
-        return found if self._sorted else self.by_node[0][found]
+        return found if self.ordered else self.by_node[0][found]
 
     def _by_node(self, chosen: BoolVector) -> BoolVector:
-        return chosen if self._sorted else chosen[self.by_node[0]]
+        return chosen if self.ordered else chosen[self.by_node[0]]
 
     def _summed(self, values: IntVector) -> IntVector:
         sums = np.zeros(len(self.nodes), dtype=np.int64)
@@ -361,7 +362,8 @@ class PreemptionProblem:
         if not chosen.any():
             return self.free.copy()
         rows, starts = self._occupied
-        given = self._amounts_by_node * chosen[self.by_node[0]]
+        amounts = self._amounts_by_node
+        given = amounts if chosen.all() else amounts * self._by_node(chosen)
         room = self.free.copy()
         room[:, rows] += np.add.reduceat(given, starts, axis=1)
         return room

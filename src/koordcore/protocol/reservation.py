@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -207,8 +208,11 @@ class AllocatedReservation:
 def allocated_reservation(annotations: Mapping[str, str]) -> AllocatedReservation | None:
     """Give the reservation that a pod says it uses; ``None`` where it says nothing readable."""
     text = None if annotations is EMPTY else found_in(annotations, RESERVATION_ALLOCATED)
-    if not text:
-        return None
+    return _allocated_in(text) if text else None
+
+
+@lru_cache(maxsize=4096)  # a pod is asked for its reservation in every step of a call
+def _allocated_in(text: str) -> AllocatedReservation | None:
     try:
         raw = _object(text)
         return AllocatedReservation(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from koordcore._vector import Vector
+from koordcore._vector import Table, Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import PodKey
 from koordcore.model.records import ClusterRecord
@@ -28,8 +27,8 @@ class KnownReservations(NamedTuple):
         Those that hold room on a node, by its name, in the order of their names.
     """
 
-    waiting: Mapping[PodKey, Reservation]
-    on: Mapping[str, tuple[Reservation, ...]]
+    waiting: Table[PodKey, Reservation]
+    on: Table[str, tuple[Reservation, ...]]
 
 
 def known_reservations(snapshot: ClusterSnapshot) -> KnownReservations:
@@ -45,7 +44,7 @@ def _known(snapshot: ClusterSnapshot) -> KnownReservations:
             waiting[one.pod_key] = one
         if one.active:
             on.setdefault(one.status.node_name, []).append(one)
-    return KnownReservations(waiting, {name: tuple(ones) for name, ones in on.items()})
+    return KnownReservations(Table(waiting), Table({name: tuple(ones) for name, ones in on.items()}))
 
 
 def _known_again(
@@ -60,18 +59,18 @@ def _known_again(
     come = [new for _, new in changes if isinstance(new, Reservation)]
     if not gone and not come:
         return known
-    waiting, on = dict(known.waiting), dict(known.on)
+    waiting = {one.pod_key: one for one in come if one.pending}
+    passed = [one.pod_key for one in gone if one.pod_key not in waiting]
+    names = {one.status.node_name for one in (*gone, *come) if one.active}
+    on = {name: list(known.on.get(name, ())) for name in names}
     for one in gone:
-        waiting.pop(one.pod_key, None)
         if one.active:
-            left = tuple(other for other in on[one.status.node_name] if other is not one)
-            on[one.status.node_name] = left
-            if not left:
-                del on[one.status.node_name]
+            here = on[one.status.node_name]
+            del here[[*map(id, here)].index(id(one))]
     for one in come:
-        if one.pending:
-            waiting[one.pod_key] = one
         if one.active:
-            there = (*on.get(one.status.node_name, ()), one)
-            on[one.status.node_name] = tuple(sorted(there, key=_NAMES))
-    return KnownReservations(waiting, on)
+            on[one.status.node_name].append(one)
+    held = {name: tuple(sorted(here, key=_NAMES)) for name, here in on.items() if here}
+    return KnownReservations(
+        known.waiting.changed(passed, waiting), known.on.changed(names - held.keys(), held)
+    )

@@ -129,7 +129,11 @@ class Lending:
         if not len(numbers):
             return None
         whole = self.ledger.lift_scored if scored else self.ledger.lift
-        spread = np.zeros((len(self.ledger.workspace.layout.names), len(whole)), np.int64)
+        number = len(self.ledger.workspace.layout.names)
+        if (len(range(number)[rows]) if isinstance(rows, slice) else len(rows)) == 1:
+            lifted: IntMatrix = whole[:, numbers].sum(axis=1, keepdims=True)
+            return lifted
+        spread = np.zeros((number, len(whole)), np.int64)
         np.add.at(spread, self.ledger.row[numbers], whole[:, numbers].T)
         return spread[rows].T
 

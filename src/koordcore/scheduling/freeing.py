@@ -109,7 +109,6 @@ def with_amounts(
     if len(pods) < len(problem.shapes):
         return problem
     table = problem.candidates
-    nodes = table.node.tolist()
     running: list[tuple[Pod, int]] | None = None
     for plugin in plugins.plugins:
         if type(plugin).countable is Plugin.countable:
@@ -118,7 +117,8 @@ def with_amounts(
             continue  # before everybody who runs is looked up
         if running is None:
             keys = [key_of(table.keys[one]) for one in range(len(table))]
-            running = [(workspace.pods_on(row)[key], row) for key, row in zip(keys, nodes, strict=True)]
+            nodes = zip(keys, table.node.tolist(), strict=True)
+            running = [(workspace.pods_on(row)[key], row) for key, row in nodes]
         found = plugin.countable(pods, running)
         if found is None or not len(found.requests):
             continue

@@ -27,7 +27,7 @@ from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.times import moment_of
 from koordcore.scoring.load_bulk import add_all
 from koordcore.scoring.load_estimates import NO_REPORT, Estimate, Estimator, LoadRequest, change_of
-from koordcore.scoring.load_nodes import NO_LIMIT, NodeKinds, NodeLoads
+from koordcore.scoring.load_nodes import NO_LIMIT, NodeKind, NodeKinds, NodeLoads
 from koordcore.scoring.load_score import LoadScore
 from koordcore.scoring.load_slots import Slots, grown
 from koordcore.snapshot import ClusterSnapshot
@@ -91,6 +91,7 @@ class LoadState:
         self.now = now
         self._read = 0
         self._shared = False
+        self._bare: tuple[NodeKind, LoadState] | None = None
         self._slots: Slots | None = None
         self._fresh_until = NO_LIMIT
         self._filtering: tuple[bool, ...] = ()
@@ -110,6 +111,13 @@ class LoadState:
         made._open(nodes, metrics, self.now)
         made.place_all((pod, place) for place, there in enumerate(pods) for pod in there)
         return made
+
+    def _empty(self, node: Node) -> LoadState:
+        """Make the state of a node without a metric and pods: mostly those that join are of one kind."""
+        (kind,) = self._kinds.of([node])
+        if self._bare is None or self._bare[0] != kind:
+            self._bare = kind, self._with([node], {}, ((),))
+        return self._bare[1]
 
     def _slot(self, row: int) -> int:
         return row if self._slots is None else int(self._slots.at[row])
@@ -173,7 +181,7 @@ class LoadState:
         rows: Sequence[int],
         nodes: Sequence[Node],
         metrics: Mapping[str, NodeMetric],
-        pods: Sequence[Iterable[Pod]],
+        pods: Sequence[Sequence[Pod]],
     ) -> None:
         """Make some rows anew, of nodes, metrics or pods that are others now.
 
@@ -187,7 +195,8 @@ class LoadState:
             By name of the node.
         """
         self._unshare()
-        fresh: LoadState = self._with(nodes, metrics, pods)
+        new = len(nodes) == 1 and not metrics and not pods[0]
+        fresh: LoadState = self._empty(nodes[0]) if new else self._with(nodes, metrics, pods)
         where = rows if self._slots is None else self._slots.at[list(rows)].tolist()
         slots = slice(where[0], where[0] + 1) if len(where) == 1 else np.array(where, np.int64)
         self._parts[:, :, slots] = fresh._parts

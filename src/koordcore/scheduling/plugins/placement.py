@@ -269,7 +269,7 @@ class PortEvaluator(Evaluator):
 
     def slots(self, view: NodeView, most: int) -> IntVector:
         # The pod's own ports clash with those of its twin.
-        return np.ones(len(view.numbers), np.int64)
+        return np.ones(view.size, np.int64)
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         return [(self.reason, ~self.fits(view))]

@@ -81,7 +81,7 @@ class _Matched(Lending):
     ) -> None:
         super().__init__(ledger, matched, together=together, required=required)
         self.choose: Callable[[int], int] = lambda row: _NO_LOAN
-        self.others: Others = lambda view: np.ones(len(view.numbers), bool)
+        self.others: Others = lambda view: np.ones(view.size, bool)
 
     def drawn_from(self, row: int) -> Loan | None:
         """Give what the pods would draw from on a node: one reservation, or all that they ignore."""
@@ -162,9 +162,11 @@ class ReservationEvaluator(Evaluator):
         self._screened = self._ledger.screened(pod)
         number = len(plugin.workspace.layout.names)
         self._lent.choose = lambda row: int(self._choices(slice(row, row + 1)).chosen[row])
-        # Choices are worked out for nodes that somebody asks about, and anew where anything was touched.
+        # Choices are worked out for nodes that somebody asks about, and anew where anything was touched;
+        # there are none where nothing stands that the pods may use.
         self._known = _Choices.none(number)
-        self._fresh = np.zeros(number, np.bool_)
+        self._fresh = np.ones(number, np.bool_)
+        self._fresh[[row for row in self._ledger.row[matched].tolist() if row >= 0]] = False
         self._changes = ChangeReader(plugin.workspace.touched)
 
     def sources(self, others: Others, rating: Rating) -> Source | None:
@@ -228,7 +230,7 @@ class ReservationEvaluator(Evaluator):
         rows = view.rows
         loans = self._lent.loans(slice(0, 0) if view.plain else rows)
         if not len(loans.rows):
-            return np.full(len(view.numbers), not self._required)
+            return np.full(view.size, not self._required)
         serves = self._serving(loans)
         self._remember(rows, loans, serves)
         inside = self._at_any(loans, serves, rows)
@@ -245,9 +247,9 @@ class ReservationEvaluator(Evaluator):
     def _choices(self, rows: Rows) -> _Choices:
         """Give what is chosen on some nodes now; of others it may be out of date."""
         self._forget()
-        stale = np.arange(len(self._fresh))[rows]
-        stale = stale[~self._fresh[stale]]
-        if len(stale):
+        if not self._fresh[rows].all():
+            stale = np.arange(len(self._fresh))[rows]
+            stale = stale[~self._fresh[stale]]
             loans = self._lent.loans(stale)
             self._remember(stale, loans, self._serving(loans))
         return self._known
@@ -273,10 +275,10 @@ class ReservationEvaluator(Evaluator):
         numbers = np.array([ids[0] for ids in loans.ids], np.int64)
         order = ledger.order[numbers]
         ordered = order != 0
-        first = np.full(len(self._fresh), np.iinfo(np.int64).max, np.int64)
-        np.minimum.at(first, loans.rows[ordered], order[ordered])
-        there = loans.rows[ordered]
-        self._known.order[there] = first[there]
+        if ordered.any():
+            there, first = loans.rows[ordered], self._known.order
+            first[there] = np.iinfo(np.int64).max
+            np.minimum.at(first, there, order[ordered])
         picked = np.flatnonzero(serves)
         if not len(picked):
             return
@@ -287,8 +289,8 @@ class ReservationEvaluator(Evaluator):
         summed = scores + self._further_scores(loans, picked)
         keys = (numbers, -exact, -summed, order, order == 0, rows)
         ranked = np.lexsort(keys)
-        _, firsts = np.unique(rows[ranked], return_index=True)
-        best = ranked[firsts]
+        there = rows[ranked]
+        best = ranked[np.concatenate([[True], there[1:] != there[:-1]])]
         self._known.chosen[rows[best]] = numbers[best]
         self._known.raw[rows[best]] = scores[best]
 

@@ -59,7 +59,7 @@ class PreAllocating(Lending):
         self._pod = pod
         self._state = state
         self._args = args
-        self.others: Others = lambda view: np.ones(len(view.numbers), bool)
+        self.others: Others = lambda view: np.ones(view.size, bool)
         """Whether what filters says that pods that are taken in lend enough of everything."""
         self._answers: dict[int, PreAllocation | ReservationRefusal] = {}
         self._known_at = -1
