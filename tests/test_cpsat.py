@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from koordcore._certify import certify
 from koordcore._cpsat import OutcomeStatus, Program, Stage, solve
+from koordcore._duals import evidence_for
 from koordcore.checking.certificates import check_certificate
 from koordcore.errors import MissingExtraError, ModelError, SolverError
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
@@ -48,6 +49,9 @@ def test_whoever_has_no_solver_is_told_what_to_install(monkeypatch: pytest.Monke
     program, size, _ = knapsack(7)
     with pytest.raises(MissingExtraError, match=r"needs ortools: pip install 'koordcore\[solver\]'"):
         solve(program, [size])
+    monkeypatch.setitem(sys.modules, "ortools.linear_solver", None)
+    with pytest.raises(MissingExtraError, match=r"needs ortools: pip install 'koordcore\[solver\]'"):
+        evidence_for(program.problem([size]), (0, 1, 1))
 
 
 def test_an_illegal_hint_is_ignored() -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from koordcore.errors import MissingExtraError
 from koordcore.model.proofs import Branch, Leaf, LinearEvidence, LinearProblem, ProofTree
 
 if TYPE_CHECKING:
@@ -218,7 +219,10 @@ class _Relaxation:
     """
 
     def __init__(self, rows: Sequence[tuple[dict[int, int], int]], size: int, *, elastic: bool) -> None:
-        from ortools.linear_solver import pywraplp
+        try:
+            from ortools.linear_solver import pywraplp
+        except ImportError:  # whoever has installed the library without its dependencies
+            raise MissingExtraError.for_extra("ortools", "solver", "this question") from None
 
         self._status = pywraplp.Solver
         self._solver: pywraplp.Solver = pywraplp.Solver.CreateSolver("GLOP")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 import attrs
+import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from koordcore import (
@@ -300,3 +302,21 @@ def test_the_network_that_counts_is_that_of_all_nodes() -> None:
             snapshot = ClusterSnapshot(nodes=nodes, pending=pods, records=records)
             result = schedule(snapshot)
             assert verify(snapshot, result) == check_result(snapshot, result) == ()
+
+
+def test_a_decision_on_a_line_that_is_known_looks_at_few_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [Node(name=f"n{number}", allocatable={"cpu": 9000, "pods": 9}) for number in range(3)]
+    known = ClusterSnapshot(nodes=nodes).assume(Pod(name="old", requests={"cpu": 1000}, node_name="n0"))
+    all_pods = ClusterSnapshot.bound_pods
+
+    def of_few_nodes(snapshot: ClusterSnapshot) -> Iterable[Pod]:
+        assert len(snapshot.nodes) < len(nodes)
+        return all_pods(snapshot)
+
+    for name in ("first", "second"):
+        before = known.with_pending(Pod(name=name, requests={"cpu": 1000}))
+        result = schedule(before)
+        if name == "second":
+            monkeypatch.setattr(ClusterSnapshot, "bound_pods", of_few_nodes)
+        assert verify(before, result) == ()
+        known = result.snapshot

@@ -93,3 +93,27 @@ def test_a_policy_that_cannot_be_found_is_one_line_without_traceback(
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def test_a_plugin_or_a_policy_of_ones_own_is_named_by_its_module(
+    dump: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_plugin.py").write_text(
+        "import numpy\n"
+        "from koordcore import PluginSetting, Policy\n"
+        "from koordcore.framework import Evaluator, Plugin\n"
+        "class No(Evaluator):\n"
+        "    def fits(self, view): return self.nowhere[view.rows]\n"
+        "    def reasons(self, view): return [('not today', ~self.fits(view))]\n"
+        "class Never(Plugin):\n"
+        "    def request_of(self, pod): return 'any'\n"
+        "    def evaluator(self, pod, request):\n"
+        "        made = No()\n"
+        "        made.nowhere = numpy.zeros(len(self.workspace.layout.nodes), bool)\n"
+        "        return made\n"
+        "NEVER = Policy(plugins=(*Policy().plugins, PluginSetting(plugin=Never, scores=False)))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("Never", "NEVER"):
+        assert main(["schedule", dump, "-q", "--policy", f"own_plugin:{name}"]) == 1
+        assert "not today" in capsys.readouterr().out

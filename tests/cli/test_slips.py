@@ -90,7 +90,7 @@ def test_two_plans_stand_side_by_side_with_why_below(
         line.split()[0]: line.split(maxsplit=3)[1:] for line in capsys.readouterr().out.splitlines() if line
     }
     assert rows["POD"] == ["FIRST", "SECOND", "BECAUSE"]
-    assert rows["default/web-1"] == ["cpu-3", "cpu-4", "cpu-3 is taken by default/web-2 in the second"]
+    assert rows["default/web-1"] == ["cpu-3", "cpu-4", "cpu-4 is cordoned in the first"]
     first, second, why = rows["default/report"]
     assert (first, second) == ("–", "–")
     assert why.startswith("first: 0/16 nodes are available: ")

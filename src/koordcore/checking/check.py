@@ -63,7 +63,11 @@ def _checks(whole: ClusterSnapshot, elsewhere: Elsewhere) -> tuple[Check, ...]:
     )
 
 
-def check_touched(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Violation, ...]:
+def check_touched(
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    progress: Callable[[int, int], None] = lambda _, __: None,
+) -> tuple[Violation, ...]:
     """Check what a result touches, by what the checker remembers of the line of snapshots."""
     from koordcore.checking.index import ClusterIndex
     from koordcore.checking.touched import touched
@@ -73,7 +77,9 @@ def check_touched(snapshot: ClusterSnapshot, result: ScheduleResult) -> tuple[Vi
     index.follow(snapshot)
     known = index.to(result.snapshot)
     small = touched(index, result, known)
-    found = check_result(small.before, small.result, whole=result.snapshot, elsewhere=small.elsewhere)
+    found = check_result(
+        small.before, small.result, whole=result.snapshot, elsewhere=small.elsewhere, progress=progress
+    )
     index.follow(result.snapshot, known)  # from there a control plane goes on
     result.snapshot.place.line.pool.put(_INDEX, index)
     return found
@@ -92,6 +98,7 @@ def check_result(
     *,
     whole: ClusterSnapshot | None = None,
     elsewhere: Elsewhere | None = None,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[Violation, ...]:
     """Check a result on all that the snapshot shows, for each profile of the policy.
 
@@ -100,19 +107,31 @@ def check_result(
     whole, elsewhere
         The cluster afterwards with every node, and what pods hold that the snapshot does not show; left out:
         it shows all.
+    progress
+        Called after each rule book with how many have been gone through, and of how many.
     """
     snapshot = as_waiting(snapshot, result)
     every = result.snapshot if whole is None else whole
     others_hold = held_away(snapshot) if elsewhere is None else elsewhere
     found = set(check_strangers(snapshot, result))
-    for own, others in by_profile(result):
-        mine = _check_profile(snapshot, own, every, others_hold)
+    profiles = tuple(by_profile(result))
+    for number, (own, others) in enumerate(profiles):
+        mine = _check_profile(snapshot, own, every, others_hold, _part(progress, number, len(profiles)))
         found |= {one for one in mine if one.subject not in others}
     return tuple(sorted(found))
 
 
+def _part(progress: Callable[[int, int], None], number: int, of: int) -> Callable[[int, int], None]:
+    """Count one profile after the others."""
+    return lambda done, total: progress(number * total + done, of * total)
+
+
 def _check_profile(
-    snapshot: ClusterSnapshot, result: ScheduleResult, every: ClusterSnapshot, elsewhere: Elsewhere
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    every: ClusterSnapshot,
+    elsewhere: Elsewhere,
+    progress: Callable[[int, int], None],
 ) -> Iterator[Violation]:
     from koordcore.checking.cpus import check_cpu_requests
     from koordcore.checking.device_choices import check_device_choices
@@ -134,10 +153,12 @@ def _check_profile(
         spared = taken_in(snapshot, result)
     found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
-    for check in _checks(every, elsewhere):
-        found.extend(one for one in check(before, outcome) if one.subject not in known)
-    for check in (check_cpu_requests, check_device_requests, check_device_places, check_device_choices):
-        found.extend(one for one in check(before, whole) if one.subject not in known)
+    checks = [(check, outcome) for check in _checks(every, elsewhere)]
+    own = (check_cpu_requests, check_device_requests, check_device_places, check_device_choices)
+    checks += [(check, whole) for check in own]
+    for number, (check, after) in enumerate(checks, 1):
+        found.extend(one for one in check(before, after) if one.subject not in known)
+        progress(number, len(checks))
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))
     yield from found

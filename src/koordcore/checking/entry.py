@@ -5,6 +5,7 @@ Annotations name types through the package, which reads them when somebody asks 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import koordcore
@@ -20,6 +21,7 @@ def verify(
     result: koordcore.ScheduleResult | None = None,
     *,
     policy: koordcore.Policy | None = None,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[koordcore.Violation, ...]:
     """Check a result against the snapshot that it was made from, or a whole cluster as it stands.
 
@@ -37,6 +39,8 @@ def verify(
         when a pod is placed, such as taints, cordons and spread.
     policy
         Which rules hold where there is no result; left out, the default policy.
+    progress
+        Called after each rule book with how many a result has been held to, and of how many.
 
     Returns
     -------
@@ -66,7 +70,7 @@ def verify(
         return check_cluster(snapshot, policy or DEFAULT_POLICY)
     if policy is not None:
         raise TypeError("policy: a result is held to its own")
-    return check_touched(snapshot, result)
+    return check_touched(snapshot, result, progress)
 
 
 def check_certificate(problem: Problem | None, certificate: koordcore.Certificate) -> CheckedProof:

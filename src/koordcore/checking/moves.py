@@ -7,7 +7,7 @@ must be free; and once they have gone, everything that binds a placement must ho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -44,6 +44,7 @@ def verify_moves(
     policy: Policy = Policy(),
     args: MigrationControllerArgs | None = None,
     limits: EvictionLimits = NO_LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[Violation, ...]:
     """Check a plan of moves against the snapshot that it was made from.
 
@@ -61,6 +62,8 @@ def verify_moves(
         Limits of migration; upstream's defaults when left out.
     limits
         Evictions that the plan may make.
+    progress
+        Called before each wave with how many have been replayed, and of how many.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def verify_moves(
     found = list(_check_form(snapshot, moves, bound))
     if not found:
         found += check_disruptions(snapshot, moves, args or MigrationControllerArgs(), limits)
-        found += _replay(snapshot, moves, bound, policy)
+        found += _replay(snapshot, moves, bound, policy, progress)
     return tuple(sorted(set(found)))
 
 
@@ -130,12 +133,18 @@ def _stays(pod: Pod) -> str | None:
 
 
 def _replay(
-    snapshot: ClusterSnapshot, moves: Sequence[Move], bound: Sequence[Bound], policy: Policy
+    snapshot: ClusterSnapshot,
+    moves: Sequence[Move],
+    bound: Sequence[Bound],
+    policy: Policy,
+    progress: Callable[[int, int], None],
 ) -> Iterator[Violation]:
     given = {one.pod: one for one in bound}
     pods = {pod.key: pod for state in snapshot.nodes for pod in state.pods}
     now = snapshot
-    for wave in range(max((move.arrives for move in moves), default=-1) + 1):
+    waves = max((move.arrives for move in moves), default=-1) + 1
+    for wave in range(waves):
+        progress(wave, waves)
         leaving = [move.pod for move in moves if move.leaves == wave]
         decisions = tuple(given[move.pod] for move in moves if move.arrives == wave)
         arriving = [bind(_anew(pods[one.pod]), one) for one in decisions]

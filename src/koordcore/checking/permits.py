@@ -20,8 +20,11 @@ def as_waiting(snapshot: ClusterSnapshot, result: ScheduleResult) -> ClusterSnap
     """Give the cluster before a result; who only kept a place in it and is decided about waits there."""
     found: dict[str, Pod] = {}
     for decision in result.decisions:
-        pod = snapshot.pod(decision.pod)
-        if pod is not None and pod.node_name is not None and WAITS_AT_PERMIT in pod.annotations:
+        # By its node: the table of all pods would be made anew for every snapshot.
+        node = snapshot.location.get(decision.pod)
+        there = () if node is None else snapshot.node(node).pods
+        pod = next((one for one in there if one.key == decision.pod), None)
+        if pod is not None and WAITS_AT_PERMIT in pod.annotations:
             found[str(pod.key)] = pod
     if not found:
         return snapshot

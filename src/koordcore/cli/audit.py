@@ -12,7 +12,7 @@ import attrs
 
 from koordcore.cli.output import add_record_output, for_programs, print_record
 from koordcore.cli.policies import KNOWN_POLICIES, policy_called
-from koordcore.cli.progress import working
+from koordcore.cli.progress import add_quiet, working
 from koordcore.cli.tables import say
 from koordcore.cli.words import near
 from koordcore.errors import ManifestError, ModelError
@@ -68,7 +68,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trees", action="store_true", help="worlds with a quota above others, instead of side by side"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no warnings about the policy")
+    add_quiet(parser)
     add_record_output(parser)
     parser.set_defaults(run=run)
 
@@ -79,8 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
     for text in arguments.set:
         name, _, value = text.partition("=")
         rules = _made({**attrs.asdict(rules), name: _value(value)}, f"--set {text}")
-    with working("searching"):
-        loop, worlds = search_loops(rules, pods=arguments.pods, nodes=arguments.nodes, trees=arguments.trees)
+    with working("searching small worlds") as step:
+        loop, worlds = search_loops(
+            rules, pods=arguments.pods, nodes=arguments.nodes, trees=arguments.trees, progress=step
+        )
     if for_programs(arguments):
         story = [] if loop is None else loop_story(loop)
         print_record(

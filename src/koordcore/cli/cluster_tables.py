@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 
 from koordcore.cli.layout import ONLY_WIDE, Column, Table, Tone
@@ -67,15 +68,16 @@ def nodes_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
         Column("STATE"),
         Column("CARDS FREE", number=True),
         Column("SHARED", number=True, rank=6),
+        Column("KEPT", number=True, rank=5),
         Column("BROKEN", number=True, rank=5),
         Column("CPU FREE", number=True, rank=2),
         Column("MEMORY FREE", number=True, rank=3),
         Column("PODS", number=True, rank=1),
         Column("MODEL", rank=4),
     )
+    shown = [(state, cards_of(snapshot, state)) for state in filter(selection.node, snapshot.nodes)]
     rows = []
-    for state in filter(selection.node, snapshot.nodes):
-        cards = cards_of(snapshot, state)
+    for state, cards in shown:
         free = [
             amount(
                 name,
@@ -89,13 +91,15 @@ def nodes_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
                 str(condition_of(snapshot, state)),
                 f"{cards.free}/{cards.total}" if cards.total else "",
                 str(cards.shared or ""),
+                str(cards.reserved or ""),
                 str(cards.broken or ""),
                 *free,
                 str(len(state.pods)),
                 cards.model,
             )
         )
-    return Table(title="Nodes", columns=columns, rows=rows)
+    note = _keepers(cards for _, cards in shown)
+    return Table(title="Nodes", columns=columns, rows=rows, note=note)
 
 
 def cards_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
@@ -115,10 +119,9 @@ def cards_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
         rows.append(
             (
                 model,
-                *(
-                    str(sum(getattr(one, what) for one in found))
-                    for what in ("total", "held", "shared", "free", "broken")
-                ),
+                *(str(sum(getattr(one, what) for one in found)) for what in ("total", "held", "shared")),
+                str(sum(one.reserved for one in found) or ""),
+                *(str(sum(getattr(one, what) for one in found)) for what in ("free", "broken")),
                 str(useless),
                 str(max(one.free for one in found)),
                 str(whole_nodes),
@@ -130,6 +133,7 @@ def cards_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
         Column("CARDS", number=True),
         Column("HELD", number=True),
         Column("SHARED", number=True),
+        Column("KEPT", number=True),
         Column("FREE", number=True, tone=Tone.GOOD),
         Column("BROKEN", number=True, rank=3),
         Column("OF FREE UNUSABLE", number=True, rank=5),
@@ -137,7 +141,21 @@ def cards_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
         Column("EMPTY NODES", number=True, rank=4),
         Column("IDLE", number=True, rank=ONLY_WIDE),
     )
-    return Table(title="Cards", columns=columns, rows=rows)
+    note = _keepers(cards for found in models.values() for _, cards in found)
+    return Table(title="Cards", columns=columns, rows=rows, note=note)
+
+
+def _keepers(cards: Iterable[CardCounts]) -> str:
+    """Name the reservations that keep cards without saying which; empty where none does."""
+    kept: Counter[str] = Counter()
+    for one in cards:
+        kept.update(one.kept)
+    if not kept:
+        return ""
+    most = sorted(kept, key=lambda name: (-kept[name], name))
+    shown = ", ".join(f"{name} ({kept[name] / CARD:g})" for name in most[:_NAMES])
+    more = f" and {len(most) - _NAMES} more" if len(most) > _NAMES else ""
+    return f"kept without saying which cards, by reservation{'s' * (len(most) > 1)} {shown}{more}"
 
 
 def _shape(state: NodeState, cards: CardCounts) -> str:
@@ -296,6 +314,7 @@ def _node_record(snapshot: ClusterSnapshot, state: NodeState) -> dict[str, Any]:
             "held": cards.held,
             "shared": cards.shared,
             "broken": cards.broken,
+            **({"keptMilli": dict(sorted(cards.kept.items()))} if cards.kept else {}),
             "idleMilli": list(cards.idle),
         }
     return record

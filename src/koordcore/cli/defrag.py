@@ -111,8 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.pod is not None:
         return _for_pod(arguments, snapshot, rules)
     wanted = read_wanted(arguments, snapshot, rules.policy)
-    with working(f"making room on {len(snapshot.nodes)} nodes"):
-        moving = plan_room(snapshot, wanted, rules=rules, budget=Limits(arguments.effort))
+    with working(f"making room on {len(snapshot.nodes)} nodes, in steps") as step:
+        budget = Limits(arguments.effort)
+        moving = plan_room(snapshot, wanted, rules=rules, budget=budget, progress=step)
     done = moving.plan
     kept: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
@@ -146,8 +147,9 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
     pod = subject.pods[0]
     if pod.node_name is not None:
         raise ModelError(f"{pod.key} runs on {pod.node_name} already")
-    with working(f"making room for {pod.key}"):
-        moving = plan_room_for(snapshot, pod, rules=rules, budget=Limits(arguments.effort))
+    with working(f"making room for {pod.key}, in steps") as step:
+        budget = Limits(arguments.effort)
+        moving = plan_room_for(snapshot, pod, rules=rules, budget=budget, progress=step)
     done = moving.plan
     devices = [] if done.place is None else claims_of(done.place)
     kept: tuple[str, ...] = ()
@@ -191,8 +193,8 @@ def _gang_of(pod: Pod) -> str:
 
 def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
     """Plan to empty nodes; 1 when none, or fewer than asked for, can be emptied."""
-    with working(f"emptying nodes of {len(snapshot.nodes)}"):
-        moving = plan_empty_nodes(snapshot, most=arguments.empty or None, rules=rules)
+    with working(f"emptying nodes of {len(snapshot.nodes)}, in steps") as step:
+        moving = plan_empty_nodes(snapshot, most=arguments.empty or None, rules=rules, progress=step)
     done = moving.plan
 
     def tables() -> None:
@@ -216,8 +218,9 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
     aim = fragments_of(snapshot, mix=mix_of(expected), worth=int(arguments.worth * CARD), most=arguments.most)
     if not aim.nodes:
         raise ModelError("no node of the dump has cards")
-    with working(f"tidying {len(aim.nodes)} nodes"):
-        moving = plan_less_fragmentation(snapshot, aim, rules=rules, budget=Limits(arguments.effort))
+    with working(f"looking for pods to move on {len(aim.nodes)} nodes") as step:
+        budget = Limits(arguments.effort)
+        moving = plan_less_fragmentation(snapshot, aim, rules=rules, budget=budget, progress=step)
     done = moving.plan
     left = fragmented_milli(moving.checked.snapshot, aim.mix)
 

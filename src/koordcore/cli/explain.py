@@ -130,8 +130,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _running(arguments, snapshot, subject, policy, now)
     result = place(snapshot, policy, now)
     pod = _who(subject, {one.pod for one in result.decisions}, {one.pod for one in result.bound})
-    with working("looking for what would help"):
-        advice = with_moves(advise(snapshot, result, pod, now=now), policy)
+    with working("looking for what would help") as step:
+        # Moves are tried out last.
+        advice = advise(snapshot, result, pod, now=now, progress=lambda done, total: step(done, total + 1))
+        advice = with_moves(advice, policy)
         explanation = explain(advice.at_turn, pod, policy=policy, now=now)
     decision = result.decision(pod.key) or explanation.decision
     explanation = attrs.evolve(explanation, decision=decision)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from koordcore.cli.progress import working
+from koordcore.cli.progress import Step, add_quiet, working
 from koordcore.cli.selection import nobody_selected
 from koordcore.cli.words import many
 from koordcore.errors import MissingExtraError, ModelError, Problem
@@ -81,7 +81,7 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         help="refuse the whole input where one object cannot be read or stands twice; otherwise that object "
         "alone is left out (a Pod is unschedulable), named, and the exit code is 1",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no warnings on standard error")
+    add_quiet(parser)
 
 
 def _layers(text: str) -> ClusterNetworkTopology:
@@ -105,7 +105,7 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
         raise ModelError("the following arguments are required: PATH, or --live")
     if arguments.context is not None and not arguments.live:
         raise ModelError("--context: a context of the kubeconfig is read with --live")
-    with working("reading") as step:
+    with working("reading objects" if arguments.live else "reading kB") as step:
         loaded, done = _read(arguments, _as_if_resumed(arguments, _sources(arguments, step)))
     arguments.unreadable = _say_unreadable(loaded)
     if not loaded.counts and not loaded.problems:
@@ -154,16 +154,17 @@ def _say_unreadable(loaded: Loaded) -> list[str]:
     return lines
 
 
-def _sources(arguments: argparse.Namespace, step: Callable[[int], None]) -> Iterator[Source]:
+def _sources(arguments: argparse.Namespace, step: Step) -> Iterator[Source]:
     """Give what the files hold, and the live cluster where it is asked for."""
     if arguments.live:
         from koordcore.cli.live import connect, read_live
 
         yield from read_live(connect(arguments.context), step, partial(_warn, arguments))
-    for number, source in enumerate(read_sources(arguments.paths, stdin=sys.stdin), 1):
-        if number % 256 == 0:
-            step(number)
-        yield source
+
+    def read(done: int, total: int) -> None:
+        step(done // 1000, total // 1000)
+
+    yield from read_sources(arguments.paths, stdin=sys.stdin, progress=read)
 
 
 def _as_if_resumed(arguments: argparse.Namespace, sources: Iterator[Source]) -> Iterator[Source]:

@@ -147,10 +147,11 @@ def _answer(arguments: argparse.Namespace, words: Sequence[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     """Run the verb once, or again and again where that was asked for."""
     from koordcore.cli.output import presentation_of, watched
+    from koordcore.cli.progress import silenced
     from koordcore.cli.tables import presented
 
     def once(asked: argparse.Namespace) -> int:
-        with presented(presentation_of(asked)):
+        with presented(presentation_of(asked)), silenced(getattr(asked, "quiet", False)):
             code: int = asked.run(asked)
         # What could not be read is no reason to refuse all else, and none to call it done.
         return EXIT_NO if code == EXIT_OK and getattr(asked, "unreadable", False) else code

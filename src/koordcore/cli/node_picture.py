@@ -57,11 +57,13 @@ def _head(snapshot: ClusterSnapshot, state: NodeState) -> Iterator[str]:
     row = snapshot.layout.row_of[state.name]
     cards = cards_of(snapshot, state)
     if cards.total:
-        share = 1 - sum(cards.idle) / CARD / cards.total
+        left = max(0, sum(cards.idle) - sum(cards.kept.values()))
+        share = 1 - left / CARD / cards.total
         text = f"{cards.held} of {cards.total} held"
         text += f", {cards.shared} shared" * bool(cards.shared) + f", {cards.broken} broken" * bool(
             cards.broken
         )
+        text += "".join(f", {milli / CARD:g} kept by {name}" for name, milli in sorted(cards.kept.items()))
         yield f"  {_bar(share)} cards: {text}{f' ({cards.model})' * bool(cards.model)}"
     for number, name in enumerate(snapshot.layout.resources):
         whole = int(snapshot.layout.allocatable[number, row])

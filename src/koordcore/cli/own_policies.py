@@ -6,6 +6,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.scoring.gpu_policies import PolicyLike
 
@@ -31,6 +32,6 @@ def own_policy(text: str) -> PolicyLike | None:
     except Exception as error:  # the module is its author's, and so is what it raises
         raise ModelError(f"--policy {text}: {module}: {type(error).__name__}: {error}") from error
     if not hasattr(found, name):
-        raise ModelError(f"--policy {text}: {module} has no {name}")
+        raise ModelError(f"--policy {text}: {module} has no {name}{near(name, vars(found))}")
     own: PolicyLike = getattr(found, name)
     return own

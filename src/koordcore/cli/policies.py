@@ -7,13 +7,14 @@ import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from koordcore.cli.own_policies import own_policy
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.config_maps import unpacked
 from koordcore.manifests.idle_settings import idle_gates
@@ -156,9 +157,13 @@ def known_policy(name: str) -> Policy | None:
     """Give a policy that needs no file; ``None`` where nobody knows the name."""
     if name in POLICY_NAMES:
         return named_policy(name)
-    meant = name if name in tuple(PolicyName) else own_policy(name)
+    meant: Any = name if name in tuple(PolicyName) else own_policy(name)
     if meant is None:
         return None
+    if isinstance(meant, Policy):
+        return meant
+    if isinstance(meant, type) and issubclass(meant, Plugin):
+        return named_policy("default").with_plugin(PluginSetting(plugin=meant))
     share = PluginSetting(name="GpuShare", weight=_BEFORE_ALL_OTHERS, args=GpuShareArgs(policy=meant))
     return named_policy("stock").with_plugin(share)
 

@@ -14,6 +14,7 @@ import attrs
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import CONFIG, add_output, for_programs, print_record
 from koordcore.cli.policies import CONFIGURATION, known_policy, no_such_policy
+from koordcore.cli.progress import add_quiet
 from koordcore.cli.tables import say, show
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.framework.registry import known_plugins
@@ -58,6 +59,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(POLICY_NAMES)}, a KubeSchedulerConfiguration (also in its ConfigMap), or - for "
         "standard input",
     )
+    add_quiet(parser)
     add_output(parser, CONFIG)
     parser.set_defaults(run=run)
 
@@ -67,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     known = None if Path(arguments.file).exists() else known_policy(arguments.file)
     if known is not None and arguments.file != SHIPPED:
         return _print_known(known, arguments)
-    configurations = list(_configurations(arguments.file))
+    configurations = list(_configurations(arguments.file, quiet=arguments.quiet))
     findings = [one for each in configurations for one in lint_configuration(each, known_plugins())]
     profiles = [one for each in configurations for one in each.profiles]
     if arguments.output == CONFIG:
@@ -110,7 +112,7 @@ def _counts(profiles: int, findings: int) -> str:
     return " · ".join(f"{number} {what}{'s' * (number != 1)}" for number, what in counted)
 
 
-def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
+def _configurations(path: str, *, quiet: bool) -> Iterator[SchedulerConfiguration]:
     if path != "-" and not Path(path).exists():
         if path != SHIPPED:
             raise ModelError(no_such_policy(path))
@@ -127,7 +129,7 @@ def _configurations(path: str) -> Iterator[SchedulerConfiguration]:
             configuration = scheduler_configuration(source.raw)
         except ManifestError as error:
             raise ManifestError(attrs.evolve(one, source=source.source) for one in error.problems) from None
-        for warning in configuration.warnings:
+        for warning in () if quiet else configuration.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         yield configuration
     if not found:

@@ -2,41 +2,68 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from contextvars import ContextVar
+from typing import Final, Protocol
 
 from koordcore.cli.terminal import raw
 
 _PATIENCE: Final = 0.7
 """Seconds before anything is said."""
 _PAUSE: Final = 0.25
+_QUIET: Final = ContextVar("quiet", default=False)
 
 
-def _nobody(done: int) -> None:
-    del done
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Add ``--quiet``."""
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no warnings and no progress on standard error"
+    )
 
 
 @contextmanager
-def working(what: str, total: int = 0) -> Iterator[Callable[[int], None]]:
-    """Say on a terminal what is going on while it takes a while; silent in a pipe.
+def silenced(quiet: bool) -> Iterator[None]:
+    """Say nothing of how far anything is, where that is asked for."""
+    token = _QUIET.set(quiet)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
+
+
+class Step(Protocol):
+    """Told how many steps are done, and of how many where that is not known from the start."""
+
+    def __call__(self, done: int, total: int = 0, /) -> None:
+        """Note it."""
+
+
+def _nobody(done: int, total: int = 0, /) -> None:
+    del done, total
+
+
+@contextmanager
+def working(what: str, total: int = 0) -> Iterator[Step]:
+    """Say on a terminal what is going on while it takes a while; silent in a pipe and with ``--quiet``.
 
     Parameters
     ----------
     what
         Such as ``placing 100 pods``.
     total
-        How many steps there are; 0 where nobody knows.
+        How many steps there are; 0 where nobody knows yet.
 
     Yields
     ------
-    callable
+    Step
         To be told how many steps are done.
     """
-    if not sys.stderr.isatty():
+    if _QUIET.get() or not sys.stderr.isatty():
         yield _nobody
         return
     line = _Line(what, total)
@@ -72,8 +99,8 @@ class _Line:
         self._thread = threading.Thread(target=self._tell, daemon=True)
         self._thread.start()
 
-    def step(self, done: int) -> None:
-        self._done = done
+    def step(self, done: int, total: int = 0, /) -> None:
+        self._done, self._total = done, total or self._total
 
     def close(self) -> None:
         self._over.set()

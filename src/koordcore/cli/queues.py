@@ -44,8 +44,8 @@ def decide(
     """Schedule; with ``--as-gangs`` Workloads of Kueue get their quota and places with the rest."""
     if not (as_gangs and any(one.waits for one in snapshot.of(KueueWorkload))):
         return Decided(snapshot, place(snapshot, policy, now, preempt))
-    with working("deciding quota and places"):
-        plan = admit_workloads(snapshot, policy=policy, now=now, preempt=preempt)
+    with working("deciding quota and places") as step:
+        plan = admit_workloads(snapshot, policy=policy, now=now, preempt=preempt, progress=step)
     return Decided(plan.before, plan.result, plan.workloads)
 
 

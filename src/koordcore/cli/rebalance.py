@@ -104,9 +104,15 @@ def run(arguments: argparse.Namespace) -> int:
     latest = max((one.update_time or 0 for one in metrics.values()), default=0)
     now = latest if given is None else moment_of(given)
     rules = read_rules(arguments)
-    with working(f"balancing {len(snapshot.nodes)} nodes"):
+    with working(f"balancing {len(snapshot.nodes)} nodes, in steps") as step:
         moving = plan_cooling(
-            snapshot, args, now=now, metrics=metrics, rules=rules, budget=Limits(arguments.effort)
+            snapshot,
+            args,
+            now=now,
+            metrics=metrics,
+            rules=rules,
+            budget=Limits(arguments.effort),
+            progress=step,
         )
     won: dict[str, Any] = {"hotBefore": list(moving.plan.before), "hotAfter": list(moving.plan.after)}
     if moving.plan.why:

@@ -23,7 +23,7 @@ from koordcore.cli.inputs import (
 )
 from koordcore.cli.output import FORMS
 from koordcore.cli.policies import add_policy, read_policy
-from koordcore.cli.progress import working
+from koordcore.cli.progress import Step, working
 from koordcore.cli.queues import decide
 from koordcore.cli.rebalance import read_args
 from koordcore.cli.starts import known_starts
@@ -86,18 +86,21 @@ def run(arguments: argparse.Namespace) -> int:
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
     decided = decide(snapshot, policy, now, rules, as_gangs=arguments.as_gangs)
     result = decided.result
-    with working("verifying the plan"):
-        violations = verify(decided.before, result)
+    with working("verifying the plan, rule by rule") as step:
+        violations = verify(decided.before, result, progress=step)
     if violations:
         for violation in violations:
             print(f"koordcore: the plan is not legal: {violation}", file=sys.stderr)
         return 1
     say_left_out(result, quiet=arguments.quiet)
     say_podless(arguments, loaded)
-    with working("planning moves and writing the page"):
-        plans = dict(_plans(arguments, result.snapshot, policy))
-        starts = known_starts(snapshot, result, now)
-        page = report(result, plans=plans, starts=starts, title=arguments.title or _title(arguments))
+    with working("planning moves") as step:
+        plans = dict(_plans(arguments, result.snapshot, policy, step))
+    with working("looking when the others start") as step:
+        starts = known_starts(snapshot, result, now, step)
+    with working(f"drawing {len(snapshot.nodes)} nodes") as step:
+        title = arguments.title or _title(arguments)
+        page = report(result, plans=plans, starts=starts, title=title, progress=step)
     if arguments.output == "-":
         print(page)
     else:
@@ -124,7 +127,7 @@ def _check_target(output: str) -> None:
 
 
 def _plans(
-    arguments: argparse.Namespace, snapshot: ClusterSnapshot, policy: Policy
+    arguments: argparse.Namespace, snapshot: ClusterSnapshot, policy: Policy, step: Step
 ) -> Iterator[tuple[str, Moving[Any]]]:
     """Make the plans of moves that were asked for, on the cluster with the placed pods in it."""
     rules = MoveRules(policy=policy)
@@ -134,12 +137,15 @@ def _plans(
             raise ModelError("--rebalance: no NodeMetric in the dump")
         given = read_now(arguments)
         now = max(one.update_time or 0 for one in reports) if given is None else moment_of(given)
-        yield "Cooler nodes", plan_cooling(snapshot, read_args(arguments), now=now, rules=rules)
+        yield (
+            "Cooler nodes",
+            plan_cooling(snapshot, read_args(arguments), now=now, rules=rules, progress=step),
+        )
     if arguments.want:
         wanted = read_wanted(arguments, snapshot, policy)
-        yield f"Room for {arguments.want}", plan_room(snapshot, wanted, rules=rules)
+        yield f"Room for {arguments.want}", plan_room(snapshot, wanted, rules=rules, progress=step)
     if arguments.fragments:
         aim = fragments_of(snapshot)
         if not aim.nodes:
             raise ModelError("--fragments: no node of the dump has cards")
-        yield "Fewer cards idle in vain", plan_less_fragmentation(snapshot, aim, rules=rules)
+        yield "Fewer cards idle in vain", plan_less_fragmentation(snapshot, aim, rules=rules, progress=step)

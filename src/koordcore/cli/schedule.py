@@ -125,8 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
     decided = decide(snapshot, policy, now, rules, as_gangs=arguments.as_gangs)
     result = decided.result
-    with working("verifying the plan"):
-        violations = verify(decided.before, result)
+    with working("verifying the plan, rule by rule") as step:
+        violations = verify(decided.before, result, progress=step)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
         for violation in violations:

@@ -17,7 +17,7 @@ from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.own_policies import own_policy
 from koordcore.cli.pools import WorkerPool
-from koordcore.cli.progress import working
+from koordcore.cli.progress import add_quiet, working
 from koordcore.cli.tables import show
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations
@@ -112,6 +112,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="of a dump: jobs whose pods are still to be made arrive as gangs, as `schedule` takes them",
     )
     parser.add_argument("--store", type=Path, metavar="DIR", help="keep results there, and resume from it")
+    add_quiet(parser)
     add_output(parser, "csv")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG, SVG or PDF")
     parser.add_argument("--kind", choices=tuple(PlotKind), default=PlotKind.ALLOCATION, help="what to draw")
@@ -177,10 +178,10 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     """Let the pending pods of a dump arrive when they were created."""
     loaded = load([arguments.folder], as_gangs=arguments.as_gangs, strict=True)
     snapshot = loaded.snapshot
-    for warning in loaded.warnings if arguments.as_gangs else ():
+    for warning in loaded.warnings if arguments.as_gangs and not arguments.quiet else ():
         print(f"warning: {warning}", file=sys.stderr)
     queued = sum(one.waits for one in snapshot.of(KueueWorkload))
-    if queued and arguments.as_gangs:
+    if queued and arguments.as_gangs and not arguments.quiet:
         print(f"not looked at: quota of {queued} Workloads of Kueue", file=sys.stderr)
     if not snapshot.pending:
         jobs = sum(number for kind, number in loaded.podless.items() if kind in OPENED_KINDS)
@@ -192,7 +193,7 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     )
     if claiming and not _cards_only(arguments):
         return tuple(_play_claims(snapshot, arguments))
-    if claiming:
+    if claiming and not arguments.quiet:
         message = f"{claiming} of {len(snapshot.pending)} pods that wait ask for devices by claims"
         print(f"warning: {message}: this replay looks at cards only; {_PLAYED}", file=sys.stderr)
     groups: tuple[SchedulingPodGroup | SchedulingWorkload, ...] = (
@@ -229,8 +230,8 @@ def _play_claims(snapshot: ClusterSnapshot, arguments: argparse.Namespace) -> It
         raise ModelError(f"--kind {arguments.kind}: of claims only those who wait are drawn (--kind waiting)")
     cluster, events = stream_of(snapshot, *expectations(snapshot, None))
     for name in arguments.policy or _OF_CLAIMS:
-        with working(f"playing {name}"):
-            result = replay_schedule(cluster, events, policy=named_policy(name))
+        with working(f"playing {name}") as step:
+            result = replay_schedule(cluster, events, policy=named_policy(name), progress=step)
         yield summarise_schedule(Cell(arguments.folder.name.split(".")[0], name, 0, Clock.TRACE), result)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +18,10 @@ _ROUNDS: Final = 64
 
 
 def known_starts(
-    before: ClusterSnapshot, result: ScheduleResult, now: datetime | None
+    before: ClusterSnapshot,
+    result: ScheduleResult,
+    now: datetime | None,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> dict[PodKey, datetime | None]:
     """Say when each pod that waits starts, as ``koordcore when --all`` does.
 
@@ -27,6 +31,8 @@ def known_starts(
         The cluster in which the pods still wait.
     now
         The moment; the newest start of a running pod when left out.
+    progress
+        Called with how many moments have been looked at, and how many will be at most.
 
     Returns
     -------
@@ -38,7 +44,16 @@ def known_starts(
     ends, durations = expectations(before, moment)
     if moment is None or not (ends or durations):
         return {}
-    units = queue_starts(before, ends, durations, now=moment, policy=result.policy, rounds=_ROUNDS)
+    most = min(_ROUNDS, 1 + len(set(ends.values())))
+    units = queue_starts(
+        before,
+        ends,
+        durations,
+        now=moment,
+        policy=result.policy,
+        rounds=_ROUNDS,
+        progress=lambda done: progress(done, most),
+    )
     left = {one.pod for one in result.decisions if isinstance(one, Unschedulable | Waiting)}
     known = (unit for unit in units if unit.not_before is None)
     return {key: unit.start for unit in known for key in unit.pods if key in left}

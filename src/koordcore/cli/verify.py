@@ -22,6 +22,7 @@ from koordcore.cli.inputs import (
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.progress import Step, working
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.cli.words import many
@@ -66,13 +67,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def _check_proofs(claims: Mapping[str, Certificate], file: str | None) -> Table | None:
+def _check_proofs(claims: Mapping[str, Certificate], file: str | None, step: Step) -> Table | None:
     """Repeat the proofs of what is claimed to be the best, or to be impossible; None where nothing is."""
     if not claims:
         return None
     given = {} if file is None else proofs_from_record(read_json("--proofs", file))
     rows = []
-    for name, claim in claims.items():
+    for number, (name, claim) in enumerate(claims.items()):
+        step(number, len(claims))
         proof = given.get(name)
         if proof is None:
             rows.append((name, claim.status.text, "no", "no proof is given" if file else "no --proofs"))
@@ -118,19 +120,28 @@ def run(arguments: argparse.Namespace) -> int:
         moves, bound = moves_from_record(record)
         claim = certificate_from_record(record["certificate"]) if "certificate" in record else None
         claims = {"moves": claim} if claim is not None and claim.proven else {}
-        violations = verify_moves(
-            snapshot, moves, bound, policy=rules.policy, args=rules.migration, limits=rules.limits
-        )
+        with working("verifying the moves, wave by wave") as step:
+            violations = verify_moves(
+                snapshot,
+                moves,
+                bound,
+                policy=rules.policy,
+                args=rules.migration,
+                limits=rules.limits,
+                progress=step,
+            )
         checked = f"{len(moves)} moves"
     else:
         result = result_from_record(snapshot, record, policy=rules.policy)
         held = {one.pod_key for one in snapshot.of(Reservation)}
         strangers = sum(snapshot.pod(one.pod) is None and one.pod not in held for one in result.decisions)
-        violations = verify(snapshot, result)
+        with working("verifying the plan, rule by rule") as step:
+            violations = verify(snapshot, result, progress=step)
         say_left_out(result, quiet=arguments.quiet)
         checked = f"{len(result.decisions)} decisions"
         claims = {name: one for name, one in certificates_of(result).items() if one.proven}
-    proofs = _check_proofs(claims, arguments.proofs)
+    with working("repeating proofs") as step:
+        proofs = _check_proofs(claims, arguments.proofs, step)
     if for_programs(arguments):
         rejected = proofs is not None and any(row[2] == _REJECTED for row in proofs.rows)
         print_record(arguments, _record(checked, violations, proofs))

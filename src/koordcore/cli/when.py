@@ -164,7 +164,7 @@ def _show_one(
 ) -> int:
     """Say when one pod or gang starts, what may run before, and where it stands in the queue."""
     ends, durations = expectations(snapshot, now)
-    with working("looking ahead"):
+    with working("looking ahead", min(MOST_ROUNDS, 1 + len(set(ends.values())))) as step:
         plan = earliest_start(snapshot, pods, ends, now=now, policy=policy)
         between = None
         if isinstance(plan, EarliestStart) and plan.start > now:
@@ -172,9 +172,10 @@ def _show_one(
         place = place_of(queue_units(snapshot, policy), pods)
         start, message = plan.start if isinstance(plan, EarliestStart) else None, ""
         if place is not None and len(place.units) > 1 and arguments.output != "reservations":
-            served = queue_starts(snapshot, ends, durations, now=now, policy=policy, until=place.unit.name)[
-                place.index
-            ]
+            units = queue_starts(
+                snapshot, ends, durations, now=now, policy=policy, until=place.unit.name, progress=step
+            )
+            served = units[place.index]
             start, message = served.start, never(served)
     if arguments.output == "reservations":
         made = () if isinstance(plan, NoStart) else future_reservations(plan)

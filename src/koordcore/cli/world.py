@@ -14,7 +14,7 @@ import attrs
 from koordcore.cli.inputs import need_picture
 from koordcore.cli.output import add_record_output, for_programs, print_record
 from koordcore.cli.policies import policy_called
-from koordcore.cli.progress import working
+from koordcore.cli.progress import add_quiet, working
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.model.load import LoadAwareArgs
@@ -80,6 +80,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the cluster over time: PNG, SVG or PDF"
     )
+    add_quiet(parser)
     add_record_output(parser)
     parser.set_defaults(run=run)
 
@@ -92,13 +93,16 @@ def run(arguments: argparse.Namespace) -> int:
         profile = FaultProfile(**{**attrs.asdict(profile), **changed})
     without = frozenset(_number("--without", one) for one in arguments.without.split(",") if one)
     need_picture(arguments.plot)
-    policy = None if arguments.policy is None else policy_called(arguments.policy, quiet=False)
+    policy = None if arguments.policy is None else policy_called(arguments.policy, quiet=arguments.quiet)
     make = partial(own_scheduler, policy=policy)
     reported = None if policy is None else _reported(policy)
-    with working(f"living through seed {arguments.seed}"):
-        found = run_world(arguments.seed, profile, make, reported=reported, without=without, tell=True)
-        if arguments.shrink:
-            found = shrink_world(found, make, reported=reported)
+    with working(f"living through the seconds of seed {arguments.seed}") as step:
+        found = run_world(
+            arguments.seed, profile, make, reported=reported, without=without, tell=True, progress=step
+        )
+    if arguments.shrink and found.breaches:
+        with working("shrinking") as step:
+            found = shrink_world(found, make, reported=reported, progress=step)
     if for_programs(arguments):
         print_record(arguments, _record(found))
     else:

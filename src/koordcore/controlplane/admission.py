@@ -7,7 +7,7 @@ is taken; the reference looks at quota alone, or at nodes only within the flavor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import attrs
@@ -100,6 +100,7 @@ def admit_workloads(
     limits: Limits = DEFAULT_LIMITS,
     preempt: PreemptionRules | None = None,
     by_quota_alone: bool = False,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> AdmissionPlan:
     """Decide which Workloads of Kueue start, with which flavors, and where their pods go.
 
@@ -115,6 +116,8 @@ def admit_workloads(
         nodes.
     by_quota_alone
         Take the first flavors that have the quota, as the reference does, whether or not there are nodes.
+    progress
+        Called with how many Workloads are decided, and of how many.
 
     Returns
     -------
@@ -127,7 +130,7 @@ def admit_workloads(
     """
     decided = _Admission(snapshot, policy, now, limits, by_quota_alone)
     decided.others(preempt)
-    decided.run()
+    decided.run(progress)
     return decided.plan()
 
 
@@ -176,12 +179,13 @@ class _Admission:
         self._results.append(result)
         self._cluster = result.snapshot
 
-    def run(self) -> None:
+    def run(self, progress: Callable[[int, int], None]) -> None:
         """Decide about the Workloads."""
         while heads := [line[0] for line in self._lines.values() if line]:
             for entry in self._in_turn(heads):
                 decided = self._decide(entry)
                 self._decided.append(decided)
+                progress(len(self._decided), len(self._members))
                 line = self._lines[entry.queue.name]
                 line.pop(0)
                 if not decided.admitted and entry.queue.strict:

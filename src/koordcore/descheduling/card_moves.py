@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -126,6 +128,7 @@ def plan_less_fragmentation(
     *,
     rules: MoveRules = DEFAULT_RULES,
     budget: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Moving[FragmentsPlan]:
     """Plan the moves that lower fragmentation most for their price.
 
@@ -139,6 +142,9 @@ def plan_less_fragmentation(
         Where pods may run, and limits.
     budget
         Of the solver.
+    progress
+        Called before each move with how many pods are no longer worth one, and how many were.
     """
     problem = problem_of_rooms(snapshot, rules)
-    return confirmed(snapshot, problem, lambda asked: plan_fragments(asked, aim, limits=budget), rules)
+    plan = partial(plan_fragments, aim=aim, limits=budget, progress=progress)
+    return confirmed(snapshot, problem, plan, rules)

@@ -34,6 +34,7 @@ from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
 from koordcore.snapshot import ClusterSnapshot
 
+_STEPS: Final = 3
 _MOST_ROUNDS: Final = 20
 _DEFAULT_ARGS: Final = MigrationControllerArgs()
 
@@ -243,6 +244,7 @@ def checked_plan(
     policy: Policy = Policy(),
     args: MigrationControllerArgs | None = None,
     limits: EvictionLimits = NO_LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[P, CheckedMoves]:
     """Plan, check, and plan again without what a plugin or the checker refuses.
 
@@ -256,6 +258,9 @@ def checked_plan(
         Which plugins have a say.
     args, limits
         The limits that the plan was made with; see :func:`limits_of`.
+    progress
+        Called after planning, after asking the plugins and after the check with how many of these are done,
+        and of how many; they begin anew where something is refused.
 
     Returns
     -------
@@ -270,7 +275,9 @@ def checked_plan(
 
     def attempt() -> tuple[P, CheckedMoves]:
         made = plan(allows)
+        progress(1, _STEPS)
         checked = check_moves(snapshot, made.moves, policy)
+        progress(2, _STEPS)
         if checked.refused is None and made.moves:
             found = verify_moves(snapshot, made.moves, checked.bound, policy=policy, args=args, limits=limits)
             checked = attrs.evolve(checked, violations=found, refusals=_blamed(made.moves, found))

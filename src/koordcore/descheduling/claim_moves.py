@@ -10,7 +10,7 @@ such sets are known, and the planner of room for shapes is asked for one slot of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
@@ -75,6 +75,7 @@ def plan_room_for(
     *,
     rules: MoveRules = DEFAULT_RULES,
     budget: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Moving[RoomForPod]:
     """Plan the fewest moves after which a pod fits, with its claims and wherever it may run.
 
@@ -92,6 +93,9 @@ def plan_room_for(
         Which pods may be moved, where to, and limits.
     budget
         Of the solver, where amounts are what the pod lacks.
+    progress
+        Called with how many sets of pods that stand in the way have been tried, and how many will be at most;
+        where amounts are what the pod lacks, as for :func:`plan_room`.
 
     Raises
     ------
@@ -114,14 +118,14 @@ def plan_room_for(
         (one for one in every if one is not None), key=lambda way: (len(way.pods), way.cost, way.row)
     )
     bound = (0, len(known[0].pods), known[0].cost) if known and None not in every else (0, 0, 0)
-    made = _Chains(snapshot, pod, rules).search(known)
+    made = _Chains(snapshot, pod, rules).search(known, progress)
     if made is not None:
         moves, place, checked = made
         objective = (0, len(moves), sum(rules.costs.get(move.pod, 1) for move in moves))
         plan = RoomForPod(moves=moves, place=place, certificate=Certificate.make_bounded(objective, bound))
         return moving(plan, checked)
     if None in every:
-        amounts = _by_amounts(snapshot, pod, rules, budget)
+        amounts = _by_amounts(snapshot, pod, rules, budget, progress)
         if amounts is not None:
             return amounts
     nothing = Certificate(CertificateStatus.HEURISTIC if every else CertificateStatus.INFEASIBLE)
@@ -151,14 +155,19 @@ def _ways(
 
 
 def _by_amounts(
-    snapshot: ClusterSnapshot, pod: Pod, rules: MoveRules, budget: Limits
+    snapshot: ClusterSnapshot,
+    pod: Pod,
+    rules: MoveRules,
+    budget: Limits,
+    progress: Callable[[int, int], None],
 ) -> Moving[RoomForPod] | None:
     """Make room for as much as the pod asks for on nodes that would take it; ``None`` where that fails."""
     nodes = nodes_without_others(snapshot, [pod], rules)
     if not nodes:
         return None
     shape = make_resources({PODS: 1, **pod.requests})
-    moving = plan_room(snapshot, Wanted(requests=shape, nodes=nodes), rules=rules, budget=budget)
+    wanted = Wanted(requests=shape, nodes=nodes)
+    moving = plan_room(snapshot, wanted, rules=rules, budget=budget, progress=progress)
     if not moving.plan.moves or moving.plan.missing or not moving.legal:
         return None
     workspace = open_workspace(moving.checked.snapshot, rules.policy)
@@ -215,14 +224,15 @@ class _Chains:
         self._pod = pod
         self._rules = rules
 
-    def search(self, ways: Sequence[_Way]) -> _Made | None:
+    def search(self, ways: Sequence[_Way], progress: Callable[[int, int], None]) -> _Made | None:
         """Find the first set whose pods all go on; ``None`` where none is found in the tries there are."""
         known: dict[_Size, _Way] = {_size_of(one): one for one in ways[:_MOST_TRIES]}
         sizes = list(known)
         heapify(sizes)
-        for _ in range(_MOST_TRIES):
+        for tried in range(_MOST_TRIES):
             if not sizes:
                 break
+            progress(tried, _MOST_TRIES)
             made = self._carried_out(known[heappop(sizes)])
             if isinstance(made, tuple):
                 return made

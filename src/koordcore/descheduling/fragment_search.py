@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -59,12 +60,16 @@ class FragmentSearch:
         for pod, name in self._at.items():
             self._on.setdefault(name, set()).add(pod)
         self._leaving = {pod: self._fall_without(pod) for pod in self._movable}
+        self._ranked = {kind: sorted(map(self._rank, pods)) for kind, pods in self._kinds.items()}
         self._falls: dict[tuple[object, ...], int] = {}
         names = [host.name for host in problem.hosts]
         self._coming = {
             kind: np.array([self._fall_with(name, kind.demand) for name in names], dtype=np.int64)
             for kind in self._kinds
         }
+
+    def _rank(self, pod: PodKey) -> tuple[int, PodKey]:
+        return -self._leaving[pod], pod
 
     def _fall_without(self, pod: PodKey) -> int:
         """How much fragmentation falls where a pod is when it leaves."""
@@ -101,16 +106,28 @@ class FragmentSearch:
         best = min((left for left in set(node.cards) if left >= demand.milli), key=rest)
         return (node.cards.index(best),)
 
-    def run(self, *, again: bool) -> dict[PodKey, str]:
+    def run(
+        self, *, again: bool, progress: Callable[[int, int], None] = lambda _, __: None
+    ) -> dict[PodKey, str]:
         """Move while a move is worth its price; with ``again`` also pods that moved before."""
         price = self._aim.worth * self._aim.mix.kept
+        total = self._hopeful(price)
         while True:
+            progress(max(0, total - self._hopeful(price)), total)
             stopped = self._aim.most is not None and len(self._room.targets) >= self._aim.most
             best = self._best(price, again=again, stopped=stopped)
             if best is not None:
                 self._move(*best)
             elif not self._move_together(price):
                 return dict(self._room.targets)
+
+    def _hopeful(self, price: int) -> int:
+        """Count the pods that would win more than their price at the best place for any like them."""
+        count = 0
+        for kind, ranked in self._ranked.items():
+            top = int(self._coming[kind].max(initial=_NEVER))
+            count += bisect_left(ranked, (top - price * kind.cost,))
+        return count
 
     def _move_together(self, price: int) -> bool:
         """Move the most promising sets of pods of one node, those that are worth their price."""
@@ -179,9 +196,8 @@ class FragmentSearch:
             ranked: list[int] | None = None
             # Only who can win more than its price, and as much for its cost as the best so far.
             least = max(price * kind.cost + 1, -(-most * kind.cost // cost)) - top
-            able = [pod for pod in pods if self._leaving[pod] >= least]
-            for pod in sorted(able, key=lambda pod: (-self._leaving[pod], pod)):
-                if (self._leaving[pod] + top) * cost < most * kind.cost:
+            for fall, pod in self._ranked[kind]:
+                if -fall < least or (top - fall) * cost < most * kind.cost:
                     break
                 moved = pod in self._room.targets
                 if (moved and not again) or (stopped and not moved):
@@ -246,7 +262,10 @@ class FragmentSearch:
             for kind, falls in self._coming.items():
                 falls[row] = self._fall_with(name, kind.demand)
             for other in self._on[name]:
+                ranked = self._ranked[self._kind_of[other]]
+                del ranked[bisect_left(ranked, self._rank(other))]
                 self._leaving[other] = self._fall_without(other)
+                insort(ranked, self._rank(other))
 
     def objective(self, targets: Mapping[PodKey, str]) -> tuple[int, ...]:
         """Fragments after the moves and the price of these; then the number of moves."""

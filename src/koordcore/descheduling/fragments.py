@@ -10,6 +10,7 @@ program; a bound holds for all others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -57,7 +58,13 @@ class FragmentsPlan:
     certificate: Certificate
 
 
-def plan_fragments(problem: MoveProblem, aim: Fragments, *, limits: Limits = DEFAULT_LIMITS) -> FragmentsPlan:
+def plan_fragments(
+    problem: MoveProblem,
+    aim: Fragments,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
+) -> FragmentsPlan:
     """Plan the moves after which fragments and the price of the moves are least together.
 
     Parameters
@@ -68,6 +75,8 @@ def plan_fragments(problem: MoveProblem, aim: Fragments, *, limits: Limits = DEF
         The cards, and what counts as a fragment.
     limits
         Budget of the solver.
+    progress
+        Called before each move with how many pods are no longer worth one, and how many were.
 
     Returns
     -------
@@ -79,7 +88,7 @@ def plan_fragments(problem: MoveProblem, aim: Fragments, *, limits: Limits = DEF
     movable = tuple(one for one in problem.movable if one.pod in aim.demands and one.node in known)
     problem = _with_cards(attrs.evolve(problem, movable=movable, allows=_on_cards(problem, aim)), aim)
     search = FragmentSearch(problem, aim)
-    first = search.run(again=False)
+    first = search.run(again=False, progress=progress)
     targets = search.run(again=True)
     bound = _bound(problem, aim, search.measure)
     objective = search.objective(targets)

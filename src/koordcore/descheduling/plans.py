@@ -137,6 +137,7 @@ def plan_cooling(
     metrics: Mapping[str, NodeMetric] | None = None,
     rules: MoveRules = DEFAULT_RULES,
     budget: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Moving[RebalancePlan]:
     """Plan the fewest moves that leave the fewest nodes hot, and none hotter than it is.
 
@@ -156,6 +157,8 @@ def plan_cooling(
         Where pods may run, and limits.
     budget
         Of the solver.
+    progress
+        As for :func:`checked_plan`.
     """
     if metrics is None:
         metrics = {one.node: one for one in snapshot.of(NodeMetric)}
@@ -172,7 +175,8 @@ def plan_cooling(
         at_once=at_once,
         costs={**moving_costs(pods), **rules.costs},
     )
-    return confirmed(snapshot, spared(problem), lambda asked: plan_rebalance(asked, limits=budget), rules)
+    plan = partial(plan_rebalance, limits=budget)
+    return confirmed(snapshot, spared(problem), plan, rules, progress)
 
 
 def compare_round(
@@ -211,6 +215,7 @@ def plan_room(
     *,
     rules: MoveRules = DEFAULT_RULES,
     budget: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Moving[DefragmentationPlan]:
     """Plan the fewest moves after which a shape fits, by amounts and by every plugin.
 
@@ -227,6 +232,8 @@ def plan_room(
         Where pods may run, and limits.
     budget
         Of the solver.
+    progress
+        As for :func:`checked_plan`.
     """
     problem = problem_of_rooms(snapshot, rules)
     serving = wanted.nodes or tuple(state.name for state in snapshot.nodes)
@@ -235,7 +242,8 @@ def plan_room(
     first: Certificate | None = None
     while True:
         aim = attrs.evolve(wanted, nodes=serving, requests=asked_by_parts(wanted.requests))
-        moving = confirmed(snapshot, problem, partial(plan_defragmentation, wanted=aim, limits=budget), rules)
+        plan = partial(plan_defragmentation, wanted=aim, limits=budget)
+        moving = confirmed(snapshot, problem, plan, rules, progress)
         first = moving.plan.certificate if first is None else first
         unfit: tuple[str, ...] = ()
         if moving.legal:
@@ -247,7 +255,11 @@ def plan_room(
 
 
 def plan_empty_nodes(
-    snapshot: ClusterSnapshot, *, most: int | None = None, rules: MoveRules = DEFAULT_RULES
+    snapshot: ClusterSnapshot,
+    *,
+    most: int | None = None,
+    rules: MoveRules = DEFAULT_RULES,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Moving[EmptyingPlan]:
     """Plan to empty nodes, those with the cheapest pods first.
 
@@ -259,10 +271,11 @@ def plan_empty_nodes(
         Empty at most so many nodes; ``None`` as many as possible.
     rules
         Where pods may run, and limits.
+    progress
+        As for :func:`checked_plan`.
     """
-    return confirmed(
-        snapshot, problem_of_rooms(snapshot, rules), lambda asked: plan_emptying(asked, most=most), rules
-    )
+    problem = problem_of_rooms(snapshot, rules)
+    return confirmed(snapshot, problem, partial(plan_emptying, most=most), rules, progress)
 
 
 def problem_of_rooms(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem:
@@ -279,7 +292,11 @@ def problem_of_rooms(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem
 
 
 def confirmed(
-    snapshot: ClusterSnapshot, problem: MoveProblem, plan: Callable[[MoveProblem], P], rules: MoveRules
+    snapshot: ClusterSnapshot,
+    problem: MoveProblem,
+    plan: Callable[[MoveProblem], P],
+    rules: MoveRules,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Moving[P]:
     """Make a plan with everything that plugins and checker refuse left out."""
 
@@ -287,6 +304,11 @@ def confirmed(
         return plan(attrs.evolve(problem, allows=allows))
 
     done, checked = checked_plan(
-        snapshot, with_places, policy=rules.policy, args=rules.migration, limits=rules.limits
+        snapshot,
+        with_places,
+        policy=rules.policy,
+        args=rules.migration,
+        limits=rules.limits,
+        progress=progress,
     )
     return Moving(snapshot, problem, done, checked)

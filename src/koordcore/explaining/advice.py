@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import attrs
@@ -14,7 +14,7 @@ from koordcore.explaining.groups import job_of
 from koordcore.explaining.incomplete_gangs import completing
 from koordcore.explaining.network import used_domains
 from koordcore.explaining.quota_remedies import never_by_quota, quota_remedies
-from koordcore.explaining.remedies import never, remedies
+from koordcore.explaining.remedies import QUESTIONS, never
 from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
@@ -90,6 +90,7 @@ def advise(
     *,
     now: datetime | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Advice:
     """Say what became of a pod that waits, or of its whole gang, and what would help.
 
@@ -103,6 +104,8 @@ def advise(
         Who is asked about; for a member of a gang the answer is about the gang.
     now, limits
         As for the call.
+    progress
+        Called after each kind of help that has been tried out, with how many were and how many there are.
 
     Raises
     ------
@@ -139,7 +142,10 @@ def advise(
     if job is not None and job.stopped:
         return attrs.evolve(advice, remedies=tuple(completing(job)))
     ahead = _ahead(attempts, snapshot, before)
-    helps = (*quota_remedies(attempts), *remedies(attempts))
+    helps: list[Remedy] = []
+    for number, question in enumerate((quota_remedies, *QUESTIONS), 1):
+        helps += question(attempts)
+        progress(number, 1 + len(QUESTIONS))
     ranked = sorted(helps, key=lambda one: list(RemedyKind).index(one.kind))
     return attrs.evolve(
         advice,

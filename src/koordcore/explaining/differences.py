@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from koordcore.explaining.audit import reason_of
 from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import PodKey
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 _NAMED = 3
+_OTHER_RULES = "the plans follow other rules"
 
 
 @attrs.frozen(kw_only=True)
@@ -42,16 +46,67 @@ def plan_differences(first: ScheduleResult, second: ScheduleResult) -> tuple[Pla
     tuple of PlanDifference
         In the order in which the first plan decides, then the second; reasons alone count as well.
     """
-    taken = {one.pod: one for one in first.decisions}
-    other = {one.pod: one for one in second.decisions}
-    found = []
+    plans = _Plan(first), _Plan(second)
+    taken, other = plans[0].decisions, plans[1].decisions
+    found: list[PlanDifference] = []
     for pod in dict.fromkeys((*taken, *other)):
         before, after = taken.get(pod), other.get(pod)
         texts = _decision_text(before), _decision_text(after)
         if texts[0] != texts[1]:
-            why = _why(pod, before, after, first, second)
+            why = _why(pod, before, after, *plans)
+            if not why and isinstance(before, Bound) and isinstance(after, Bound):
+                # Once the rules are known to differ there is no other reason to look for.
+                known = any(one.why.endswith(_OTHER_RULES) for one in found)
+                why = _OTHER_RULES if known else _ranked(pod, *plans)
             found.append(PlanDifference(pod=pod, first=texts[0], second=texts[1], why=why))
     return tuple(found)
+
+
+class _Plan:
+    """A plan, and who was there before whose turn."""
+
+    def __init__(self, result: ScheduleResult) -> None:
+        self.snapshot = result.snapshot
+        self.decisions = {one.pod: one for one in result.decisions}
+        self._turns = {pod: turn for turn, pod in enumerate(self.decisions)}
+
+    def before(self, pod: PodKey, node: str) -> set[PodKey]:
+        """Name who was on a node when a pod's turn came, but for the rest of its gang."""
+        turn, gang = self._turns[pod], self._gang(pod)
+        return {
+            one.key
+            for one in self.snapshot.node(node).pods
+            if self._turns.get(one.key, -1) < turn and not (gang and self._gang(one.key) == gang)
+        }
+
+    def alike(self, other: _Plan, pod: PodKey) -> bool:
+        """Tell whether nothing at all was different when a pod's turn came."""
+        names = self.snapshot.layout.names
+        return names == other.snapshot.layout.names and all(
+            self.before(pod, name) == other.before(pod, name)
+            and self.snapshot.node(name).node == other.snapshot.node(name).node
+            for name in names
+        )
+
+    def _gang(self, key: PodKey) -> str:
+        pod = self.snapshot.pod(key)
+        name = "" if pod is None else gang_name(pod.labels, pod.annotations)
+        return name and f"{key.namespace}/{name}"
+
+
+def _ranked(pod: PodKey, first: _Plan, second: _Plan) -> str:
+    """Say what else was different when a pod's turn came whose nodes were alike in both plans.
+
+    Scores are not said: each is of another node, at another moment, and maybe by other rules.
+    """
+    if first.alike(second, pod):
+        return f"nothing was different before its turn: {_OTHER_RULES}"
+    return "both nodes were the same before its turn, others were not"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _decision_text(decision: PodDecision | None) -> str:
@@ -64,8 +119,8 @@ def _why(
     pod: PodKey,
     before: PodDecision | None,
     after: PodDecision | None,
-    first: ScheduleResult,
-    second: ScheduleResult,
+    first: _Plan,
+    second: _Plan,
 ) -> str:
     if before is None or after is None:
         there = second if before is None else first
@@ -75,31 +130,34 @@ def _why(
             return f"runs on {node} already in the {'first' if before is None else 'second'}"
         return f"is not among the pods of the {'first' if before is None else 'second'}"
     if isinstance(before, Bound):
-        lost = _lost(before.node, pod, first.snapshot, second.snapshot, "second")
+        lost = _lost(before.node, pod, first, second, "second")
         if lost:
             return lost
     if isinstance(after, Bound):
-        lost = _lost(after.node, pod, second.snapshot, first.snapshot, "first")
+        lost = _lost(after.node, pod, second, first, "first")
         if lost:
             return lost
     if isinstance(before, Bound) and isinstance(after, Bound):
-        return f"both have room in both; scored {before.score} in the first, {after.score} in the second"
+        for node, plan, others, which in (
+            (before.node, first, second, "first"),
+            (after.node, second, first, "second"),
+        ):
+            alone = sorted(map(str, plan.before(pod, node) - others.before(pod, node)))
+            if alone:
+                return f"{node} held {_some(alone)} before its turn in the {which} alone"
     return ""
 
 
-def _lost(node: str, pod: PodKey, here: ClusterSnapshot, there: ClusterSnapshot, which: str) -> str:
-    """Say what keeps a pod off a node in the other plan."""
-    if node not in there.layout.row_of:
+def _lost(node: str, pod: PodKey, here: _Plan, there: _Plan, which: str) -> str:
+    """Say what keeps a pod off a node in the other plan: who came later does not."""
+    if node not in there.snapshot.layout.row_of:
         return f"{node} does not exist in the {which}"
-    mine, other = here.node(node), there.node(node)
-    changes = _changes(mine, other)
+    changes = _changes(here.snapshot.node(node), there.snapshot.node(node))
     if changes:
         return f"{node} {changes} in the {which}"
-    own = {one.key for one in mine.pods}
-    come = [str(one.key) for one in other.pods if one.key not in own and one.key != pod]
+    come = sorted(map(str, there.before(pod, node) - here.before(pod, node)))
     if come:
-        more = f" and {len(come) - _NAMED} more" if len(come) > _NAMED else ""
-        return f"{node} is taken by {', '.join(come[:_NAMED])}{more} in the {which}"
+        return f"{node} is taken by {_some(come)} in the {which}"
     return ""
 
 

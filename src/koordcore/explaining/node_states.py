@@ -6,16 +6,22 @@ from enum import StrEnum
 from typing import Final
 
 import attrs
+from immutabledict import immutabledict
 
-from koordcore.model.devices import DeviceType
+from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, DeviceType
+from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import NodeState
+from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY, PODS
+from koordcore.protocol.device import DEVICE_ALLOCATED
 from koordcore.protocol.device_object import GPU_MODEL
-from koordcore.scheduling.plain_cards import plain_cards
+from koordcore.reservations.state import owners_of, reservation_state, used_reservations
+from koordcore.scheduling.plain_cards import WHOLE, plain_cards
 from koordcore.scheduling.plugins.exact import device_state
 from koordcore.scheduling.plugins.gpu_share import CARD_MODEL, gpu_node
 from koordcore.scoring.gpu_share import CARD
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import once
 
 _MODELS: Final = (
     GPU_MODEL,
@@ -29,6 +35,8 @@ _MODELS: Final = (
 """Labels that name the model of a node's cards, the first one found counts."""
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_AMOUNTS: Final = {**WHOLE, GPU_CORE: CARD // 100, GPU_MEMORY_RATIO: CARD // 100}
+"""Names that count cards with the thousandths of a card that one of them is."""
 _FULL: Final = 95
 """Percent of cores, memory or pods from which a node without cards is full."""
 
@@ -56,11 +64,14 @@ class CardCounts:
         Thousandths of each working card that nobody holds.
     broken
         Cards that are not healthy; they are not among the idle ones.
+    kept
+        Name of a reservation to the thousandths of cards that it keeps without saying which.
     """
 
     model: str = ""
     idle: tuple[int, ...] = ()
     broken: int = 0
+    kept: immutabledict[str, int] = EMPTY
 
     @property
     def total(self) -> int:
@@ -69,8 +80,13 @@ class CardCounts:
 
     @property
     def free(self) -> int:
-        """Cards of which nobody holds anything."""
-        return self.idle.count(CARD)
+        """Cards of which nobody holds or keeps anything."""
+        return self.idle.count(CARD) - self.reserved
+
+    @property
+    def reserved(self) -> int:
+        """Cards of which nobody holds anything and so many are kept; nobody knows which."""
+        return min(self.idle.count(CARD), -(-sum(self.kept.values()) // CARD))
 
     @property
     def held(self) -> int:
@@ -80,7 +96,7 @@ class CardCounts:
     @property
     def shared(self) -> int:
         """Cards of which a part is held."""
-        return len(self.idle) - self.free - self.held
+        return len(self.idle) - self.idle.count(CARD) - self.held
 
 
 def cards_of(snapshot: ClusterSnapshot, state: NodeState) -> CardCounts:
@@ -89,11 +105,26 @@ def cards_of(snapshot: ClusterSnapshot, state: NodeState) -> CardCounts:
     devices = device_state(snapshot, state)
     shape = None if devices is None else devices.shape.types.get(DeviceType.GPU)
     idle = gpu_node(snapshot, state).cards or plain_cards(state)
+    kept = once(snapshot, _kept_cards).get(state.name, EMPTY)
     if devices is None or shape is None:
-        return CardCounts(model=model, idle=idle)
+        return CardCounts(model=model, idle=idle, kept=kept)
     working = devices.free[DeviceType.GPU]
     sound = [part for minor, part in zip(shape.minors, idle, strict=True) if minor in working]
-    return CardCounts(model=model, idle=tuple(sound), broken=len(idle) - len(sound))
+    return CardCounts(model=model, idle=tuple(sound), broken=len(idle) - len(sound), kept=kept)
+
+
+def _kept_cards(snapshot: ClusterSnapshot) -> dict[str, immutabledict[str, int]]:
+    """Give by node what reservations keep for users to come without saying which cards they are."""
+    found: dict[str, dict[str, int]] = {}
+    for one in snapshot.of(Reservation):
+        name = one.status.node_name
+        if not one.active or DEVICE_ALLOCATED in one.annotations or name not in snapshot.layout.row_of:
+            continue
+        state = reservation_state(one, owners_of(one, used_reservations(snapshot.node(name).pods)))
+        milli = max(state.available.get(card, 0) * each for card, each in _AMOUNTS.items())
+        if milli and not state.ended:
+            found.setdefault(name, {})[one.name] = milli
+    return {name: frozen(kept) for name, kept in found.items()}
 
 
 def condition_of(snapshot: ClusterSnapshot, state: NodeState) -> NodeCondition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -33,20 +33,6 @@ _CARDS: Final = (GPU_CORE, GPU_MEMORY_RATIO, GPU_MEMORY)
 _PARTITIONS: Final = "nvidia.com/mig-"
 _STATES: Final = "node.kubernetes.io/"
 """Taints that tell a node's state; nobody tolerates them to get a place."""
-
-
-def remedies(asked: Attempts) -> Iterator[Remedy]:
-    """Yield what would help, from what costs least."""
-    yield from waiting(asked)
-    yield from _tolerate(asked)
-    yield from _select(asked)
-    yield from relaxing(asked)
-    yield from _uncordon(asked)
-    yield from fewer_devices(asked)
-    yield from _shrink(asked)
-    yield from _fewer(asked)
-    yield from _evict(asked)
-    yield from _grow(asked)
 
 
 def never(asked: Attempts) -> tuple[str, ...]:
@@ -349,3 +335,18 @@ def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int) -> ClusterS
             records.append(attrs.evolve(devices, name=name))
         records += slices_like(snapshot, state.name, name)
     return snapshot.with_nodes(*nodes).with_records(*records)
+
+
+QUESTIONS: Final[tuple[Callable[[Attempts], Iterator[Remedy]], ...]] = (
+    waiting,
+    _tolerate,
+    _select,
+    relaxing,
+    _uncordon,
+    fewer_devices,
+    _shrink,
+    _fewer,
+    _evict,
+    _grow,
+)
+"""Each tries out one thing that would help, from what costs least."""

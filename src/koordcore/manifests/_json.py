@@ -93,7 +93,7 @@ def _json_document(text: str, at: int, label: str) -> Generator[Source, None, in
         return (yield from _json_items(text, at, label, []))
     if text[at] != "{":
         raw, at = _value(text, at)
-        yield SourceObject(label, raw)
+        yield SourceObject(label, raw, end=at)
         return at
     around: dict[str, Json] = {}
     kindless: list[SourceObject] = []
@@ -118,7 +118,7 @@ def _json_document(text: str, at: int, label: str) -> Generator[Source, None, in
                 raise _syntax(text, at, "a key")
         elif text[at : at + 1] != "}":
             raise _syntax(text, at, '"," or "}"')
-    yield from outer(around, kindless, label)
+    yield from outer(around, kindless, label, at + 1)
     return at + 1
 
 
@@ -136,7 +136,7 @@ def _json_items(text: str, at: int, label: str, kindless: list[SourceObject]) ->
             yield Problem("", _reason(error), source=name)
             at = _skip_value(text, at)
         else:
-            item = SourceObject(name, raw)
+            item = SourceObject(name, raw, end=at)
             if isinstance(raw, dict) and "kind" not in raw:
                 kindless.append(item)
             else:

@@ -58,11 +58,14 @@ class SourceObject:
     ----------
     refused
         Why it cannot be taken, whatever it says: a webhook that would have changed it could not.
+    end
+        Characters of the text up to its end; 0 where nobody counts them.
     """
 
     source: str
     raw: Json
     refused: tuple[Problem, ...] = ()
+    end: int = attrs.field(default=0, eq=False, repr=False)
 
 
 Source: TypeAlias = SourceObject | Problem
@@ -82,7 +85,9 @@ def finite(text: str) -> float:
     return value
 
 
-def outer(surrounding: dict[str, Json], kindless: list[SourceObject], label: str) -> Iterator[Source]:
+def outer(
+    surrounding: dict[str, Json], kindless: list[SourceObject], label: str, end: int
+) -> Iterator[Source]:
     """Give what surrounds the items: nothing for a list, the object itself for anything else."""
     kind = surrounding.get("kind")
     if surrounding.get("items") == () and (kind is None or (isinstance(kind, str) and kind.endswith("List"))):
@@ -94,4 +99,4 @@ def outer(surrounding: dict[str, Json], kindless: list[SourceObject], label: str
         return
     if surrounding.get("items") == ():
         surrounding["items"] = [item.raw for item in kindless]
-    yield SourceObject(label, surrounding)
+    yield SourceObject(label, surrounding, end=end)

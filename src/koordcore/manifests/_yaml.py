@@ -41,7 +41,7 @@ def read_yaml(text: str, label: str, *, limits: SourceLimits = LIMITS) -> Iterat
     for number, (start, end) in enumerate(spans, 1):
         name = label if len(spans) == 1 else f"{label} (document {number})"
         line, at = line + text.count("\n", at, start), start
-        yield from _read_document(_document(text, start, end), name, line, limits)
+        yield from _read_document(_document(text, start, end), name, line, limits, start)
 
 
 def _document(text: str, start: int, end: int) -> str:
@@ -54,25 +54,26 @@ def _blank(chunk: str) -> bool:
     return _EMPTY.match(body) is not None
 
 
-def _read_document(chunk: str, label: str, line: int, limits: SourceLimits) -> Iterator[Source]:
+def _read_document(chunk: str, label: str, line: int, limits: SourceLimits, start: int) -> Iterator[Source]:
     block = _items_block(chunk, limits)
     if block is not None:
-        yield from _stream_items(chunk, block, label, line, limits)
+        yield from _stream_items(chunk, block, label, line, limits, start)
         return
     try:
         values = _parse_yaml(chunk, limits)
     except _YamlError as error:
         yield _problem(error, label, line)
         return
+    end = start + len(chunk)
     for raw in values:
         if isinstance(raw, dict) and isinstance(raw.get("items"), list):
             kindless: list[SourceObject] = []
             yield from _with_kind(raw["items"], label, kindless)
-            yield from outer({**raw, "items": ()}, kindless, label)
+            yield from outer({**raw, "items": ()}, kindless, label, end)
         elif isinstance(raw, list):
             yield from (SourceObject(f"{label} (item {at})", item) for at, item in enumerate(raw, 1))
         elif raw is not None:
-            yield SourceObject(label, raw)
+            yield SourceObject(label, raw, end=end)
 
 
 def _problem(error: _YamlError, label: str, line: int) -> Problem:
@@ -80,11 +81,11 @@ def _problem(error: _YamlError, label: str, line: int) -> Problem:
 
 
 def _with_kind(
-    items: Iterable[Json], label: str, kindless: list[SourceObject], first: int = 1
+    items: Iterable[Json], label: str, kindless: list[SourceObject], first: int = 1, end: int = 0
 ) -> Iterator[SourceObject]:
     """Give items that say their kind; keep the others until the list has said it."""
     for number, item in enumerate(items, first):
-        source = SourceObject(f"{label} (item {number})", item)
+        source = SourceObject(f"{label} (item {number})", item, end=end)
         if isinstance(item, dict) and "kind" not in item:
             kindless.append(source)
         else:
@@ -140,7 +141,7 @@ def _items_block(chunk: str, limits: SourceLimits) -> _ItemsBlock | None:
 
 
 def _stream_items(
-    chunk: str, block: _ItemsBlock, label: str, line: int, limits: SourceLimits
+    chunk: str, block: _ItemsBlock, label: str, line: int, limits: SourceLimits, origin: int
 ) -> Iterator[Source]:
     """Parse item by item, so that a long list never stands in memory as a whole.
 
@@ -162,9 +163,9 @@ def _stream_items(
             yield _problem(error, f"{label} (item {number})", line)
         else:
             assert isinstance(value, list)
-            yield from _with_kind(value, label, kindless, number)
+            yield from _with_kind(value, label, kindless, number, origin + end)
         line += chunk.count("\n", start, end)
-    yield from outer({**block.around, "items": ()}, kindless, label)
+    yield from outer({**block.around, "items": ()}, kindless, label, origin + len(chunk))
 
 
 def _items_of(chunk: str, limits: SourceLimits) -> list[Json] | None:

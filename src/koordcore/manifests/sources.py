@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Final
 
@@ -31,7 +31,11 @@ _SPACE: Final = " \t\r\n"
 
 
 def read_sources(
-    paths: Iterable[str | Path], *, stdin: IO[str] | None = None, limits: SourceLimits = LIMITS
+    paths: Iterable[str | Path],
+    *,
+    stdin: IO[str] | None = None,
+    limits: SourceLimits = LIMITS,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Iterator[Source]:
     """Read files and folders one object after the other.
 
@@ -43,6 +47,9 @@ def read_sources(
         What ``-`` stands for.
     limits
         Bounds against hostile input.
+    progress
+        Called as objects are read with how many characters of the texts that is, and of how many; what is
+        packed or comes in a stream counts once it is opened.
 
     Yields
     ------
@@ -55,7 +62,9 @@ def read_sources(
         When YAML is to be read and PyYAML is not installed.
     """
     left = limits.total_bytes
-    for label, path in _files(paths):
+    files = list(_files(paths))
+    sizes = [_size(path) for _, path in files]
+    for number, (label, path) in enumerate(files, 1):
         if isinstance(path, Problem):
             yield path
             continue
@@ -64,11 +73,16 @@ def read_sources(
         except ManifestError as error:
             yield from _at_source(error, label)
             continue
+        read = limits.total_bytes - left
         left -= len(text)
         if left < 0:
             yield Problem("", f"all files together hold more than {limits.total_bytes} bytes", source=label)
             return
-        yield from read_text(text, label, limits)
+        total = read + len(text) + sum(sizes[number:])
+        for source in read_text(text, label, limits):
+            if isinstance(source, SourceObject) and source.end:
+                progress(read + source.end, total)
+            yield source
 
 
 def _at_source(error: ManifestError, label: str) -> Iterator[Problem]:
@@ -97,6 +111,13 @@ def _files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Path | Problem | 
 
 
 _SHOWN_PATH: Final = 200
+
+
+def _size(path: Path | Problem | None) -> int:
+    try:
+        return path.stat().st_size if isinstance(path, Path) else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _folder(folder: Path) -> list[Path]:

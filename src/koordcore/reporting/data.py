@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -92,11 +92,16 @@ class PageData:
         result: ScheduleResult | None,
         stories: Sequence[Story],
         starts: Mapping[PodKey, datetime | None],
+        progress: Callable[[int, int], None],
     ) -> dict[str, Any]:
         """Give all values of the page; who is not in ``starts`` has no known start."""
         in_vain = self._in_vain()
+        nodes = []
+        for number, state in enumerate(self.snapshot.nodes, 1):
+            nodes.append({**self._node(state), "v": in_vain.get(state.name, 0)})
+            progress(number, len(self.snapshot.nodes))
         values = {
-            "nodes": [{**self._node(one), "v": in_vain.get(one.name, 0)} for one in self.snapshot.nodes],
+            "nodes": nodes,
             "network": self._network(),
             "resources": self._resources(),
             "queue": self._queue(result, starts),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from importlib.resources import files
 from typing import Any, Final
@@ -28,6 +28,7 @@ def report(
     plans: Mapping[str, Moving[Any]] = EMPTY,
     starts: Mapping[PodKey, datetime | None] | Mapping[str, datetime | None] = EMPTY,
     title: str = "koordcore",
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> str:
     """Write a cluster and what was decided about it as one HTML page.
 
@@ -46,6 +47,8 @@ def report(
         no start in sight. Others say nothing about it.
     title
         Of the page.
+    progress
+        Called after each node with how many are drawn, and of how many.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def report(
         *(preemption_stories(result) if result else ()),
         *(moves_story(name, one) for name, one in plans.items()),
     ]
-    values = PageData(snapshot).values(result, stories, keyed(starts))
+    values = PageData(snapshot).values(result, stories, keyed(starts), progress)
     values["title"] = title
     values["policy"] = result.policy.name if result else ""
     from koordcore import __version__  # the package's own file: its names are read late

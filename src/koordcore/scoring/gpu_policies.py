@@ -179,8 +179,10 @@ def make_policy(
     return made
 
 
-def _called(make: Callable[..., object], given: Mapping[str, object]) -> object:
-    """Call a maker with what it has parameters for; ``None`` where Python cannot say which it has."""
+def _called(make: object, given: Mapping[str, object]) -> object:
+    """Call a maker with what it has parameters for; ``None`` where Python cannot say which, or it is none."""
+    if not callable(make):
+        return None
     try:
         wanted = signature(make).parameters
     except ValueError:

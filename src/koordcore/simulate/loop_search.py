@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import combinations_with_replacement, product
 from typing import Final
 
@@ -102,7 +103,13 @@ def _key(pod: LoopPod) -> tuple[int, int, int]:
 
 
 def search_loops(
-    rules: LoopRules, *, pods: int = 3, nodes: int = 2, quotas: int = 2, trees: bool = False
+    rules: LoopRules,
+    *,
+    pods: int = 3,
+    nodes: int = 2,
+    quotas: int = 2,
+    trees: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Loop | None, int]:
     """Search all small worlds for a loop, the smallest first.
 
@@ -116,14 +123,20 @@ def search_loops(
         How large the worlds are at most.
     trees
         Search worlds with a quota above others instead (:func:`nested_worlds`).
+    progress
+        Called before each world with how many have been searched, and how many there are.
 
     Returns
     -------
     loop, worlds
         The shortest loop of the first world that has one, and how many worlds were searched.
     """
+    worlds = partial(nested_worlds if trees else small_worlds, pods, nodes, quotas)
+    total = 0 if progress is None else sum(1 for _ in worlds())
     count = 0
-    for world in (nested_worlds if trees else small_worlds)(pods, nodes, quotas):
+    for world in worlds():
+        if progress is not None:
+            progress(count, total)
         count += 1
         found = find_loop(world, rules)
         if found is not None:

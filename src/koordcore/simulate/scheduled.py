@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
@@ -125,7 +125,7 @@ class _Clock:
     used: list[list[int]] = attrs.Factory(list)
     in_use: list[int] = attrs.Factory(list)
 
-    def play(self, events: Sequence[ClusterEvent]) -> None:
+    def play(self, events: Sequence[ClusterEvent], progress: Callable[[int, int], None]) -> None:
         position = 0
         while position < len(events) or self.ends:
             moments = [self.ends[0][0]] if self.ends else []
@@ -140,6 +140,7 @@ class _Clock:
                 self.happen(events[position])
                 position += 1
             self.decide(now)
+            progress(position, len(events))
 
     def happen(self, event: ClusterEvent) -> None:
         match event:
@@ -215,6 +216,7 @@ def replay_schedule(
     policy: Policy = Policy(),
     start: datetime = EPOCH,
     resources: Sequence[str] = (CPU, MEMORY),
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> ScheduledReplay:
     """Let ``schedule`` place a stream of pods.
 
@@ -232,6 +234,8 @@ def replay_schedule(
         The moment of second 0, for plugins that look at the age of things.
     resources
         Whose use is noted.
+    progress
+        Called after each moment with how many events have happened, and of how many.
 
     Raises
     ------
@@ -257,7 +261,7 @@ def replay_schedule(
         snapshot = snapshot.with_records(*fresh)
     published = published_cards(snapshot.of(ResourceSlice))
     clock = _Clock(snapshot, policy, start, tuple(resources), published)
-    clock.play(stream)
+    clock.play(stream, progress)
     table = np.array(clock.rows, np.int64).reshape(len(clock.rows), 3)
     used = np.array(clock.used, np.int64).reshape(len(clock.rows), len(clock.resources))
     return ScheduledReplay(

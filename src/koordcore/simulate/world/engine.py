@@ -57,6 +57,7 @@ def run_world(
     without: frozenset[int] = frozenset(),
     until: int | None = None,
     tell: bool = False,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> WorldRun:
     """Let schedulers live through a world.
 
@@ -78,6 +79,8 @@ def run_world(
         Ends the run earlier, in milliseconds.
     tell
         Keep the story and how the cluster stood.
+    progress
+        Called after each second of the world with how many have passed, and of how many.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def run_world(
     >>> run.breaches, run.counts["create"] > 0
     ((), True)
     """
-    return _World(seed, profile, make, exclusive, reported, without, tell).run(until)
+    return _World(seed, profile, make, exclusive, reported, without, tell).run(until, progress)
 
 
 class _World:
@@ -138,7 +141,7 @@ class _World:
         ]
         self._injections = tuple(one for one in injections(seed, profile) if one.number not in without)
 
-    def run(self, until: int | None) -> WorldRun:
+    def run(self, until: int | None, progress: Callable[[int, int], None]) -> WorldRun:
         line, judge = self._line, self._judge
         self._nature.begin()
         for seat in self._seats:
@@ -150,7 +153,7 @@ class _World:
         end = min(until or self._profile.seconds * SECOND, self._profile.seconds * SECOND)
         try:
             while line.now < end and not judge.breaches and line.step():
-                pass
+                progress(line.now // SECOND, end // SECOND)
         except Exception:
             if not judge.breaches:  # the bottle itself has failed
                 raise

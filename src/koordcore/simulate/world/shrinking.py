@@ -22,6 +22,7 @@ def shrink_world(
     exclusive: bool = True,
     reported: LoadAwareArgs | None = None,
     tries: int = _TRIES,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> WorldRun:
     """Leave out load and faults, halves first, as long as the same rule is broken.
 
@@ -33,6 +34,8 @@ def shrink_world(
         As for :func:`run_world`.
     tries
         How many runs may be made.
+    progress
+        Called before each run with how many have been made, and how many may be.
 
     Returns
     -------
@@ -47,6 +50,7 @@ def shrink_world(
     until = run.ended + SECOND
 
     def fails(without: frozenset[int]) -> bool:
+        progress(tries - left[0], tries)
         left[0] -= 1
         again = live(without=without, until=until)
         return bool(again.breaches) and again.breaches[0].rule is rule
