@@ -144,18 +144,27 @@ def masked_request(ledger: QuotaLedger, quota: str, pod: QuotaPod) -> Resources:
 def limit_of(ledger: QuotaLedger, quota: str) -> Resources:
     """Give what a quota may use now; a resource that is absent is unlimited.
 
-    It is the runtime, or ``max`` where runtime quotas are off, and of what the runtime does not name, as
-    below a parent that does not. The default and the system quota have no runtime; their ``max`` binds all
-    the same (ruling 22). The root limits nothing.
+    It is the runtime, or ``max`` where runtime quotas are off, and of what the parent does not hand out. The
+    default and the system quota have no runtime; their ``max`` binds all the same (ruling 22). The root
+    limits nothing.
     """
+    share, found = _share_of(ledger, quota), ledger.find(quota)
+    if found is None or not ledger.policy.enable_runtime_quota:
+        return share
+    tree, row = found[0].tree, found[1]
+    if tree.binding[row] == tree.counted[row]:
+        return share
+    rows = zip(tree.resources, tree.max[row], tree.counted[row], tree.binding[row], strict=True)
+    return immutabledict({**{name: most for name, most, counts, binds in rows if counts > binds}, **share})
+
+
+def _share_of(ledger: QuotaLedger, quota: str) -> Resources:
+    """Give what upstream limits a quota to: its runtime, which names what the parent hands out."""
     if quota == ROOT_QUOTA:
         return NO_RESOURCES
     if not ledger.policy.enable_runtime_quota or quota in BUILTIN_QUOTAS:
         return ledger.max_of(quota)
-    runtime, most = ledger.runtime_of(quota), ledger.max_of(quota)
-    if runtime is None:
-        return NO_RESOURCES
-    return runtime if most.keys() <= runtime.keys() else immutabledict({**most, **runtime})
+    return ledger.runtime_of(quota) or NO_RESOURCES
 
 
 def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = ()) -> Admission:
@@ -186,7 +195,7 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
     request, used, limit = masked_request(ledger, name, pod), ledger.used_of(name), limit_of(ledger, name)
     if name == ROOT_QUOTA:
         request, used = NO_RESOURCES, NO_RESOURCES
-    refusal = _beyond(QuotaCheckKind.RUNTIME, name, name, request, used, limit)
+    refusal = _beyond(QuotaCheckKind.RUNTIME, name, name, request, used, _share_of(ledger, name))
     if refusal is None and not pod.preemptible:
         held, least = ledger.held_of(name), ledger.min_of(name)
         refusal = _beyond(QuotaCheckKind.NON_PREEMPTIBLE, name, name, request, held, least)
@@ -208,7 +217,9 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
         above = _check_ancestors(ledger, pod, name, request)
         if above is not None:
             return above
-    return Admitted(quota=name)
+    # What upstream does not look at comes last, so that its reasons stay the same.
+    refusal = _beyond(QuotaCheckKind.RUNTIME, name, name, request, used, limit)
+    return Admitted(quota=name) if refusal is None else _refused(ledger, pod, refusal)
 
 
 def admit_together(
