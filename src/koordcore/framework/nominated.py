@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from koordcore._arrays import BoolVector
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin
@@ -118,17 +120,26 @@ class NominatedPods:
         found = (one.refuse_beside(pod, promised) for one in self._limiting) if promised else ()
         return next((one for one in found if one is not None), None)
 
-    def narrow(self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector) -> BoolVector:
-        """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``."""
+    def narrow(
+        self, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector, row: int | None = None
+    ) -> BoolVector:
+        """Leave out the nodes that do not take the pod beside those that are nominated there: ``(N,)``.
+
+        With a ``row`` no other node is asked.
+        """
         if not (self._on or self.claimed or self._held):
             return feasible
         narrowed = feasible
         if self.may_mislead(scheduling_class):
             with self.lifted():
                 narrowed = feasible & scheduling_class.feasible()
-        for row in self.one_by_one(pod, feasible):
+        asked = feasible
+        if row is not None:
+            asked = np.zeros_like(feasible)
+            asked[row] = feasible[row]
+        for there in self.one_by_one(pod, asked):
             narrowed = feasible.copy() if narrowed is feasible else narrowed
-            narrowed[row] = scheduling_class.feasible()[row]
+            narrowed[there] = scheduling_class.feasible()[there]
         if narrowed is not feasible:
             scheduling_class.update()  # scores look at the nodes without them
         return narrowed

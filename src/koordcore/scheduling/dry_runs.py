@@ -125,19 +125,23 @@ class DryRuns:
                 for plugin in self._limiting:
                     plugin.evicted(gone, charged=key in staying)
         with self._plugins.nominated.taken():
-            for claim in self._claims:
+            with self._plugins.nominated.set_aside():
                 # What earlier plans promised is taken for real, with cards and CPUs, on nodes as they are.
-                for held in claim.members:
-                    if held.key in self._plain:
-                        continue
-                    row = row_of[str(held.node_name)]
-                    forget_nominated(workspace, self._plugins, held)
-                    if place_there(workspace, self._plugins, held.at(None), row) is None:
-                        assume_nominated(workspace, self._plugins, held.at(None), str(held.node_name))
+                for held in (one for claim in self._claims for one in claim.members):
+                    if held.key not in self._plain:
+                        self._take(held)
             try:
                 yield
             finally:
                 workspace.rollback(mark)
+
+    def _take(self, held: Pod) -> None:
+        """Put one to whom room is promised there like any other; where that fails it counts as before."""
+        workspace, plugins = self._workspace, self._plugins
+        forget_nominated(workspace, plugins, held)
+        there = workspace.layout.row_of[str(held.node_name)]
+        if place_there(workspace, plugins, held.at(None), there, tried=True) is None:
+            assume_nominated(workspace, plugins, held.at(None), str(held.node_name))
 
     def try_plan(
         self, problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector, moves: IntVector
@@ -176,7 +180,7 @@ class DryRuns:
                 if shape >= len(problem.shapes):
                     nowhere[shape] = taken[shape].sum()
                 return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
-            placed = place_there(self._workspace, self._plugins, pod, row)
+            placed = place_there(self._workspace, self._plugins, pod, row, tried=True)
             if placed is None or (placed.on_loan and shape >= len(problem.shapes)):
                 return Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere)
         return None

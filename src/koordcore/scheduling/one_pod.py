@@ -97,9 +97,14 @@ def nominated_only(workspace: Workspace, pod: Pod, feasible: BoolVector) -> Bool
     return only
 
 
-def feasible_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> BoolVector:
-    """Tell which nodes can take a pod now, with and without those that are nominated there: ``(N,)``."""
-    return plugins.nominated.narrow(scheduling_class, pod, scheduling_class.feasible())
+def feasible_nodes(
+    plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod, row: int | None = None
+) -> BoolVector:
+    """Tell which nodes can take a pod now, with and without those that are nominated there: ``(N,)``.
+
+    With a ``row`` only of that one is it told who is nominated there.
+    """
+    return plugins.nominated.narrow(scheduling_class, pod, scheduling_class.feasible(), row)
 
 
 def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
@@ -151,18 +156,25 @@ def _refused_alike(plugins: PluginSet, scheduling_class: SchedulingClass, pod: P
 
 
 def place_there(
-    workspace: Workspace, plugins: PluginSet, pod: Pod, row: int, own: SchedulingClass | None = None
+    workspace: Workspace,
+    plugins: PluginSet,
+    pod: Pod,
+    row: int,
+    own: SchedulingClass | None = None,
+    *,
+    tried: bool = False,
 ) -> Bound | None:
     """Place a pod on one node; ``None`` where the node does not take it.
 
-    Its class may be known already, and that it does not refuse the pod whatever the node.
+    Its class may be known already, and that it does not refuse the pod whatever the node. Where it is only
+    ``tried``, other nodes that suit it are not counted exactly.
     """
     scheduling_class = plugins.class_of(pod) if own is None else own
     if isinstance(scheduling_class, Refusal) or (own is None and scheduling_class.refuse() is not None):
         return None
     if plugins.nominated.refusal(pod) is not None:
         return None
-    feasible = feasible_nodes(plugins, scheduling_class, pod)
+    feasible = feasible_nodes(plugins, scheduling_class, pod, row if tried else None)
     if not feasible[row]:
         return None
     totals = scheduling_class.totals(feasible)
