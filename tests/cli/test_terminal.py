@@ -44,6 +44,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Run:
         (["world", "--set", "nods=3"], "did you mean nodes?"),
         (["audit", "--loops", "kordcore"], "did you mean koordcore?"),
         (["defrag", EXAMPLE, "--want", "gpu=8"], "did you mean nvidia.com/gpu?"),
+        (["defrag", EXAMPLE, "--want", "gpuu=8"], "did you mean nvidia.com/gpu?"),
     ],
     ids=lambda value: value.rpartition(" ")[2] if isinstance(value, str) else "",
 )

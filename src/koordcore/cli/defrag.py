@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Final
 
 from koordcore.cli.finding import find_subject
@@ -293,7 +294,9 @@ def _never(wanted: Wanted, snapshot: ClusterSnapshot) -> tuple[str, ...]:
 
 def _hint(name: str, known: Collection[str]) -> str:
     """Find what somebody may have meant who leaves the domain out, or misspells a name."""
-    short = [one for one in known if one.rpartition("/")[2] == name]
+    ends = {one: one.rpartition("/")[2] for one in known}
+    meant = {name} | set(get_close_matches(name, sorted(ends.values()), n=1, cutoff=0.8))
+    short = [one for one in known if ends[one] in meant]
     # A device plugin's name says how many; Koordinator's own name says how many hundredths.
     short.sort(key=lambda one: (one.startswith("koordinator.sh/"), one))
     return f"; did you mean {short[0]}?" if short else near(name, known)

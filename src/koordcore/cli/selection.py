@@ -19,9 +19,17 @@ from koordcore.snapshot import ClusterSnapshot
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add ``-n`` and ``-l``."""
+    """Add ``-n``, ``-A`` and ``-l``."""
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="show only pods of this namespace; what is decided stays"
+    )
+    parser.add_argument(
+        "-A",
+        "--all-namespaces",
+        dest="namespace",
+        action="store_const",
+        const=None,
+        help="show pods of all namespaces, as without -n",
     )
     parser.add_argument(
         "-l",
