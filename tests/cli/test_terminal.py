@@ -44,7 +44,6 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Run:
         (["world", "--set", "nods=3"], "did you mean nodes?"),
         (["audit", "--loops", "kordcore"], "did you mean koordcore?"),
         (["defrag", EXAMPLE, "--want", "gpu=8"], "did you mean nvidia.com/gpu?"),
-        (["defrag", EXAMPLE, "--want", "gpuu=8"], "did you mean nvidia.com/gpu?"),
     ],
     ids=lambda value: value.rpartition(" ")[2] if isinstance(value, str) else "",
 )
@@ -350,3 +349,14 @@ def test_two_dumps_and_two_plans_are_compared(capsys: pytest.CaptureFixture[str]
     assert "scored" not in out
     assert run(capsys, "diff", *plans, EXAMPLE, "-q")[1] == out
     assert run(capsys, "diff", plans[0], EXAMPLE)[0] == 2
+
+
+def test_a_resource_is_known_by_the_end_of_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "defrag", EXAMPLE, "--want", "gpuu=8")
+    assert (code, "did you mean nvidia.com/gpu?" in err) == (2, True)
+
+
+def test_all_namespaces_are_those_without_any_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    every = run(capsys, "schedule", EXAMPLE, "-q")
+    assert run(capsys, "schedule", EXAMPLE, "-q", "-A") == every
+    assert run(capsys, "schedule", EXAMPLE, "-q", "-n", "nobody", "-A") == every
