@@ -147,8 +147,8 @@ def _alone(objects: Sequence[Any], loaded: Loaded, decided: ScheduleResult, case
         one = decided.decision(pod.key)
         if pod.unreadable and not (isinstance(one, Unschedulable) and pod.unreadable in one.message):
             yield f"{pod.key}: cannot be read, and gets {one}"
-    if any(pod.unreadable for pod in loaded.snapshot.bound_pods()):
-        return  # what it holds is not free: see the law "shut"
+    if any(pod.unreadable for pod in (*loaded.snapshot.bound_pods(), *loaded.snapshot.of(Pod))):
+        return  # what it holds is not free, of its quota neither: see the law "shut"
     if any(one.unreadable for one in loaded.snapshot.of(Reservation)):
         return  # nor is what it keeps
     if any("stands twice" in one.message for one in loaded.warnings):

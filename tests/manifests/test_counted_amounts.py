@@ -81,3 +81,20 @@ def test_an_event_about_a_pod_whose_namespace_is_none_does_not_pass_for_news_of_
     assert sorted(str(one.key) for one in snapshot.bound_pods()) == ["default/p", '{"": ""}/p']
     snapshot = snapshot.apply(*reader.event("DELETED", odd))
     assert [str(one.key) for one in snapshot.bound_pods()] == ["default/p"]
+
+
+@pytest.mark.parametrize("amount", [*ODD[:-1], "91e14"])
+def test_a_device_of_uncountable_amounts_stops_nobody_else(amount: Any) -> None:
+    """A node that does not offer its cards takes the amounts from its Device."""
+    card = {"type": "gpu", "minor": 0, "health": True, "resources": {"koordinator.sh/gpu-core": amount}}
+    device = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": "n0"},
+        "spec": {"devices": [card]},
+    }
+    loaded = snapshot_from_objects([NODE, device, pod("p", {"cpu": "1"})])
+    assert ["spec.devices" in str(one) for one in loaded.problems] == [True]
+    result = schedule(loaded.snapshot)
+    assert [one.pod.name for one in result.bound] == ["p"]
+    assert verify(loaded.snapshot, result) == ()

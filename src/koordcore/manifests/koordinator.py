@@ -5,6 +5,7 @@ One line per kind: an adapter around the parser that the kind's room has in :mod
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
+from koordcore.model.resources import AMOUNT_LIMIT
 from koordcore.protocol.device_object import device_object_from_manifest
 from koordcore.protocol.fields import Json, as_mapping
 from koordcore.protocol.gang import gang_from_pod_group
@@ -101,6 +103,15 @@ def _scheduler_configuration(reading: Reading, raw: Mapping[str, Json]) -> Polic
 
 def _device(raw: Mapping[str, Json]) -> tuple[DeviceObject, tuple[Problem, ...]]:
     device = device_object_from_manifest(raw)
+    sums = Counter[str]()
+    for one in device.devices:
+        for name, amount in one.resources.items():
+            place, sums[name] = f"{one.type.value} {one.minor}: {name}", sums[name] + amount
+            if amount < 0:
+                raise ManifestError.at("spec.devices", f"{place} must not be negative, got {amount}")
+            if sums[name] > AMOUNT_LIMIT:
+                message = f"{place} is more than can be counted, {AMOUNT_LIMIT} in all, got {amount}"
+                raise ManifestError.at("spec.devices", message)
     split = (warning.partition(": ") for warning in device.warnings)
     return device, tuple(Problem(path, message) for path, _, message in split)
 
