@@ -48,7 +48,8 @@ def plan_differences(first: ScheduleResult, second: ScheduleResult) -> tuple[Pla
     """
     plans = _Plan(first), _Plan(second)
     taken, other = plans[0].decisions, plans[1].decisions
-    found: list[PlanDifference] = []
+    found = []
+    ruled = False
     for pod in dict.fromkeys((*taken, *other)):
         before, after = taken.get(pod), other.get(pod)
         texts = _decision_text(before), _decision_text(after)
@@ -56,8 +57,9 @@ def plan_differences(first: ScheduleResult, second: ScheduleResult) -> tuple[Pla
             why = _why(pod, before, after, *plans)
             if not why and isinstance(before, Bound) and isinstance(after, Bound):
                 # Once the rules are known to differ there is no other reason to look for.
-                known = any(one.why.endswith(_OTHER_RULES) for one in found)
-                why = _OTHER_RULES if known else _ranked(pod, *plans)
+                alike = not ruled and plans[0].alike(plans[1], pod)
+                why = _OTHER_RULES if ruled else _ranked(alike=alike)
+                ruled = ruled or alike
             found.append(PlanDifference(pod=pod, first=texts[0], second=texts[1], why=why))
     return tuple(found)
 
@@ -94,12 +96,12 @@ class _Plan:
         return name and f"{key.namespace}/{name}"
 
 
-def _ranked(pod: PodKey, first: _Plan, second: _Plan) -> str:
+def _ranked(*, alike: bool) -> str:
     """Say what else was different when a pod's turn came whose nodes were alike in both plans.
 
     Scores are not said: each is of another node, at another moment, and maybe by other rules.
     """
-    if first.alike(second, pod):
+    if alike:
         return f"nothing was different before its turn: {_OTHER_RULES}"
     return "both nodes were the same before its turn, others were not"
 
