@@ -15,7 +15,7 @@ from campaigns.worlds import draw_world
 from koordcore import Bound, ClusterSnapshot, NodeState, ScheduleResult, verify
 from koordcore.manifests import snapshot_from_objects
 
-__all__ = ["Laws"]
+__all__ = ["Laws", "made_anew"]
 
 CHANGES: Final = ("schedule", "schedule", "some", "forget", "cordon", "free", "leave", "later")
 
@@ -58,7 +58,7 @@ class Laws:
         return found
 
 
-def _made_anew(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+def made_anew(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """The same cluster without anything that is remembered."""
     return ClusterSnapshot(
         nodes=[NodeState(state.node, state.pods) for state in snapshot.nodes],
@@ -68,7 +68,7 @@ def _made_anew(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 
 def _anew(case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[str]:
-    fresh = _made_anew(snapshot)
+    fresh = made_anew(snapshot)
     if fresh != snapshot:
         yield "the line's snapshot is not the cluster that it stands for"
     again = asked(case, fresh)

@@ -21,6 +21,7 @@ from campaigns.cli import Commands
 from campaigns.faces import Faces
 from campaigns.groups import Groups
 from campaigns.laws import Laws
+from campaigns.lines import Lines
 from campaigns.manifests import Manifests
 from campaigns.plans import Crowds, Plans
 from campaigns.proofs import Proofs
@@ -40,6 +41,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
         Api(),
         Faces(),
         Laws(),
+        Lines(),
         Proofs(),
         Groups(),
         Properties(),

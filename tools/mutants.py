@@ -1,9 +1,10 @@
 """Mutation testing: change one place of a package, and see whether the tests that run it notice.
 
 ``python -m tools.mutants PACKAGE --tests FOLDER ... [--seed N] [--sample M] [--minutes T]`` prints a line for
-every mutant that survives, and the score. First the tests are traced once, to know which of them run
-which line; each mutant then meets only those, the most specific first. The same seed draws the same mutants
-on every machine; who ends the time earlier sees a beginning of them.
+every mutant that lives, and the score. First the tests are traced once (or before, ``--traces FILE``: see
+``tools.traces``), to know which of them run which line; each mutant then meets only those, the most
+specific first. The same seed draws the same mutants on every machine; who ends the time earlier sees a
+beginning of them.
 
 General tools were tried on paper: they copy the tree for each mutant or start Python anew, which is four
 seconds before the first test; here a worker that has imported everything else is forked.
@@ -13,28 +14,30 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any, Final
 
 import attrs
+import coverage
 import pytest
+
+from tools.traces import parts
 
 SOURCE: Final = Path("src")
 MOST_TESTS: Final = 30
 """Tests that a mutant meets at most, those that run the fewest lines of the package first."""
-MOST_SECONDS: Final = 40
+MOST_SECONDS: Final = 60
+_LIVES: Final = ("survived", "not covered")
 _OPTIONS: Final = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
     # The worker has imported hypothesis before; that its asserts are plain is as well.
@@ -185,55 +188,65 @@ def _statements(tree: ast.Module) -> dict[int, int]:
     return begins
 
 
-class _Tracer:
-    """A plugin of pytest: which test runs which lines below a folder."""
+class Covering:
+    """Which tests run which lines of a package, by files of ``tools.traces``."""
 
-    def __init__(self, root: Path, below: Path) -> None:
-        self._root = root.resolve()
-        self.lines: dict[tuple[str, int], set[str]] = defaultdict(set)
-        self.size: Counter[str] = Counter()
-        self._below, self._test, self._seen = str(below.resolve()), "", set[tuple[CodeType, int]]()
+    def __init__(self, package: str, files: Sequence[str]) -> None:
+        below = f"koordcore/{package}/"
+        self._lines: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._files: dict[str, set[str]] = defaultdict(set)
+        self._sizes: Counter[str] = Counter()
+        for file in files:
+            data = coverage.CoverageData(basename=file)
+            data.read()
+            for name in data.measured_files():
+                path = name[name.rindex("koordcore/") :]
+                if path.startswith(below):
+                    self._read(path, data.contexts_by_lineno(name))
 
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Trace one test."""
-        self._test, self._seen = item.nodeid, set()
-        sys.settrace(self._call)
-        yield
-        sys.settrace(None)
-        for code, line in self._seen:
-            self.lines[os.path.relpath(code.co_filename, self._root), line].add(self._test)
-        self.size[self._test] = len(self._seen)
+    def _read(self, path: str, lines: dict[int, list[str]]) -> None:
+        for line, contexts in lines.items():
+            # Examples in docstrings stand in the sources, which are not the copy that is changed.
+            tests = {one for one in contexts if one and not one.startswith("src/")}
+            self._lines[path, line] |= tests
+            self._files[path] |= tests
+            self._sizes.update(tests)
 
-    def _call(self, frame: FrameType, event: str, argument: object) -> Any:
-        if not frame.f_code.co_filename.startswith(self._below):
-            return None
-        self._seen.add((frame.f_code, frame.f_lineno))
-        return self._line
+    def __len__(self) -> int:
+        return len(self._sizes)
 
-    def _line(self, frame: FrameType, event: str, argument: object) -> Any:
-        self._seen.add((frame.f_code, frame.f_lineno))
-        return self._line
+    def of(self, mutant: Mutant) -> list[str]:
+        """Give the tests that run a mutant's line, or its file where that is run at import.
+
+        The most specific stand first.
+        """
+        at_import = False
+        for line in range(mutant.line, mutant.statement - 1, -1):
+            at_import |= (mutant.path, line) in self._lines
+            tests = self._lines.get((mutant.path, line))
+            if tests:
+                return self._specific(tests)
+        return self._specific(self._files[mutant.path]) if at_import else []
+
+    def _specific(self, tests: set[str]) -> list[str]:
+        return sorted(tests, key=lambda test: (self._sizes[test], test))
 
 
-def traced(shadow: Path, package: str, tests: Sequence[str]) -> _Tracer:
-    """Run the tests once, in a process of their own, and say what they ran."""
-    import pickle
-
-    tracer = _Tracer(shadow, shadow / "koordcore" / package)
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        _look_at(shadow)
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            pytest.main([*_OPTIONS, *tests], plugins=[tracer])
-        with os.fdopen(writer, "wb") as out:
-            pickle.dump((dict(tracer.lines), tracer.size), out)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as given:
-        tracer.lines, tracer.size = pickle.load(given)
-    os.wait()
-    return tracer
+def traced(tests: Sequence[str], file: Path) -> list[str]:
+    """Run tests once, and give the files that say what they ran."""
+    command = (
+        sys.executable,
+        "-m",
+        "pytest",
+        *_OPTIONS[:3],
+        "-p",
+        "tools.traces",
+        "--traces",
+        str(file),
+        *tests,
+    )
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    return parts(file)
 
 
 def killed(mutant: Mutant, tests: Sequence[str], shadow: Path, *, change: bool = True) -> str:
@@ -279,50 +292,83 @@ def _run_tests(tests: Sequence[str], shadow: Path) -> None:
 
 def main() -> None:
     """Draw, run and print."""
-    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
-    parser.add_argument("package")
-    parser.add_argument("--tests", nargs="+", required=True)
-    parser.add_argument("--files", nargs="*", default=[], help="only files whose path has one of these")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sample", type=int, default=60)
-    parser.add_argument("--skip", type=int, default=0, help="go on behind so many of the sample")
-    parser.add_argument("--minutes", type=float, default=4)
-    asked = parser.parse_args()
+    asked = _parser().parse_args()
     shadow = Path(tempfile.mkdtemp())
     # What is edited meanwhile makes no difference.
     shutil.copytree(SOURCE, shadow, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     every = mutants(shadow, asked.package, asked.files)
     chosen = random.Random(asked.seed).sample(every, min(asked.sample, len(every)))[asked.skip :]
+    if asked.again:
+        once = set(asked.again.read_text(encoding="utf-8").splitlines())
+        chosen = [one for one in every if any(f"{how}: {_named(one)}" in once for how in _LIVES)]
     start = time.monotonic()
-    seen = traced(shadow, asked.package, asked.tests)
-    say(f"{len(every)} mutants, {len(seen.size)} tests traced in {time.monotonic() - start:.0f} s")
+    files = parts(asked.traces) if asked.traces else []
+    with tempfile.TemporaryDirectory() as folder:
+        if asked.tests:
+            files += traced(asked.tests, Path(folder) / "traces")
+        seen = Covering(asked.package, files)
+    say(f"{len(every)} mutants, {len(seen)} tests traced in {time.monotonic() - start:.0f} s")
     _warm()
     counts: Counter[str] = Counter()
+    trial = _Trial(shadow, seen, asked.most)
     try:
         for mutant in chosen:
             if time.monotonic() > start + 60 * asked.minutes:
                 break
-            covering = _covering(seen, mutant)
-            covering = covering[:MOST_TESTS]
-            if covering and not counts and killed(mutant, covering, shadow, change=False) != "survived":
-                raise SystemExit("the tests fail without any change")
-            outcome = killed(mutant, covering, shadow) if covering else "not covered"
+            outcome = trial.outcome(mutant)
             counts[outcome] += 1
-            if outcome in ("survived", "not covered"):
-                say(f"{outcome}: {mutant.path}:{mutant.line} {mutant.what}")
+            if outcome in _LIVES:
+                say(f"{outcome}: {_named(mutant)}")
     finally:
         shutil.rmtree(shadow)
     died = counts["killed"] + counts["timeout"]
     say(f"{asked.package}: seed {asked.seed}, {sum(counts.values())} mutants, {died} died, {dict(counts)}")
 
 
-def _covering(seen: _Tracer, mutant: Mutant) -> list[str]:
-    """Give the tests that run a mutant's line, the most specific first."""
-    for line in range(mutant.line, mutant.statement - 1, -1):
-        tests = seen.lines.get((mutant.path, line))
-        if tests:
-            return sorted(tests, key=lambda test: (seen.size[test], test))
-    return []
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
+    parser.add_argument("package")
+    parser.add_argument("--tests", nargs="+", default=[], help="tests to trace before")
+    parser.add_argument("--traces", type=Path, help="what tests ran, as tools.traces has written it")
+    parser.add_argument("--files", nargs="*", default=[], help="only files whose path has one of these")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sample", type=int, default=60)
+    parser.add_argument("--skip", type=int, default=0, help="go on behind so many of the sample")
+    parser.add_argument("--again", type=Path, help="only those that lived, by what was printed then")
+    parser.add_argument("--most", type=int, default=MOST_TESTS, help="tests that a mutant meets at most")
+    parser.add_argument("--minutes", type=float, default=4)
+    return parser
+
+
+def _named(mutant: Mutant) -> str:
+    return f"{mutant.path}:{mutant.line} #{mutant.place} {mutant.what}"
+
+
+class _Trial:
+    """Tries mutants with tests that are known to pass without any change."""
+
+    def __init__(self, shadow: Path, seen: Covering, most: int) -> None:
+        self._shadow, self._seen, self._most = shadow, seen, most
+        self._passes: dict[str, bool] = {}
+
+    def outcome(self, mutant: Mutant) -> str:
+        """Tell what became of a mutant: "survived", "not covered", "killed" or "timeout"."""
+        tests = self._seen.of(mutant)
+        tests = [one for one in tests if self._passes.get(one, True)][: self._most]
+        self._judge(mutant, [one for one in tests if one not in self._passes])
+        tests = [one for one in tests if self._passes[one]]
+        return killed(mutant, tests, self._shadow) if tests else "not covered"
+
+    def _judge(self, mutant: Mutant, tests: Sequence[str]) -> None:
+        """See which tests pass in time without a change; all at once where all do."""
+        if not tests:
+            return
+        passes = killed(mutant, tests, self._shadow, change=False) == "survived"
+        if passes or len(tests) == 1:
+            self._passes.update(dict.fromkeys(tests, passes))
+        else:
+            for half in (tests[: len(tests) // 2], tests[len(tests) // 2 :]):
+                self._judge(mutant, half)
 
 
 def _warm() -> None:
