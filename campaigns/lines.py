@@ -253,7 +253,7 @@ def _waits(pod: Object) -> bool:
 
 
 def _amounts(node: Object, number: int) -> None:
-    node["status"]["allocatable"]["cpu"] = ("2", "4", "8", "16")[number % 4]
+    node.setdefault("status", {}).setdefault("allocatable", {})["cpu"] = ("2", "4", "8", "16")[number % 4]
 
 
 def _label(node: Object, number: int) -> None:

@@ -24,7 +24,7 @@ def test_every_place_changes_one_thing() -> None:
          "Eq for NotEq", "max for min", "3 + 1", "Add for Sub", "4 + 1"]
     )  # fmt: skip
     plain = ast.unparse(ast.parse(TEXT))
-    changed = [mutated(TEXT, place) for place in range(len(whats))]
+    changed = [ast.unparse(mutated(TEXT, place)) for place in range(len(whats))]
     assert len({plain, *changed}) == len(whats) + 1
     for text in changed:
         lines = zip(plain.splitlines(), text.splitlines(), strict=True)

@@ -7,14 +7,20 @@ specific first. The same seed draws the same mutants on every machine; who ends 
 beginning of them.
 
 General tools were tried on paper: they copy the tree for each mutant or start Python anew, which is four
-seconds before the first test; here a worker that has imported everything else is forked.
+seconds before the first test; here a process that has imported the library and its tests is forked, and the
+function that is changed gets its other code there. What is run at import is imported anew, with the change.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
+import importlib
+import json
+import math
 import os
+import pkgutil
 import random
 import shutil
 import signal
@@ -24,8 +30,10 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from types import CodeType, FunctionType
+from typing import Any, Final, NoReturn
 
 import attrs
 import coverage
@@ -37,7 +45,16 @@ SOURCE: Final = Path("src")
 MOST_TESTS: Final = 30
 """Tests that a mutant meets at most, those that run the fewest lines of the package first."""
 MOST_SECONDS: Final = 60
-_LIVES: Final = ("survived", "not covered")
+_LIVES: Final = ("survived", "not covered", "lost")
+_LOST: Final = 99
+_FOREIGN: Final = (
+    "numpy",
+    "hypothesis",
+    "ortools.sat.python.cp_model",
+    "ortools.linear_solver.pywraplp",
+    "yaml",
+)
+"""What no mutant is part of."""
 _OPTIONS: Final = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
     # The worker has imported hypothesis before; that its asserts are plain is as well.
@@ -78,6 +95,8 @@ class Mutant:
     what: str
     statement: int
     """Line on which the statement begins: a trace knows no others of it, at times."""
+    inside: bool
+    """It stands in the body of a function."""
 
 
 def places(tree: ast.Module) -> Iterator[tuple[int, str, Callable[[], None]]]:
@@ -153,13 +172,13 @@ def _become(node: ast.AST, other: ast.AST) -> Callable[[], None]:
     return change
 
 
-def mutated(text: str, place: int) -> str:
-    """Give a file with one of its places changed."""
+def mutated(text: str, place: int) -> ast.Module:
+    """Give the tree of a file with one of its places changed."""
     tree = ast.parse(text)
     for number, (_, _, change) in enumerate(places(tree)):
         if number == place:
             change()
-            return ast.unparse(ast.fix_missing_locations(tree))
+            return ast.fix_missing_locations(tree)
     raise IndexError(place)
 
 
@@ -171,9 +190,9 @@ def mutants(shadow: Path, package: str, only: Sequence[str]) -> list[Mutant]:
         if only and not any(part in str(path) for part in only):
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        begins = _statements(tree)
+        begins, inside = _statements(tree), _bodies(tree)
         found += [
-            Mutant(str(path), place, line, what, begins.get(line, line))
+            Mutant(str(path), place, line, what, begins.get(line, line), line in inside)
             for place, (line, what, _) in enumerate(places(tree))
         ]
     return found
@@ -186,6 +205,16 @@ def _statements(tree: ast.Module) -> dict[int, int]:
         if isinstance(node, ast.stmt):
             begins |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), node.lineno)
     return begins
+
+
+def _bodies(tree: ast.Module) -> set[int]:
+    """Give the lines of the bodies of all functions."""
+    return {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for line in range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+    }
 
 
 class Covering:
@@ -249,27 +278,132 @@ def traced(tests: Sequence[str], file: Path) -> list[str]:
     return parts(file)
 
 
-def killed(mutant: Mutant, tests: Sequence[str], shadow: Path, *, change: bool = True) -> str:
-    """Run tests on a mutant in a forked process: "killed", "survived" or "timeout"."""
-    target = shadow / mutant.path
-    before = target.read_text(encoding="utf-8")
-    target.write_text(mutated(before, mutant.place) if change else before, encoding="utf-8")
-    try:
+class Worker:
+    """Runs tests on mutants in forked processes.
+
+    Parameters
+    ----------
+    shadow
+        A copy of the sources, which is what the tests import.
+    warm
+        Files of tests: import them and the library once for all. What a mutant changes at import is not
+        changed then.
+    """
+
+    def __init__(self, shadow: Path, warm: Sequence[str] = ()) -> None:
+        self._shadow, self._warm = shadow, bool(warm)
+        for name in _FOREIGN:
+            importlib.import_module(name)
+        if warm:
+            _look_at(shadow)
+            with _quiet():
+                for module in pkgutil.walk_packages([str(shadow / "koordcore")], "koordcore."):
+                    if not module.name.endswith("__main__"):
+                        importlib.import_module(module.name)
+                pytest.main([*_OPTIONS, "--collect-only", *warm])
+        self._functions = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+        gc.freeze()
+
+    def run(
+        self, tests: Sequence[str], most: float, change: Mutant | None = None
+    ) -> tuple[str, dict[str, float]]:
+        """Run tests, on a mutant where one is given.
+
+        Returns
+        -------
+        outcome
+            "killed", "survived", "timeout", or "lost" where the mutant could not be made.
+        seconds
+            How long the tests took that ran to their end.
+        """
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
+            os.close(reader)
             os.setpgid(0, 0)
-            _run_tests(tests, shadow)
-        end = time.monotonic() + MOST_SECONDS
-        while time.monotonic() < end:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                return "survived" if os.waitstatus_to_exitcode(status) == 0 else "killed"
-            time.sleep(0.02)
+            self._work(tests, change, writer)
+        os.close(writer)
+        end, found = time.monotonic() + most, b""
+        os.set_blocking(reader, False)
+        with os.fdopen(reader, "rb", buffering=0) as said:
+            while time.monotonic() < end:
+                done, status = os.waitpid(child, os.WNOHANG)
+                found += said.read(1 << 16) or b""
+                if done:
+                    code = os.waitstatus_to_exitcode(status)
+                    return {0: "survived", _LOST: "lost"}.get(code, "killed"), json.loads(found or b"{}")
+                time.sleep(0.01)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return "timeout"
+        return "timeout", {}
+
+    def _work(self, tests: Sequence[str], change: Mutant | None, writer: int) -> NoReturn:
+        seconds = _Seconds()
+        try:
+            with _quiet():
+                if change is not None and not self._make(change):
+                    os._exit(_LOST)
+                _look_at(self._shadow)
+                code = int(pytest.main([*_OPTIONS, "-x", *tests], plugins=[seconds]))
+        except BaseException:  # whatever a mutant does, it was noticed
+            code = 1
+        os.write(writer, json.dumps(seconds.of).encode())
+        os._exit(code)
+
+    def _make(self, change: Mutant) -> bool:
+        path = self._shadow / change.path
+        tree = mutated(path.read_text(encoding="utf-8"), change.place)
+        if self._warm:
+            return self._put(compile(tree, str(path), "exec", dont_inherit=True))
+        # A copy for this process alone: others go on with the sources as they are.
+        own = Path(tempfile.mkdtemp(dir=self._shadow.parent))
+        shutil.copytree(self._shadow, own, dirs_exist_ok=True)
+        (own / change.path).write_text(ast.unparse(tree), encoding="utf-8")
+        self._shadow = own
+        return True
+
+    def _put(self, module: CodeType) -> bool:
+        """Give every function of a module that is changed its new code."""
+        codes = {(code.co_qualname, code.co_firstlineno): code for code in _codes(module)}
+        put = False
+        for one in self._functions:
+            if one.__code__.co_filename == module.co_filename:
+                code = codes.get((one.__code__.co_qualname, one.__code__.co_firstlineno))
+                if code is not None and code != one.__code__:
+                    one.__code__ = code
+                    put = True
+        return put
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield one
+            yield from _codes(one)
+
+
+class _Seconds:
+    """A plugin of pytest: how long tests took."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add up the phases of a test."""
+        self.of[report.nodeid] = self.of.get(report.nodeid, 0.0) + report.duration
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    kept = os.dup(1), os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    try:
+        yield
     finally:
-        target.write_text(before, encoding="utf-8")
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
 
 
 def _look_at(shadow: Path) -> None:
@@ -278,24 +412,13 @@ def _look_at(shadow: Path) -> None:
     sys.dont_write_bytecode = True
 
 
-def _run_tests(tests: Sequence[str], shadow: Path) -> None:
-    _look_at(shadow)
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    try:
-        code = int(pytest.main([*_OPTIONS, "-x", *tests]))
-    except BaseException:  # whatever a mutant does, it was noticed
-        code = 1
-    os._exit(code)
-
-
 def main() -> None:
     """Draw, run and print."""
     asked = _parser().parse_args()
-    shadow = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp())
+    shadow = folder / "src"
     # What is edited meanwhile makes no difference.
-    shutil.copytree(SOURCE, shadow, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, shadow, ignore=shutil.ignore_patterns("__pycache__"))
     every = mutants(shadow, asked.package, asked.files)
     chosen = random.Random(asked.seed).sample(every, min(asked.sample, len(every)))[asked.skip :]
     if asked.again:
@@ -303,24 +426,26 @@ def main() -> None:
         chosen = [one for one in every if any(f"{how}: {_named(one)}" in once for how in _LIVES)]
     start = time.monotonic()
     files = parts(asked.traces) if asked.traces else []
-    with tempfile.TemporaryDirectory() as folder:
-        if asked.tests:
-            files += traced(asked.tests, Path(folder) / "traces")
-        seen = Covering(asked.package, files)
+    if asked.tests:
+        files += traced(asked.tests, folder / "traces")
+    seen = Covering(asked.package, files)
     say(f"{len(every)} mutants, {len(seen)} tests traced in {time.monotonic() - start:.0f} s")
-    _warm()
     counts: Counter[str] = Counter()
-    trial = _Trial(shadow, seen, asked.most)
+    passes: dict[str, float] = {}
     try:
-        for mutant in chosen:
-            if time.monotonic() > start + 60 * asked.minutes:
-                break
-            outcome = trial.outcome(mutant)
-            counts[outcome] += 1
-            if outcome in _LIVES:
-                say(f"{outcome}: {_named(mutant)}")
+        for inside in (False, True):
+            some = [one for one in chosen if one.inside is inside]
+            files_of = sorted({test.partition("::")[0] for one in some for test in seen.of(one)})
+            trial = Trial(Worker(shadow, files_of if inside else ()), seen, asked.most, passes)
+            for mutant in some:
+                if time.monotonic() > start + 60 * asked.minutes:
+                    break
+                outcome = trial.outcome(mutant)
+                counts[outcome] += 1
+                if outcome in _LIVES:
+                    say(f"{outcome}: {_named(mutant)}")
     finally:
-        shutil.rmtree(shadow)
+        shutil.rmtree(folder)
     died = counts["killed"] + counts["timeout"]
     say(f"{asked.package}: seed {asked.seed}, {sum(counts.values())} mutants, {died} died, {dict(counts)}")
 
@@ -344,43 +469,36 @@ def _named(mutant: Mutant) -> str:
     return f"{mutant.path}:{mutant.line} #{mutant.place} {mutant.what}"
 
 
-class _Trial:
-    """Tries mutants with tests that are known to pass without any change."""
+class Trial:
+    """Tries mutants with tests that are known to pass without any change, the quickest first."""
 
-    def __init__(self, shadow: Path, seen: Covering, most: int) -> None:
-        self._shadow, self._seen, self._most = shadow, seen, most
-        self._passes: dict[str, bool] = {}
+    def __init__(self, worker: Worker, seen: Covering, most: int, passes: dict[str, float]) -> None:
+        self._worker, self._seen, self._most = worker, seen, most
+        self._passes = passes
 
     def outcome(self, mutant: Mutant) -> str:
-        """Tell what became of a mutant: "survived", "not covered", "killed" or "timeout"."""
+        """Tell what became of a mutant: as :meth:`Worker.run` does, or "not covered"."""
         tests = self._seen.of(mutant)
-        tests = [one for one in tests if self._passes.get(one, True)][: self._most]
-        self._judge(mutant, [one for one in tests if one not in self._passes])
-        tests = [one for one in tests if self._passes[one]]
-        return killed(mutant, tests, self._shadow) if tests else "not covered"
+        tests = [one for one in tests if self._passes.get(one, 0) < math.inf][: self._most]
+        self._judge([one for one in tests if one not in self._passes])
+        seconds = {one: self._passes[one] for one in tests if self._passes[one] < math.inf}
+        if not seconds:
+            return "not covered"
+        most = 10 + 5 * sum(seconds.values())
+        return self._worker.run(sorted(seconds, key=lambda one: (seconds[one], one)), most, mutant)[0]
 
-    def _judge(self, mutant: Mutant, tests: Sequence[str]) -> None:
-        """See which tests pass in time without a change; all at once where all do."""
+    def _judge(self, tests: Sequence[str]) -> None:
+        """See how long tests take without a change, and which fail or last; all at once where none does."""
         if not tests:
             return
-        passes = killed(mutant, tests, self._shadow, change=False) == "survived"
-        if passes or len(tests) == 1:
-            self._passes.update(dict.fromkeys(tests, passes))
+        outcome, seconds = self._worker.run(tests, MOST_SECONDS)
+        if outcome == "survived":
+            self._passes.update((one, seconds.get(one, 0.0)) for one in tests)
+        elif len(tests) == 1:
+            self._passes[tests[0]] = math.inf
         else:
             for half in (tests[: len(tests) // 2], tests[len(tests) // 2 :]):
-                self._judge(mutant, half)
-
-
-def _warm() -> None:
-    """Import what no mutant is part of, once for all."""
-    for name in (
-        "numpy",
-        "hypothesis",
-        "ortools.sat.python.cp_model",
-        "ortools.linear_solver.pywraplp",
-        "yaml",
-    ):
-        __import__(name)
+                self._judge(half)
 
 
 def say(text: str) -> None:

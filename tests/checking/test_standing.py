@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordcore import (
+    Bound,
     ClusterSnapshot,
     Node,
     NodeState,
@@ -15,6 +16,8 @@ from koordcore import (
     schedule,
     verify,
 )
+from koordcore.checking.placement import check_place
+from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator
 from koordcore.model.gangs import PodGroup
 from koordcore.model.quotas import ElasticQuota
 
@@ -63,3 +66,24 @@ def test_a_result_has_a_policy_of_its_own() -> None:
     result = schedule(snapshot, preempt=PreemptionRules())
     with pytest.raises(TypeError, match="policy: a result is held to its own"):
         verify(snapshot, result, policy=Policy())
+
+
+@pytest.mark.parametrize(
+    ("toleration", "fine"),
+    [
+        (Toleration(), True),  # no key, and the value of a cordon: none
+        (Toleration(value="x"), False),
+        (Toleration(key="node.kubernetes.io/unschedulable"), True),
+        (Toleration(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_EXECUTE), False),
+        (Toleration(operator=TolerationOperator.EXISTS), True),
+        (Toleration(key="other", operator=TolerationOperator.EXISTS), False),
+    ],
+)
+def test_a_cordon_is_tolerated_as_kubernetes_compares_its_taint(toleration: Toleration, fine: bool) -> None:
+    pod = Pod(name="a", requests={"cpu": 1}, tolerations=(toleration,))
+    waiting = ClusterSnapshot(nodes=[Node(name="n", allocatable=ROOM, unschedulable=True)], pending=[pod])
+    result = schedule(waiting)
+    assert isinstance(result.decisions[0], Bound) == fine
+    assert verify(waiting, result) == ()
+    placed = {one.kind for one in check_place(pod, waiting.node("n").node, Policy())}
+    assert placed == (set() if fine else {ViolationKind.CORDON})

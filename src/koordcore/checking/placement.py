@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from koordcore.checking.violation import Violation, ViolationKind
-from koordcore.model.affinity import TaintEffect, Tolerances
+from koordcore.model.affinity import Taint, TaintEffect, Tolerances
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
+
+_CORDON: Final = Taint("node.kubernetes.io/unschedulable")
 
 
 def check_placements(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -26,21 +29,14 @@ def check_placements(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
 def check_place(pod: Pod, node: Node, policy: Policy) -> Iterator[Violation]:
     """Tell what keeps a pod off a node."""
     subject = str(pod.key)
+    allowed = Tolerances(pod.tolerations)
     if policy.filters("TaintToleration"):
-        allowed = Tolerances(pod.tolerations)
         for taint in node.taints:
             hard = taint.effect is not TaintEffect.PREFER_NO_SCHEDULE
             if hard and not allowed.cover(taint):
                 yield Violation(ViolationKind.TAINT, subject, f"does not tolerate {taint} of {node.name}")
-    if policy.filters("NodeUnschedulable") and node.unschedulable:
-        fine = any(
-            one.key in ("", "node.kubernetes.io/unschedulable")
-            and one.effect in (None, TaintEffect.NO_SCHEDULE)
-            and (one.operator == "Exists" or (one.key and not one.value))
-            for one in pod.tolerations
-        )
-        if not fine:
-            yield Violation(ViolationKind.CORDON, subject, f"{node.name} is cordoned")
+    if policy.filters("NodeUnschedulable") and node.unschedulable and not allowed.cover(_CORDON):
+        yield Violation(ViolationKind.CORDON, subject, f"{node.name} is cordoned")
     if policy.filters("NodeAffinity"):
         yield from _check_affinity(pod, node, policy)
 

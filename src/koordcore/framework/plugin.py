@@ -411,7 +411,10 @@ class JointPlugin(Plugin):
         super().__init__(workspace)
 
     def entry(self, name: str) -> Plugin:
-        """Give the plugin that filters and scores under one of the names."""
+        """Give the plugin that filters and scores under one of the names, the same one each time.
+
+        Classes of earlier calls have parts of it, and go on beside those that are made now.
+        """
         raise NotImplementedError  # each joint plugin has its own
 
 

@@ -120,6 +120,7 @@ class ExactPlugin(JointPlugin):
         self._templates: SharedResourceTemplates = (
             immutabledict() if templates is None else templates.templates
         )
+        self._entries: dict[str, Plugin] = {}
         # Both names ask the same question, so that the node that one finds is the node that the other means.
         self._questions: dict[NodeRequest, Question] = {}
         # Nodes joined or left since the last call.
@@ -173,8 +174,11 @@ class ExactPlugin(JointPlugin):
 
     def entry(self, name: str) -> Plugin:
         """Give the plugin that filters and scores under one of the names."""
-        kind = _NUMAEntry if name == NUMA else _DeviceEntry
-        return kind(self)
+        found = self._entries.get(name)
+        if found is None:
+            kind = _NUMAEntry if name == NUMA else _DeviceEntry
+            found = self._entries[name] = kind(self)
+        return found
 
     @property
     def tells_numa(self) -> bool:
