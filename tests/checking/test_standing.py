@@ -7,6 +7,7 @@ import pytest
 from koordcore import (
     Bound,
     ClusterSnapshot,
+    ManifestError,
     Node,
     NodeState,
     Pod,
@@ -16,10 +17,12 @@ from koordcore import (
     schedule,
     verify,
 )
+from koordcore.checking.cpus import cpulist
 from koordcore.checking.placement import check_place
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator
 from koordcore.model.gangs import PodGroup
 from koordcore.model.quotas import ElasticQuota
+from koordcore.topology.cpu import parse_cpulist
 
 ROOM = {"cpu": 4000, "memory": 2**33, "pods": 10}
 GANG = "pod-group.scheduling.sigs.k8s.io"
@@ -87,3 +90,17 @@ def test_a_cordon_is_tolerated_as_kubernetes_compares_its_taint(toleration: Tole
     assert verify(waiting, result) == ()
     placed = {one.kind for one in check_place(pod, waiting.node("n").node, Policy())}
     assert placed == (set() if fine else {ViolationKind.CORDON})
+
+
+@pytest.mark.parametrize("text", ["0,,2", "0-", "-1", "0,1,", " 0", "+1", "1_0", "5000-5001"])
+def test_a_broken_list_of_cpus_holds_none(text: str) -> None:
+    """As the library reads it, which warns: whoever wants CPUs may have them."""
+    with pytest.raises(ValueError):
+        cpulist(text)
+    with pytest.raises(ManifestError):
+        parse_cpulist(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0-3,8", "3-1", "00"])
+def test_a_list_of_cpus_is_read_as_the_library_reads_it(text: str) -> None:
+    assert sum(1 << cpu for cpu in cpulist(text)) == parse_cpulist(text)

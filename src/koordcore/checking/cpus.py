@@ -64,13 +64,20 @@ def check_cpu_requests(_: ClusterSnapshot, result: ScheduleResult) -> Iterator[V
 def cpulist(text: str) -> frozenset[int]:
     """Read ``0-3,8``; written apart from the library's own reader on purpose."""
     cpus: set[int] = set()
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        low, _, high = part.partition("-")
-        first, last = int(low), int(high or low)
-        if last - first >= _MOST_CPUS:
-            raise ValueError("a range of absurd length")
+    for part in text.split(",") if text else ():
+        low, dash, high = part.partition("-")
+        first, last = _number(low), _number(high if dash else low)
+        if dash and last > _MOST_CPUS:
+            raise ValueError("a range that ends at an absurd number")
         cpus.update(range(first, last + 1))
     return frozenset(cpus)
+
+
+def _number(digits: str) -> int:
+    """Read digits, and nothing that ``int`` reads besides."""
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"not a number: {digits!r}")
+    return int(digits)
 
 
 def _held(pod: Pod) -> _Held | None:
