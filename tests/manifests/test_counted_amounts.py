@@ -35,7 +35,9 @@ def reservation(
     asks: Any = "1", granted: Any = "1", *, resized: Any = None, there: bool = True
 ) -> dict[str, Any]:
     notes = {} if resized is None else {RESIZE_ALLOCATABLE: json.dumps({"resources": {"cpu": resized}})}
-    status = {"phase": "Available", "nodeName": "n0", "allocatable": {"cpu": granted}}
+    status: dict[str, Any] = {"phase": "Available", "nodeName": "n0"}
+    if granted is not None:
+        status["allocatable"] = {"cpu": granted}
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
@@ -61,6 +63,25 @@ def test_a_reservation_of_uncountable_amounts_stops_nobody_else(
     result = schedule(loaded.snapshot)
     assert [one.pod.name for one in result.bound if one.pod.name == "p"] == ["p"]
     assert verify(loaded.snapshot, result) == ()
+
+
+@pytest.mark.parametrize("amount", [*ODD[2:], "1e400"])
+@pytest.mark.parametrize("granted", [None, {"memory": "1Gi"}])
+def test_a_reservation_that_holds_an_uncountable_template_stops_nobody_else(
+    granted: Any, amount: Any
+) -> None:
+    held = reservation(amount, None)
+    if granted:
+        held["status"]["allocatable"] = granted
+    loaded = snapshot_from_objects([NODE, held, pod("p", {"cpu": "1"})])
+    assert any("Reservation r: spec.template: requests" in str(one) for one in loaded.problems)
+    result = schedule(loaded.snapshot)
+    assert [one.pod.name for one in result.bound] == ["p"]
+    assert verify(loaded.snapshot, result) == ()
+    reader, snapshot = EventReader(), ClusterSnapshot()
+    for one in (NODE, reservation("1", None), held, pod("p", {"cpu": "1"})):
+        snapshot = snapshot.apply(*reader.event("ADDED", one))
+    assert [one.pod.name for one in schedule(snapshot).bound] == ["p"]
 
 
 def test_a_broken_pod_that_asks_for_more_than_can_be_counted_keeps_its_node_and_stops_nobody_else() -> None:

@@ -1,4 +1,4 @@
-"""Owners of reservations in calls on a line: what they are told of nodes is what a call without a past tells."""
+"""Owners of reservations in calls on a line: they are told of nodes what a call without a past tells."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
-from koordcore.model.resources import AMOUNT_LIMIT
+from koordcore.model.resources import AMOUNT_LIMIT, NO_RESOURCES
 from koordcore.protocol.fields import Json, show
 
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
@@ -292,12 +292,20 @@ def _look_at(reading: Reading, content: Any) -> None:
     if isinstance(content, PodReading):
         check_pod(reading, content.pod)
         if content.pod.bound:
-            for name, amount in content.pod.requests.items():
-                if amount > AMOUNT_LIMIT:
-                    message = f"requests {amount} of {name}; at most {AMOUNT_LIMIT} can be counted"
-                    reading.problem("spec", message)
+            _count(reading, "spec", content.pod.requests)
     elif isinstance(content, Node):
         check_node(reading, content)
+    elif isinstance(content, Reservation) and content.active:
+        granted = content.status.allocatable or NO_RESOURCES
+        _count(reading, "spec.template", {**content.requests, **granted})
+
+
+def _count(reading: Reading, path: str, requests: Mapping[str, int]) -> None:
+    """Say what is held on a node and cannot be counted."""
+    for name, amount in requests.items():
+        if amount > AMOUNT_LIMIT:
+            message = f"requests {amount} of {name}; at most {AMOUNT_LIMIT} can be counted"
+            reading.problem(path, message)
 
 
 def _owners_of(reading: Reading, raw: Mapping[str, Json], name: Key) -> tuple[Key, ...]:

@@ -146,8 +146,11 @@ def still_held(read: Reservation, problems: Iterable[Problem], why: str) -> Rese
         status = attrs.evolve(status, phase=ReservationPhase.AVAILABLE)
     template = read.template
     if template is not None:
-        counted = {name: amount for name, amount in template.requests.items() if amount <= AMOUNT_LIMIT}
-        template = attrs.evolve(template, requests=counted)
+        counted, scored = (
+            {name: amount for name, amount in amounts.items() if amount <= AMOUNT_LIMIT}
+            for amounts in (template.requests, template.scored_requests)
+        )
+        template = attrs.evolve(template, requests=counted, scored_requests=scored)
     held = attrs.evolve(read, template=template, status=status, owners=(), owners_error=why, unreadable=why)
     if {"metadata.creationTimestamp", "spec.ttl", "spec.expires"}.intersection(wrong):
         held = attrs.evolve(held, ttl=0, expires=None)
