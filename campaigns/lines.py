@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from campaigns.case import Case, Failure, Figures, Object, crash
 from campaigns.laws import made_anew
+from campaigns.native import with_calls, with_native
 from campaigns.plans import outcomes, policy_of
 from campaigns.worlds import draw_world
-from koordcore import Bound, ClusterSnapshot, Pod, PreemptionRules, ScheduleResult, schedule, verify
-from koordcore.manifests import EventReader
+from koordcore import ClusterSnapshot, Pod, PreemptionRules, ScheduleResult, schedule, verify
+from koordcore.manifests import EventReader, patches
+from koordcore.manifests.calls import Call
 
 __all__ = ["Lines"]
 
@@ -39,7 +41,7 @@ class Lines:
     def draw(self, chance: random.Random) -> Case:
         """Draw a world and what happens to it."""
         line = [[chance.choice(KINDS), chance.randrange(10_000)] for _ in range(chance.randint(20, 60))]
-        return {**draw_world(chance), "line": line}
+        return {**with_native(draw_world(chance), chance), "line": line}
 
     def check(self, case: Case, laws: Iterable[str], figures: Figures) -> list[Failure]:
         """Follow the line; ask on it and in clusters without a past."""
@@ -142,18 +144,40 @@ class _Line:
         return self._event("ADDED", pod)
 
     def _binds(self, number: int) -> int:
-        """What was decided last comes true."""
-        bound = [one for one in self.result.decisions if isinstance(one, Bound)] if self.result else []
+        """What was decided last comes true, call by call; or but a beginning of it."""
+        calls = () if self.result is None else patches(self.result)
         done = 0
-        for one in bound:
-            pod = copy.deepcopy(self.objects.get(("Pod", one.pod.namespace, one.pod.name)))
-            if pod is not None and _waits(pod):
-                pod["spec"]["nodeName"] = one.node
-                meta = pod["metadata"]
-                meta["annotations"] = {**meta.get("annotations", {}), **one.annotations}
-                done += self._event("MODIFIED", pod)
+        for call in calls[: len(calls) if number % 3 else number % 7]:
+            done += self._carry_out(call)
         self.result = None
         return done
+
+    def _carry_out(self, call: Call) -> int:
+        kind, name = "Pod", call.pod.name
+        for other, called in (
+            ("Reservation", call.reservation),
+            ("ResourceClaim", call.claim),
+            ("Node", call.node),
+        ):
+            if called:
+                kind, name = other, called
+        if call.pod_group:
+            kind = "PodGroup"
+        namespace = "default" if kind in ("Reservation", "Node") else call.pod.namespace
+        one = copy.deepcopy(self.objects.get((kind, namespace, name)))
+        if one is None:
+            return 0
+        if call.subresource == "binding":
+            if not _waits(one):
+                return 0
+            one["spec"]["nodeName"] = call.body["target"]["name"]
+        elif call.subresource == "eviction":
+            if len(name) % 2:
+                return self._event("DELETED", one)
+            one["metadata"]["deletionTimestamp"] = self.case["now"]
+        else:
+            with_calls(one, copy.deepcopy(call.body))
+        return self._event("MODIFIED", one)
 
     def _ends(self, number: int) -> int:
         pod = self._some(number, "Pod", where=(lambda one: not _waits(one)) if number % 5 else bool)
@@ -295,7 +319,29 @@ def _quota(one: Object, number: int) -> None:
 
 
 def _group(one: Object, number: int) -> None:
-    one["spec"]["minMember"] = 1 + number % 4
+    if "schedulingPolicy" in one["spec"]:
+        one["spec"]["schedulingPolicy"] = {"gang": {"minCount": 1 + number % 4}}
+    else:
+        one["spec"]["minMember"] = 1 + number % 4
+
+
+def _slice(one: Object, number: int) -> None:
+    """A device is tainted or no longer; or one more comes, as another generation of the pool."""
+    devices = one["spec"]["devices"]
+    if number % 2:
+        taint = {"key": "t", "value": "1", "effect": ("NoSchedule", "NoExecute")[number % 4 // 2]}
+        device = devices[number % len(devices)]
+        device["taints"] = [] if device.get("taints") else [taint]
+    else:
+        devices.append(
+            {"name": f"d{len(devices)}", "attributes": {"i": {"int": 0}, "x": {"int": number % 3}}}
+        )
+        one["spec"]["pool"]["generation"] += 1
+
+
+def _claim(one: Object, number: int) -> None:
+    """A claim is given back."""
+    one["status"] = {}
 
 
 def _budget(one: Object, number: int) -> None:
@@ -329,4 +375,6 @@ _RECORDS: Final[dict[str, Callable[[Any, int], None]]] = {
     "PodDisruptionBudget": _budget,
     "Reservation": _reservation,
     "NodeResourceTopology": _table,
+    "ResourceSlice": _slice,
+    "ResourceClaim": _claim,
 }
