@@ -19,12 +19,13 @@ from koordcore.model.affinity import (
 )
 from koordcore.model.cluster import RawObject, Workload
 from koordcore.model.containers import Container
-from koordcore.model.decisions import Bound, PodDecision, Unschedulable
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.metrics import NodeMetric, measured_of
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.preemption import PreemptionRules
 from koordcore.model.selectors import LabelSelector
 from koordcore.scheduling import schedule
 from koordcore.scheduling.plugins.spread import default_selector
@@ -213,3 +214,31 @@ def test_without_metrics_load_says_nothing() -> None:
     snapshot = ClusterSnapshot(nodes=nodes(3))
     with_load = schedule(snapshot, web(4), policy=LOAD, now=NOW)
     assert places(with_load.decisions) == places(schedule(snapshot, web(4)).decisions)
+
+
+def test_whom_others_preempt_beside_is_no_load_before_it_is_there() -> None:
+    """The dry run for the second pod takes the first one off and puts it back: it stays no load."""
+    policy = Policy(
+        name="load",
+        plugins=(
+            PluginSetting(name="NodeResourcesFit"),
+            PluginSetting(name="LoadAwareScheduling", args=LoadAwareArgs(usage_thresholds={"cpu": 98})),
+        ),
+    )
+    metric = NodeMetric(
+        node="n0", update_time=STAMP, report_interval=60 * 10**9, node_usage=measured_of({"cpu": 1000})
+    )
+    running = [Pod(name=f"r{number}", requests={"cpu": 4000}, priority=1).at("n0") for number in range(2)]
+    waiting = [Pod(name=f"w{number}", requests={"cpu": 1000}, priority=9) for number in range(2)]
+    start = ClusterSnapshot(nodes=nodes(1), pending=waiting, records=[metric]).assume(*running)
+    first = schedule(start, policy=policy, now=NOW, preempt=PreemptionRules())
+    assert [type(one) for one in first.decisions] == [Nominated, Nominated]
+    after = start.with_pending(Pod(name="x", requests={"memory": GIB}))
+    anew = ClusterSnapshot(nodes=after.nodes, pending=after.pending, records=after.records)
+    asked = [after.pending[-1]]
+    warm, cold = (schedule(one, asked, policy=policy, now=NOW) for one in (after, anew))
+    assert warm == cold
+    (refused,) = warm.decisions
+    assert isinstance(refused, Unschedulable)
+    assert refused.nearest is not None
+    assert [one.available for one in refused.nearest.shortfalls] == [79]

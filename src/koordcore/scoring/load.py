@@ -345,12 +345,12 @@ class LoadState:
     ) -> None:
         """Count what was added to an append-only list of ``(pod, row, +1 or -1)`` since the last call.
 
-        ``besides`` are the places of entries that do not count, ``end`` is where to stop.
+        ``besides`` are the identities of pods that do not count, ``end`` is where to stop.
         """
         end = len(journal) if end is None else end
         for place in range(self._read, end):
-            if place not in besides:
-                pod, row, sign = journal[place]
+            pod, row, sign = journal[place]
+            if id(pod) not in besides:
                 self._count(pod, row, None, sign)
         self._read = end
 

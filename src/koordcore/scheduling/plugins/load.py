@@ -172,7 +172,9 @@ class LoadAware(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._state: LoadState | None = None
-        self._nominated: set[int] = set()
+        # Who is nominated in this call and counted on nodes, by identity: a dry run takes them off, and
+        # undoing that brings the very same pods back without telling anybody.
+        self._nominated: dict[int, Pod] = {}
         self._came: tuple[int, ...] = ()
         self._measured = workspace.snapshot.has(NodeMetric)
 
@@ -196,6 +198,7 @@ class LoadAware(Plugin):
             return False
         if self._state is None:
             self._came = ()
+            self._nominated.clear()
             return True
         row_of, came, self._came = workspace.layout.row_of, self._came, ()
         new = {after.name: after for _, after in metrics if isinstance(after, NodeMetric)}
@@ -203,6 +206,7 @@ class LoadAware(Plugin):
         offering = () if OFFERS.isdisjoint(changes.said) else changes.nodes
         rows = sorted({*came, *offering, *(row_of[name] for name in names if name in row_of)})
         self._state.read(workspace.journal, self._nominated)
+        self._nominated.clear()
         turned = None if len(rows) * _FEW > len(row_of) else self._state.go_to(clock(workspace))
         if turned is None:
             self._state, turned = None, np.arange(len(row_of))
@@ -222,10 +226,10 @@ class LoadAware(Plugin):
 
     def promised(self, pod: Pod, row: int) -> None:
         """A nominated pod is no load before it is there: upstream keeps estimates apart from nodes."""
-        self._nominated.add(len(self.workspace.journal) - 1)
+        self._nominated[id(pod)] = pod
 
     def withdrawn(self, pod: Pod, row: int) -> None:
-        self._nominated.add(len(self.workspace.journal) - 1)
+        """Who was no load has not become one."""
 
     def request_of(self, pod: Pod) -> Hashable:
         return self.state.request_key(pod) if self._measured else ()
