@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from koordcore.checking.extended import classes_of_resources
@@ -43,11 +43,13 @@ def _sums(state: NodeState) -> Counter[str]:
     for pod in state.pods:
         for name, amount in pod.requests.items():
             sums[name] += amount
-    # What stands for a reservation is no pod that a kubelet would count, and keeps a slot for one.
-    sums[PODS] = sum(
-        pod.annotations.get(STANDS_FOR) != "true" or KEEPS_SLOT in pod.annotations for pod in state.pods
-    )
+    sums[PODS] = slots_taken(state.pods)
     return sums
+
+
+def slots_taken(pods: Iterable[Pod]) -> int:
+    """Count pods; what stands for a reservation is none for a kubelet, and keeps a slot for one."""
+    return sum(pod.annotations.get(STANDS_FOR) != "true" or KEEPS_SLOT in pod.annotations for pod in pods)
 
 
 def _check_sums(

@@ -21,7 +21,7 @@ from koordcore.checking.holders import (
     owns,
     used_by,
 )
-from koordcore.checking.nodes import STANDS_FOR
+from koordcore.checking.nodes import KEEPS_SLOT, STANDS_FOR
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
 from koordcore.model.decisions import Bound, Nominated, Waiting
@@ -93,7 +93,7 @@ def lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str,
         for pod in coming
         if pod.labels.get(IGNORED) == "true" or any(owns(term, pod) for term in held.owners)
     ]
-    drawn: dict[str, int] = {PODS: 1} if takers else {}
+    drawn: dict[str, int] = {PODS: 1} if takers and KEEPS_SLOT in holder.annotations else {}
     for name, amount in holder.requests.items():
         if name != PODS:
             drawn[name] = min(amount, sum(pod.requests.get(name, 0) for pod in takers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from koordcore.checking.nodes import slots_taken
 from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import Node
 from koordcore.model.plugin_args import FitArgs
@@ -38,7 +39,7 @@ def overflow(
     sums: Counter[str] = Counter()
     for pod in (*staying, *coming):
         sums.update(pod.requests)
-    sums[PODS] = len(staying) + len(coming)
+    sums[PODS] = slots_taken(staying) + len(coming)
     for amounts in lent:
         sums.subtract(amounts)
     asked = {name for pod in coming for name, amount in pod.requests.items() if amount > 0}
