@@ -64,7 +64,8 @@ def test_who_has_no_weight_gets_its_floor_alone_and_no_residue() -> None:
 
 def test_where_there_is_enough_for_all_each_gets_what_it_asks_for() -> None:
     members: list[Member] = [(2, 5, 1, True), (3, 7, 9, True), (4, 1, 1, True), (6, 2, 1, False)]
-    assert dealt((100, members), (19, members)) == [[5, 7, 1, 6]] * 2
+    assert dealt((100, members)) == dealt((19, members)) == [[5, 7, 1, 6]]
+    assert dealt((100, members), (18, members)) == [[5, 7, 1, 6], [4, 7, 1, 6]]
 
 
 def test_shares_of_odd_bytes_are_exact_where_doubles_are_not() -> None:
@@ -194,6 +195,20 @@ def test_a_parent_hands_out_only_what_its_max_names() -> None:
     ledger = open_ledger([dept, team], total=both, usage={"team": wants})
     assert ledger.runtime_of("team") == ledger.statuses()["team"].runtime == make_resources({"memory": 30})
     assert ledger.runtime_of("dept") == ledger.statuses()["dept"].runtime == make_resources({"memory": 30})
+
+
+def test_what_a_parent_does_not_hand_out_is_not_handed_on_either() -> None:
+    """``team`` counts cpu and is promised some, its parent has none of it: nothing of it reaches ``squad``."""
+    both = make_resources({"cpu": 50, "memory": 50})
+    quotas = [
+        ElasticQuota(name="dept", max=make_resources({"memory": 40}), is_parent=True),
+        ElasticQuota(name="team", parent="dept", max=both, min=make_resources({"cpu": 9})),
+        ElasticQuota(name="squad", parent="team", max=both),
+    ]
+    wants = QuotaUsage(request=make_resources({"cpu": 20, "memory": 30}))
+    ledger = open_ledger(quotas, total=both, usage={"squad": wants})
+    expected = make_resources({"cpu": 0, "memory": 30})
+    assert ledger.runtime_of("squad") == ledger.statuses()["squad"].runtime == expected
 
 
 def test_promises_near_the_end_of_64_bits_leave_nothing_to_borrow() -> None:
