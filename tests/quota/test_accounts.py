@@ -30,7 +30,9 @@ def opened(
     total: int, quotas: list[ElasticQuota], asked: dict[str, int], *, guarantee: bool = False, **used: int
 ) -> QuotaLedger:
     pods = [
-        QuotaPod(key=PodKey("d", f"{name}-{node}"), quota=name, request=make_resources({"gpu": amount}), node=node)
+        QuotaPod(
+            key=PodKey("d", f"{name}-{node}"), quota=name, request=make_resources({"gpu": amount}), node=node
+        )
         for amounts, node in ((asked, ""), (used, "n"))
         for name, amount in amounts.items()
     ]

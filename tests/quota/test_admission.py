@@ -35,7 +35,9 @@ NO_RUNTIME = QuotaPolicy(enable_runtime_quota=False)
 PARENTS = QuotaPolicy(enable_runtime_quota=False, enable_check_parent_quota=True)
 
 
-def quota(name: str, most: dict[str, int], least: dict[str, int] | None = None, **fields: Any) -> ElasticQuota:
+def quota(
+    name: str, most: dict[str, int], least: dict[str, int] | None = None, **fields: Any
+) -> ElasticQuota:
     return ElasticQuota(name=name, max=make_resources(most), min=make_resources(least or {}), **fields)
 
 
@@ -240,7 +242,8 @@ def test_a_sum_above_goes_by_its_own_pods_and_then_by_its_children(
 def test_a_notation_of_what_the_quota_does_not_count_is_nobodys() -> None:
     usage = {
         "q": QuotaUsage(
-            used=make_resources({"cpu": 3, "memory": GB}), binary=immutabledict({"cpu": False, "memory": True})
+            used=make_resources({"cpu": 3, "memory": GB}),
+            binary=immutabledict({"cpu": False, "memory": True}),
         )
     }
     ledger = open_ledger([quota("q", {"cpu": 4})], total={"cpu": 4}, usage=usage)

@@ -197,7 +197,8 @@ def test_a_parent_hands_out_only_what_its_max_names() -> None:
     assert ledger.runtime_of("dept") == ledger.statuses()["dept"].runtime == make_resources({"memory": 30})
 
 
-def test_what_a_parent_does_not_hand_out_is_not_handed_on_either() -> None:
+@pytest.mark.parametrize("scale", [True, False])
+def test_what_a_parent_does_not_hand_out_is_not_handed_on_either(*, scale: bool) -> None:
     """``team`` counts cpu and is promised some, its parent has none of it: nothing of it reaches ``squad``."""
     both = make_resources({"cpu": 50, "memory": 50})
     quotas = [
@@ -206,7 +207,8 @@ def test_what_a_parent_does_not_hand_out_is_not_handed_on_either() -> None:
         ElasticQuota(name="squad", parent="team", max=both),
     ]
     wants = QuotaUsage(request=make_resources({"cpu": 20, "memory": 30}))
-    ledger = open_ledger(quotas, total=both, usage={"squad": wants})
+    policy = QuotaPolicy(enable_min_quota_scale=scale)
+    ledger = open_ledger(quotas, total=both, usage={"squad": wants}, policy=policy)
     expected = make_resources({"cpu": 0, "memory": 30})
     assert ledger.runtime_of("squad") == ledger.statuses()["squad"].runtime == expected
 
@@ -223,9 +225,10 @@ def test_promises_near_the_end_of_64_bits_leave_nothing_to_borrow() -> None:
         quota(f"w{place:02}", 2**58, 5, allow_lent=False, shared_weight=make_resources({"cpu": 1}))
         for place in range(VECTOR_WORTHWHILE)
     ]
-    assert runtimes(open_ledger([*wide, quota("q", 0, 9)], total={}, usage={"q": asked(9)}, policy=policy))[
-        "q"
-    ] == 0
+    assert (
+        runtimes(open_ledger([*wide, quota("q", 0, 9)], total={}, usage={"q": asked(9)}, policy=policy))["q"]
+        == 0
+    )
 
 
 @pytest.mark.parametrize("others", [[], IDLE])

@@ -70,7 +70,9 @@ def test_resources_are_renamed_counted_in_thousandths_or_dropped() -> None:
     container = {"name": "c", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi", "x/y": "3"}}}
     bare = {"name": "d"}
     pod = {
-        "metadata": {"annotations": {REPLACE_RESOURCES: "cpu:example.io/cpu,memory:,nonsense,gpu:example.io/gpu"}},
+        "metadata": {
+            "annotations": {REPLACE_RESOURCES: "cpu:example.io/cpu,memory:,nonsense,gpu:example.io/gpu"}
+        },
         "spec": {"containers": [container, bare], "initContainers": [container], "nodeName": "n"},
     }
     found: Any = replace_resources(pod)

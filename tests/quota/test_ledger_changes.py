@@ -110,9 +110,7 @@ def test_a_pod_that_another_pod_joins_counts_once_per_quota() -> None:
     """Only non-preemptible pods count as such, in the built-in quotas as in others."""
     for owner in ("one", DEFAULT_QUOTA):
         ledger = opened().track(pod("a", owner, 4, node="n")).track(pod("b", owner, 3, preemptible=False))
-        assert ledger.own_of(owner) == QuotaUsage(
-            request=cpu(7), used=cpu(4), non_preemptible_request=cpu(3)
-        )
+        assert ledger.own_of(owner) == QuotaUsage(request=cpu(7), used=cpu(4), non_preemptible_request=cpu(3))
 
 
 def test_what_a_quota_does_not_name_is_not_counted_in_it() -> None:

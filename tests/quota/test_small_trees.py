@@ -113,6 +113,11 @@ def test_a_runtime_is_told_in_what_the_max_names() -> None:
     assert ledger.runtime_of("a") == {"cpu": 0}
 
 
+def test_a_quota_without_a_max_is_told_no_runtime() -> None:
+    ledger = open_ledger([ElasticQuota(name="a"), ElasticQuota(name="b", max=CPU)], total=BOTH)
+    assert ledger.runtime_of("a") == {}
+
+
 def test_a_runtime_is_told_whole_where_the_max_names_all() -> None:
     ledger = open_ledger([ElasticQuota(name="a", max=BOTH, min=CPU, allow_lent=False)], total=BOTH)
     assert ledger.runtime_of("a") == {"cpu": 9, "gpu": 0}
