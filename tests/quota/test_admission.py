@@ -79,7 +79,10 @@ def test_a_non_preemptible_pod_stays_within_min_even_where_there_is_room(policy:
     assert admitted(ledger, pod("p", "q", {"cpu": 5}))
     assert admitted(ledger, pod("p", "q", {"cpu": 1}, preemptible=False))
     refusal = refused(ledger, pod("p", "q", {"cpu": 5}, preemptible=False))
-    assert (refusal.kind, refusal.lacking) == (QuotaCheckKind.NON_PREEMPTIBLE, {"cpu": 4})
+    assert (refusal.kind, refusal.lacking) == (
+        QuotaCheckKind.NON_PREEMPTIBLE,
+        make_resources({"cpu": 4}),
+    )
     assert refusal.limit == {"cpu": 3}
     assert refusal.message == (
         "Insufficient non-preemptible quotas, quotaName: q, min: cpu:3m, nonPreemptibleUsed: cpu:2m,"
@@ -93,12 +96,12 @@ def test_a_resource_outside_the_max_neither_counts_nor_stands_in_the_reason() ->
     assert masked_request(ledger, "q", asking) == {"cpu": 11}
     assert admitted(ledger, pod("p", "q", {"cpu": 1, "gpu": 8}))
     refusal = refused(ledger, asking)
-    assert (refusal.request, refusal.lacking) == ({"cpu": 11}, {"cpu": 1})
+    assert (refusal.request, refusal.lacking) == (make_resources({"cpu": 11}), make_resources({"cpu": 1}))
     assert "pod's request: cpu:11m, exceedDimensions: [cpu]" in refusal.message
 
 
 def test_a_quota_beyond_its_limit_in_anything_admits_nothing() -> None:
-    """All that the quota uses is looked at, also what the pod does not ask for; of ancestors only the rest."""
+    """All that the quota uses is looked at, also what the pod does not ask for; above it only the rest."""
     both = {"cpu": 10, "gpu": 2}
     usage = {"q": QuotaUsage(used=make_resources({"cpu": 1, "gpu": 3}))}
     asking = pod("p", "q", {"cpu": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def dealt(*groups: tuple[int, list[Member]]) -> list[list[int]]:
         weights=np.array(weights, np.int64),
         lends=np.array(lends, np.bool_),
     ).tolist()
-    return [got[start:end] for start, end in zip(starts, starts[1:], strict=False)]
+    return [got[start:end] for start, end in pairwise(starts)]
 
 
 def test_groups_are_shared_out_side_by_side_each_by_its_own_rounds() -> None:
@@ -199,7 +200,7 @@ def test_a_parent_hands_out_only_what_its_max_names() -> None:
 
 @pytest.mark.parametrize("scale", [True, False])
 def test_what_a_parent_does_not_hand_out_is_not_handed_on_either(*, scale: bool) -> None:
-    """``team`` counts cpu and is promised some, its parent has none of it: nothing of it reaches ``squad``."""
+    """``team`` counts cpu and is promised some; its parent has none: nothing of it reaches ``squad``."""
     both = make_resources({"cpu": 50, "memory": 50})
     quotas = [
         ElasticQuota(name="dept", max=make_resources({"memory": 40}), is_parent=True),

@@ -19,6 +19,7 @@ from koordcore.model.claims import (
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodResourceClaim
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.resources import Resources, make_resources
 from koordcore.protocol.reserve_pod import RESERVE_POD
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.ledger import QuotaLedger
@@ -41,12 +42,16 @@ TEAM = ElasticQuota(name="team", namespace="q", max={"cpu": 90}, min={"cpu": 10}
 OTHER = ElasticQuota(name="other", namespace="q", max={"cpu": 90})
 
 
-def node(name: str, cpu: int, **more: int) -> Node:
-    return Node(name=name, allocatable={"cpu": cpu, "pods": 9, **more})
+def cpu(amount: int) -> Resources:
+    return make_resources({"cpu": amount})
 
 
-def pod(name: str, owner: str, cpu: int, **fields: Any) -> Pod:
-    return Pod(name=name, uid=name, labels={NAME: owner}, requests={"cpu": cpu}, **fields)
+def node(name: str, cores: int, **more: int) -> Node:
+    return Node(name=name, allocatable={"cpu": cores, "pods": 9, **more})
+
+
+def pod(name: str, owner: str, cores: int, **fields: Any) -> Pod:
+    return Pod(name=name, uid=name, labels={NAME: owner}, requests={"cpu": cores}, **fields)
 
 
 START = ClusterSnapshot(
@@ -61,10 +66,11 @@ START = ClusterSnapshot(
 
 def anew(snapshot: ClusterSnapshot) -> QuotaLedger:
     """Open the ledger of a snapshot that has no past."""
+    records: list[ElasticQuota | Pod] = [*snapshot.of(ElasticQuota), *snapshot.of(Pod)]
     fresh = ClusterSnapshot(
         nodes=tuple(snapshot.nodes),
         pending=tuple(snapshot.pending),
-        records=tuple(one for kind in (ElasticQuota, Pod) for one in snapshot.of(kind)),
+        records=tuple(records),
     )
     return cluster_ledger(fresh)
 
@@ -74,14 +80,14 @@ def told(ledger: QuotaLedger) -> tuple[object, ...]:
 
 
 def test_a_quota_that_comes_changes_or_leaves_makes_another_tree() -> None:
-    assert cluster_ledger(START).runtime_of("team") == {"cpu": 70}
+    assert cluster_ledger(START).runtime_of("team") == cpu(70)
     assert "other" not in cluster_ledger(START).quotas
     both = START.apply(RecordAdded(OTHER))
     ledger = cluster_ledger(both)
-    assert (ledger.runtime_of("team"), ledger.runtime_of("other")) == ({"cpu": 40}, {"cpu": 30})
+    assert (ledger.runtime_of("team"), ledger.runtime_of("other")) == (cpu(40), cpu(30))
     assert told(ledger) == told(anew(both))
     raised = both.apply(RecordReplaced(attrs.evolve(OTHER, min={"cpu": 50})))
-    assert cluster_ledger(raised).runtime_of("other") == {"cpu": 55}
+    assert cluster_ledger(raised).runtime_of("other") == cpu(55)
     alone = raised.apply(RecordRemoved(OTHER))
     assert told(cluster_ledger(alone)) == told(cluster_ledger(START))
 
@@ -102,7 +108,7 @@ def test_what_nodes_offer_is_shared_from_then_on(change: Any, total: int) -> Non
     later = START.apply(change)
     ledger = cluster_ledger(later)
     assert ledger.total["cpu"] == total
-    assert ledger.runtime_of("team") == {"cpu": total}
+    assert ledger.runtime_of("team") == cpu(total)
     assert told(ledger) == told(anew(later))
 
 
@@ -141,7 +147,7 @@ def test_a_reserve_pod_asks_for_room_and_uses_none() -> None:
     assert cluster_ledger(waits).status("team").request == {"cpu": 115}
     holds = START.apply(PodBound(pod("held", "team", 5, node_name="n2", annotations=notes)))
     status = cluster_ledger(holds).status("team")
-    assert (status.request, status.used) == ({"cpu": 110}, {"cpu": 20})
+    assert (status.request, status.used) == (cpu(110), cpu(20))
     assert told(cluster_ledger(holds)) == told(anew(holds))
 
 

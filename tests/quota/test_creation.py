@@ -109,8 +109,10 @@ def test_a_pod_without_renames_stays_as_it_is(text: str) -> None:
         ),
         (
             quota({"cpu": "4", "memory": "8Gi"}, {"cpu": "4", "memory": "8Gi"}),
-            "exceeded quota: kube-system/quota1, requested: cpu=2,memory=4Gi, used: cpu=4,memory=8Gi,"
-            " limited: cpu=4,memory=8Gi",
+            (
+                "exceeded quota: kube-system/quota1, requested: cpu=2,memory=4Gi, used: cpu=4,memory=8Gi,"
+                " limited: cpu=4,memory=8Gi"
+            ),
         ),
         (
             quota({"cpu": "4"}, {"cpu": "4", "memory": "8Gi"}, {"cpu": "8", "memory": "16Gi"}),
@@ -118,8 +120,10 @@ def test_a_pod_without_renames_stays_as_it_is(text: str) -> None:
         ),
         (
             quota({"cpu": "1", "memory": "2Gi"}),
-            "exceeded quota: kube-system/quota1, requested: cpu=2,memory=4Gi, used: ,"
-            " limited: cpu=1,memory=2Gi",
+            (
+                "exceeded quota: kube-system/quota1, requested: cpu=2,memory=4Gi, used: ,"
+                " limited: cpu=1,memory=2Gi"
+            ),
         ),
     ],
 )
@@ -152,8 +156,18 @@ def test_a_quota_has_to_be_there_and_be_the_only_one_of_its_name() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "flag", "retries"),
-    [(0, 10, 3), (1, 10, 3), (2, 10, 4), (3, 10, 4), (4, 10, 5), (8, 10, 6), (2**20, 10, 10)]
-    + [(1024, 5, 5), (1024, 1, 3), (2, 3, 3)],
+    [
+        (0, 10, 3),
+        (1, 10, 3),
+        (2, 10, 4),
+        (3, 10, 4),
+        (4, 10, 5),
+        (8, 10, 6),
+        (2**20, 10, 10),
+        (1024, 5, 5),
+        (1024, 1, 3),
+        (2, 3, 3),
+    ],
 )
 def test_a_batch_may_write_more_often_the_more_it_counts(changed: int, flag: int, retries: int) -> None:
     assert retry_budget(changed, flag) == retries

@@ -59,7 +59,7 @@ def test_where_a_quota_above_would_exceed_its_min_those_below_it_have_to_give() 
     ]
     comer = pod("a", "p1", {GPU: 4})
     ledger = open_ledger(quotas, total={GPU: 10}, pods=[runs("v", "p2", {GPU: 6}), comer])
-    assert have_to_give(ledger, [comer]) == {"P"}
+    assert have_to_give(ledger, [comer]) == frozenset({"P"})
     assert entitled_to_reclaim(ledger, comer) == "elastic quota P would go beyond its min in gpu"
     assert is_below(ledger, "p2", {"P"})
     assert not is_below(ledger, "Q", {"P"})
@@ -151,8 +151,8 @@ def test_a_quota_gives_back_only_what_it_and_all_above_it_borrow() -> None:
     victim = runs("v", "p1", {GPU: 4, "cpu": 4})
     ledger = open_ledger(quotas, total={GPU: 9, "cpu": 9}, pods=[victim])
     chain = ("p1", "P")
-    assert lent_by(ledger, chain, [("A",)], [GPU, "cpu"]) == {"cpu"}
-    assert lent_by(ledger, chain, [("p2", "P")], [GPU, "cpu"]) == {GPU, "cpu"}
+    assert lent_by(ledger, chain, [("A",)], [GPU, "cpu"]) == frozenset({"cpu"})
+    assert lent_by(ledger, chain, [("p2", "P")], [GPU, "cpu"]) == frozenset({GPU, "cpu"})
     assert lent_by(ledger, chain, [("p1", "P")], [GPU]) is None
     assert lent_by(ledger, (), [("A",)], [GPU]) == frozenset()
     assert gives_back(ledger, victim, [("A",)], ["cpu"])

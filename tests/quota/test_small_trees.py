@@ -110,22 +110,22 @@ CPU, GPU = make_resources({"cpu": 9}), make_resources({"gpu": 4})
 
 def test_a_runtime_is_told_in_what_the_max_names() -> None:
     ledger = open_ledger([ElasticQuota(name="a", max=CPU), ElasticQuota(name="b", max=GPU)], total=BOTH)
-    assert ledger.runtime_of("a") == {"cpu": 0}
+    assert ledger.runtime_of("a") == make_resources({"cpu": 0})
 
 
 def test_a_quota_without_a_max_is_told_no_runtime() -> None:
     ledger = open_ledger([ElasticQuota(name="a"), ElasticQuota(name="b", max=CPU)], total=BOTH)
-    assert ledger.runtime_of("a") == {}
+    assert ledger.runtime_of("a") == make_resources({})
 
 
 def test_a_runtime_is_told_whole_where_the_max_names_all() -> None:
     ledger = open_ledger([ElasticQuota(name="a", max=BOTH, min=CPU, allow_lent=False)], total=BOTH)
-    assert ledger.runtime_of("a") == {"cpu": 9, "gpu": 0}
+    assert ledger.runtime_of("a") == make_resources({"cpu": 9, "gpu": 0})
 
 
 def test_a_published_runtime_is_told_as_it_was_published() -> None:
     ledger = open_ledger([ElasticQuota(name="a", max=CPU)], total=CPU)
-    assert ledger.with_runtimes({"a": {"gpu": 3}}).runtime_of("a") == {"gpu": 3}
+    assert ledger.with_runtimes({"a": {"gpu": 3}}).runtime_of("a") == make_resources({"gpu": 3})
 
 
 def test_another_total_is_shared() -> None:
