@@ -214,6 +214,36 @@ def test_what_a_parent_does_not_hand_out_is_not_handed_on_either(*, scale: bool)
     assert ledger.runtime_of("squad") == ledger.statuses()["squad"].runtime == expected
 
 
+@pytest.mark.parametrize(
+    ("weights", "shares"),
+    [
+        ((1, 2**58, -(2**58) - 1), [1, 1, 1]),
+        ((3, 4, -2), [29, 38, 1]),
+    ],
+)
+@pytest.mark.parametrize("others", [[], IDLE])
+def test_a_negative_weight_counts_alike_in_families_of_any_size(
+    weights: tuple[int, ...], shares: list[int], others: list[ElasticQuota]
+) -> None:
+    """In doubles the first three would add up to one, which is not there to be divided by."""
+    names = ("a", "b", "c")
+    quotas = [
+        quota(name, 1, 100, shared_weight=make_resources({"cpu": weight}))
+        for name, weight in zip(names, weights, strict=True)
+    ]
+    ledger = open_ledger([*quotas, *others], total={"cpu": 50}, usage=dict.fromkeys(names, asked(100)))
+    found = runtimes(ledger)
+    assert [found[name] for name in names] == shares
+
+
+def test_a_max_far_below_zero_is_told_as_it_is() -> None:
+    ledger = open_ledger(
+        [quota("a", 0, -(2**70)), quota("b", 0, 9)], total={"cpu": 5}, usage={"a": asked(3), "b": asked(7)}
+    )
+    assert runtimes(ledger)["b"] == 7
+    assert ledger.statuses()["a"].limit_request == make_resources({"cpu": -(2**70)})
+
+
 def test_promises_near_the_end_of_64_bits_leave_nothing_to_borrow() -> None:
     """What is promised and not lent stays, and with a pool below zero no sum comes round to plenty."""
     huge = [quota(f"h{place}", 2**61, 5, allow_lent=False) for place in range(3)]
