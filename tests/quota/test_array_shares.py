@@ -76,7 +76,7 @@ def test_shares_of_odd_bytes_are_exact_where_doubles_are_not() -> None:
     ]
 
 
-@pytest.mark.parametrize("factor", [1, 10**9 + 7])
+@pytest.mark.parametrize("factor", [1, 10**9 + 7, 3**34])
 def test_products_beyond_64_bits_are_exact_to_the_unit(factor: int) -> None:
     """Seven shares of a large number: 3/7 and 4/7, the larger remainder takes the odd unit."""
     total = 2**59 + 2  # three sevenths of it leave 5, four sevenths 2
@@ -122,6 +122,8 @@ def runtimes(ledger: QuotaLedger) -> dict[str, int | None]:
     return each
 
 
+FIRST, SECOND = 4288563264, 1330022775
+"""Bytes: their sum times the first, divided by the sum, is not the first in doubles."""
 IDLE = [quota(f"z{place:02}", 0, 1) for place in range(VECTOR_WORTHWHILE)]
 
 
@@ -137,6 +139,41 @@ def test_mins_beyond_the_total_shrink_in_families_of_any_size(others: list[Elast
         open_ledger(quotas, total={"cpu": 45}, usage={"a": asked(100), "b": asked(10)}, policy=fixed)
     )
     assert (found["a"], found["b"]) == (60, 10)
+
+
+@pytest.mark.parametrize("others", [[], IDLE])
+def test_only_the_mins_that_exceed_what_there_is_shrink(others: list[ElasticQuota]) -> None:
+    """There is memory enough, to the byte, and too little cpu."""
+    least = [{"cpu": 60, "memory": FIRST}, {"cpu": 60, "memory": SECOND}]
+    quotas = [
+        ElasticQuota(
+            name=name, min=make_resources(amounts), max=make_resources({"cpu": 100, "memory": 2**40})
+        )
+        for name, amounts in zip("ab", least, strict=True)
+    ]
+    full = {name: QuotaUsage(request=quota.max) for name, quota in zip("ab", quotas, strict=True)}
+    ledger = open_ledger([*quotas, *others], total={"cpu": 80, "memory": FIRST + SECOND}, usage=full)
+    assert runtimes(ledger)["a"] == 40
+    for name, memory in (("a", FIRST), ("b", SECOND)):
+        assert ledger.status(name).scaled_min == make_resources({"cpu": 40, "memory": memory})
+        assert ledger.statuses()[name].runtime == make_resources({"cpu": 40, "memory": memory})
+
+
+@pytest.mark.parametrize("others", [[], IDLE])
+@pytest.mark.parametrize("guarantee", [False, True])
+def test_requests_and_totals_of_any_size_are_shared_alike(
+    others: list[ElasticQuota], *, guarantee: bool
+) -> None:
+    policy = QuotaPolicy(guarantee_usage=guarantee)
+    quotas = [quota("a", 0, 2**62), quota("b", 0, 2**62), *others]
+    usage = {"a": asked(2**62), "b": asked(2**62)}
+    for total in (50, 2**61, 2**62):
+        found = runtimes(open_ledger(quotas, total={"cpu": total}, usage=usage, policy=policy))
+        assert (found["a"], found["b"]) == (total // 2, total // 2)
+    if guarantee:
+        used = {"a": QuotaUsage(used=make_resources({"cpu": 2**62})), "b": asked(9)}
+        found = runtimes(open_ledger(quotas, total={"cpu": 50}, usage=used, policy=policy))
+        assert (found["a"], found["b"]) == (2**62, 0)
 
 
 @pytest.mark.parametrize("others", [[], IDLE])

@@ -128,6 +128,12 @@ def test_what_several_quotas_lose_adds_up_and_each_chain_counts_its_worst() -> N
     assert lost_within(ledger, [first, second], [comer], [GPU]) == {GPU: 6}
 
 
+def test_who_is_promised_nothing_loses_nothing() -> None:
+    victim, comer = runs("v", "B", {GPU: 4}), pod("a", "A", {GPU: 4})
+    ledger = open_ledger([quota("A", {GPU: 4}), quota("B", {})], total={GPU: 4}, pods=[victim, comer])
+    assert lost_within(ledger, [victim], [comer], [GPU]) == {GPU: 0}
+
+
 # --- whose leaving counts ---------------------------------------------------------------------------------
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import pytest
 
 from koordcore.model.pods import PodKey
@@ -12,6 +15,7 @@ from koordcore.quota.explain import explain_runtime
 from koordcore.quota.opening import open_ledger
 from koordcore.quota.reclaim import kept_floor
 from koordcore.quota.rollup import Sums, TreeState, roll_up
+from koordcore.quota.runtime import LARGEST, arrays_of
 from koordcore.quota.sharing import Pool, Siblings
 from koordcore.quota.tree import DETACHED, TOP, QuotaTree, compile_tree
 
@@ -47,6 +51,33 @@ def test_children_stand_below_their_parent_those_of_the_first_row_as_well() -> N
     assert shape.group_of == (TOP, TOP, DETACHED, shape.group_below[0], shape.group_below[0])
     assert shape.place_of == (0, 1, 0, 0, 1)
     assert [shape.attached(row) for row in range(5)] == [True, True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("field", "amount", "held"),
+    [
+        ("min", LARGEST // 2 - 1, True),
+        ("min", LARGEST // 2, False),
+        ("min", -LARGEST // 2, False),
+        ("shared_weight", LARGEST - 1, True),
+        ("shared_weight", LARGEST, False),
+        ("shared_weight", -1, False),
+        ("max", 2**70, True),
+        ("max", 1 - LARGEST, True),
+        ("max", -LARGEST, False),
+    ],
+)
+def test_arrays_hold_a_tree_whose_sums_stay_within_64_bits(field: str, amount: int, *, held: bool) -> None:
+    fields: dict[str, Any] = {"max": make_resources({"cpu": 9}), "shared_weight": make_resources({"cpu": 1})}
+    fields[field] = make_resources({"cpu": amount})
+    shape = compile_tree("", [ElasticQuota(name="a", **fields), ElasticQuota(name="b", max=fields["max"])])
+    arrays = arrays_of(attrs.evolve(shape, weight=((fields["shared_weight"]["cpu"],), (1,))))
+    assert (arrays is not None) is held
+
+
+def test_a_tree_without_resources_or_quotas_is_held_in_arrays() -> None:
+    assert arrays_of(compile_tree("", [])) is not None
+    assert arrays_of(compile_tree("", [ElasticQuota(name="a")])) is not None
 
 
 def test_sums_go_up_and_are_replaced_one_path_at_a_time() -> None:
