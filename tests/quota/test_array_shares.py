@@ -155,8 +155,9 @@ def test_only_the_mins_that_exceed_what_there_is_shrink(others: list[ElasticQuot
     ledger = open_ledger([*quotas, *others], total={"cpu": 80, "memory": FIRST + SECOND}, usage=full)
     assert runtimes(ledger)["a"] == 40
     for name, memory in (("a", FIRST), ("b", SECOND)):
-        assert ledger.status(name).scaled_min == make_resources({"cpu": 40, "memory": memory})
-        assert ledger.statuses()[name].runtime == make_resources({"cpu": 40, "memory": memory})
+        expected = make_resources({"cpu": 40, "memory": memory})
+        assert ledger.status(name).scaled_min == ledger.statuses()[name].scaled_min == expected
+        assert ledger.statuses()[name].runtime == expected
 
 
 @pytest.mark.parametrize("others", [[], IDLE])
@@ -165,7 +166,8 @@ def test_requests_and_totals_of_any_size_are_shared_alike(
     others: list[ElasticQuota], *, guarantee: bool
 ) -> None:
     policy = QuotaPolicy(guarantee_usage=guarantee)
-    quotas = [quota("a", 0, 2**62), quota("b", 0, 2**62), *others]
+    even = make_resources({"cpu": 1})
+    quotas = [quota(name, 0, 2**62, shared_weight=even) for name in "ab"] + others
     usage = {"a": asked(2**62), "b": asked(2**62)}
     for total in (50, 2**61, 2**62):
         found = runtimes(open_ledger(quotas, total={"cpu": total}, usage=usage, policy=policy))
