@@ -106,11 +106,13 @@ def flat_tree(
     return quotas, usage, make_resources(total)
 
 
-def limits_of(arrays: TreeArrays, own: IntMatrix) -> IntMatrix:
+def limits_of(arrays: TreeArrays, most: IntMatrix, own: IntMatrix) -> IntMatrix:
     """Roll requests up: what each quota asks of its parent.
 
     Parameters
     ----------
+    most
+        Shape (R, Q): what each may reach.
     own
         Shape (R, Q): what the pods of each quota itself ask for; sums stay within 64 bits.
     """
@@ -119,7 +121,7 @@ def limits_of(arrays: TreeArrays, own: IntMatrix) -> IntMatrix:
     for level in reversed(arrays.levels):
         rows = level.rows
         asked = np.where(arrays.lends[rows], child[:, rows], np.maximum(child[:, rows], arrays.min[:, rows]))
-        limit[:, rows] = np.minimum(asked, arrays.max[:, rows])
+        limit[:, rows] = np.minimum(asked, most[:, rows])
         if level.parents.size:
             child[:, level.parents] += np.add.reduceat(limit[:, rows], level.starts, axis=1)
     return limit
@@ -130,6 +132,8 @@ class _Prepared:
         tree = ledger.state().tree
         arrays = arrays_of(tree)
         assert arrays is not None, "the amounts fit arrays"
+        # All of these quotas name all resources in their max.
+        self.most = np.ascontiguousarray(np.array(tree.max, dtype=np.int64).T)
         own = [ledger.state().tally(row).own.request for row in range(len(tree.quotas))]
         self.arrays: TreeArrays = arrays
         self.own = np.ascontiguousarray(np.array(own, dtype=np.int64).T)
@@ -138,7 +142,7 @@ class _Prepared:
     def run(self, total: Resources, *, scale: bool) -> int:
         """Roll the requests up and share the total out; returns the sum of all leaves' runtimes."""
         pool = np.array([total.get(name, 0) for name in self.resources], dtype=np.int64)
-        limits = limits_of(self.arrays, self.own)
+        limits = limits_of(self.arrays, self.most, self.own)
         present = np.ones(len(self.resources), dtype=np.bool_)
         _, runtime = runtimes_of(self.arrays, limits, pool, present, scale=scale)
         return int(runtime[0].sum())

@@ -111,11 +111,10 @@ def kept_floor(ledger: QuotaLedger, name: str) -> Resources:
     )
 
 
-def _over(ledger: QuotaLedger, name: str) -> Resources:
-    floor, used = kept_floor(ledger, name), ledger.used_of(name)
-    return type(used)(
-        {key: amount - floor.get(key, 0) for key, amount in used.items() if amount > floor.get(key, 0)}
-    )
+def _over(ledger: QuotaLedger, name: str) -> frozenset[str]:
+    """Name what a quota uses more of than it keeps."""
+    floor = kept_floor(ledger, name)
+    return frozenset(key for key, amount in ledger.used_of(name).items() if amount > floor.get(key, 0))
 
 
 def _is_leaf(ledger: QuotaLedger, name: str) -> bool:
@@ -128,11 +127,10 @@ def _below(ledger: QuotaLedger, name: str, spared: Collection[str]) -> list[str]
     return [one for one in _chain(ledger, name) if one not in spared] if _is_leaf(ledger, name) else []
 
 
-def _borrows(ledger: QuotaLedger, victim: str, spared: Collection[str], wanted: Iterable[str]) -> bool:
-    """Tell whether a quota and all above it below the common ancestor exceed their floors in one resource."""
-    chain = _below(ledger, victim, spared)
-    overs = [_over(ledger, name) for name in chain]
-    return bool(chain) and any(all(key in over for over in overs) for key in wanted)
+def _borrowed(ledger: QuotaLedger, victim: str, spared: Collection[str]) -> frozenset[str]:
+    """Name what a quota and all above it below the common ancestor use beyond their floors, each of them."""
+    overs = [_over(ledger, name) for name in _below(ledger, victim, spared)]
+    return frozenset.intersection(*overs) if overs else frozenset()
 
 
 def lost_within(
@@ -190,7 +188,8 @@ def borrowers(
     found = []
     for other in sorted(ledger.quotas):
         if other not in mine:
-            over = tuple(key for key in wanted if _borrows(ledger, other, mine, (key,)))
+            borrowed = _borrowed(ledger, other, mine)
+            over = tuple(key for key in wanted if key in borrowed)
             if over:
                 found.append((other, over))
     return tuple(found)

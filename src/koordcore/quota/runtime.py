@@ -50,7 +50,8 @@ def deal(
         the next start. Shape (groups,).
     floors, needs, weights, lends
         By member: what each has in any case, asks for, counts for, and whether what it does not need goes to
-        others. Shape (members,); sums over a group stay below :data:`LARGEST`.
+        others. Shape (members,); sums over a group stay below :data:`LARGEST`. No weight is negative: shares
+        may then be larger than what there is, and leave 64 bits.
 
     Returns
     -------
@@ -88,12 +89,11 @@ def deal(
 
 def _granted(weight: IntVector, amount: IntVector, first: IntVector, local: IntVector) -> IntVector:
     """Deal ``amount`` of each group out by largest remainder; ties go to the earlier member."""
-    quotient, remainder = _divided(weight, amount, first, local)
+    positive = np.maximum.reduceat(weight, first) > 0
+    quotient, remainder = _divided(weight, amount, first, local, positive)
     remainder[weight <= 0] = -1
     residue = amount - np.add.reduceat(quotient, first)
-    wanted = residue > 0
-    weight_sum = np.add.reduceat(weight.astype(np.float64), first)
-    wanted &= weight_sum > 0
+    wanted = (residue > 0) & positive
     if not wanted.any():
         return quotient
     stride = int(remainder.max()) + 2
@@ -108,22 +108,21 @@ def _granted(weight: IntVector, amount: IntVector, first: IntVector, local: IntV
 
 
 def _divided(
-    weight: IntVector, amount: IntVector, first: IntVector, local: IntVector
+    weight: IntVector, amount: IntVector, first: IntVector, local: IntVector, positive: BoolVector
 ) -> tuple[IntVector, IntVector]:
-    """Divide ``weight * amount`` by the group's sum of weights, exactly; 0 where nothing can be dealt."""
+    """Divide ``weight * amount`` by the group's sum of weights, exactly; 0 where that is zero."""
     rough_sum = np.add.reduceat(weight.astype(np.float64), first)
-    rough_span = np.add.reduceat(np.abs(weight).astype(np.float64), first)
     limit = float(LARGEST)
     error = amount.astype(np.float64) * 2.0**-49 + 4.0
-    safe = (rough_span * error < limit) | (rough_sum <= 0)
+    safe = rough_sum * error < limit
     if not safe.all():
         divisor = np.gcd.reduceat(weight, first)
         weight = weight // np.maximum(divisor, 1)[local]
-        rough_span = np.add.reduceat(np.abs(weight).astype(np.float64), first)
-        safe = (rough_span * error < limit) | (rough_sum <= 0)
-    weight_sum = np.add.reduceat(weight, first)
-    usable = safe & (rough_sum > 0) & (weight_sum > 0)
-    spread, mine = np.where(usable, weight_sum, 1)[local], np.where(usable[local] & (weight > 0), weight, 0)
+        rough_sum = np.add.reduceat(weight.astype(np.float64), first)
+        safe = rough_sum * error < limit
+    usable = safe & positive
+    spread = np.where(usable, np.add.reduceat(weight, first), 1)[local]
+    mine = np.where(usable[local], weight, 0)
     dealt = amount[local]
     quotient = (mine.astype(np.float64) * dealt / spread).astype(np.int64)
     remainder = mine * dealt - quotient * spread
@@ -141,8 +140,6 @@ def _divide_exactly(weight: IntVector, amount: int, quotient: IntVector, remaind
     """Fill in one group by Python's integers; remainders become ranks, which keep their order."""
     weights = [int(each) for each in weight]
     spread = sum(weights)
-    if spread <= 0:
-        return
     parts = [divmod(each * amount, spread) if each > 0 else (0, -1) for each in weights]
     ranks = {value: rank for rank, value in enumerate(sorted({part[1] for part in parts}))}
     quotient[:] = [part[0] for part in parts]
@@ -176,8 +173,8 @@ class TreeArrays:
         Where it comes from; rows and columns are the same.
     rows
         Row in the tree of each row here.
-    min, max, weight
-        Shape (R, Q). ``max`` is beyond reach where a quota has none.
+    min, weight
+        Shape (R, Q).
     lends
         Shape (Q,).
     """
@@ -185,33 +182,29 @@ class TreeArrays:
     tree: QuotaTree
     rows: IntVector
     min: IntMatrix
-    max: IntMatrix
     weight: IntMatrix
     lends: BoolVector
     levels: tuple[_Level, ...]
 
 
 def arrays_of(tree: QuotaTree) -> TreeArrays | None:
-    """Lay a tree out in arrays; ``None`` where an amount is too large for them."""
+    """Lay a tree out in arrays; ``None`` where an amount is too large for them, or a weight negative."""
     kept = [row for row in range(len(tree.quotas)) if tree.attached(row)] if tree.groups[DETACHED] else None
     rows = list(range(len(tree.quotas))) if kept is None else kept
-    counted = [tree.counted[row] for row in rows]
-    ceilings = [
-        [min(amount, LARGEST) if here else LARGEST for amount, here in zip(tree.max[row], has, strict=True)]
-        for row, has in zip(rows, counted, strict=True)
-    ]
     mins, weights = [tree.min[row] for row in rows], [tree.weight[row] for row in rows]
     width = len(tree.resources)
     promised = [sum(abs(vector[k]) for vector in mins) for k in range(width)]
-    largest = max((abs(amount) for vector in weights for amount in vector), default=0)
-    lowest = min((amount for vector in ceilings for amount in vector), default=0)
-    if largest >= LARGEST or lowest <= -LARGEST or max(promised, default=0) >= LARGEST // 2:
+    lightest = min(map(min, weights), default=0) if width else 0
+    heaviest = max(map(max, weights), default=0) if width else 0
+    lowest = min(min(tree.max[row]) for row in rows) if width and rows else 0
+    if lightest < 0 or heaviest >= LARGEST or lowest <= -LARGEST:
+        return None
+    if max(promised, default=0) >= LARGEST // 2:
         return None
     return TreeArrays(
         tree=tree,
         rows=np.array(rows, dtype=np.int64),
         min=_columns(mins, width),
-        max=_columns(ceilings, width),
         weight=_columns(weights, width),
         lends=np.array([tree.lends[row] for row in rows], dtype=np.bool_),
         levels=tuple(_levels(tree, rows)),

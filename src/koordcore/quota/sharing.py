@@ -97,13 +97,13 @@ class Siblings:
         self._arrays = self._laid_out() if len(members) >= VECTOR_WORTHWHILE and self._shared else None
 
     def _laid_out(self) -> tuple[IntMatrix, IntVector, BoolVector] | None:
-        """Lay mins, weights and who lends out in arrays; ``None`` where an amount is too large for them."""
+        """Lay mins, weights and who lends out in arrays; ``None`` where they cannot hold them."""
         try:
             least = np.array([self._least[k] for k in self._shared], np.int64)
             weight = np.array([self._weight[k] for k in self._shared], np.int64)
         except OverflowError:
             return None
-        if not (_small(least) and _small(weight)):
+        if not (_small(least) and _small(weight)) or (weight < 0).any():
             return None
         return least, weight.reshape(-1), np.tile(np.array(self._lends, np.bool_), len(self._shared))
 
