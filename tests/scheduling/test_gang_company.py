@@ -1,4 +1,4 @@
-"""Gangs whose members keep each other away, or spread: found on large clusters, and nothing claimed in vain."""
+"""Gangs whose members keep apart or spread: found on large clusters, and nothing is claimed in vain."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, schedule, verify
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from koordcore.model.certificates import CertificateStatus
-from koordcore.model.policy import GangTurns
 from koordcore.model.pods import HostPort
+from koordcore.model.policy import GangTurns
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.model.selectors import LabelSelector
 from tests.scheduling.test_gangs import MUST, NETWORK, SPEC, members
 from tests.scheduling.test_groups import pods as of_group
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
+DEFAULT = Policy()
 OWN = LabelSelector({"app": "g"})
 SPREAD = {"spread_constraints": (TopologySpreadConstraint(max_skew=1, topology_key=HOST, selector=OWN),)}
 
@@ -54,7 +55,7 @@ def gathered(cpus: Sequence[int], **fields: Any) -> list[Pod]:
     ]
 
 
-def decided(nodes: list[Node], pods: list[Pod], policy: Policy = Policy()) -> ScheduleResult:
+def decided(nodes: list[Node], pods: list[Pod], policy: Policy = DEFAULT) -> ScheduleResult:
     snapshot = ClusterSnapshot(nodes=nodes, pending=pods, records=[NETWORK])
     result = schedule(snapshot, policy=policy)
     assert verify(snapshot, result) == ()
@@ -68,6 +69,7 @@ def decided(nodes: list[Node], pods: list[Pod], policy: Policy = Policy()) -> Sc
         pytest.param((1000, 1000, 1500), apart(), id="members of two kinds that keep apart"),
         pytest.param((1000, 1500), {"host_ports": (HostPort(80),)}, id="members of two kinds with one port"),
         pytest.param((1000, 1000, 1000), SPREAD, id="members that spread"),
+        pytest.param((10,) * 14, SPREAD, id="many members that spread"),
     ],
 )
 def test_members_that_want_a_node_each_find_it_among_a_hundred(

@@ -1,8 +1,10 @@
-"""Scores and amounts as they are told: what the formulas of the modelled scheduler give, worked out by hand."""
+"""Scores and amounts as they are told: what the modelled formulas give, worked out by hand."""
 
 from __future__ import annotations
 
 import json
+
+import pytest
 
 from koordcore import (
     ClusterSnapshot,
@@ -21,7 +23,7 @@ from koordcore.explaining import explain
 from koordcore.model.cluster import Workload
 from koordcore.model.containers import Container
 from koordcore.model.gangs import PodGroup
-from koordcore.model.plugin_args import FitArgs, ScarceArgs, ScoringStrategy
+from koordcore.model.plugin_args import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
 from koordcore.model.pods import OwnerReference
 from koordcore.model.policy import PluginSetting
 from koordcore.model.reservations import AllocatePolicy
@@ -32,17 +34,18 @@ from tests.reservations import worlds
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 ROOM = {"cpu": 8000, "memory": 16 << 30, "pods": 20}
 CARD = "example.com/card"
+DEFAULT = Policy()
 GROUP = "pod-group.scheduling.sigs.k8s.io"
 
 
-def scores(snapshot: ClusterSnapshot, pod: Pod, plugin: str, policy: Policy = Policy()) -> dict[str, int]:
+def scores(snapshot: ClusterSnapshot, pod: Pod, plugin: str, policy: Policy = DEFAULT) -> dict[str, int]:
     """What one plugin says of each node that takes the pod."""
     verdicts = explain(snapshot, pod.key, policy=policy).verdicts
     return {one.node: one.scores[plugin] for one in verdicts if one.fits}
 
 
 def test_the_built_in_constraints_allow_a_skew_of_three_on_hosts_and_of_five_in_zones() -> None:
-    """Raw: pods on the host times ln 6, and in the zone times ln 4, and each skew less one: 12, 6, 9 and 6."""
+    """Pods on the host times ln 6, those in the zone times ln 4, each skew less one: 12, 6, 9 and 6."""
     hosts = [
         Node(name=f"n{i}", labels={HOST: f"n{i}", ZONE: f"z{i % 2}"}, allocatable=ROOM) for i in range(4)
     ]
@@ -77,7 +80,7 @@ def test_a_node_with_a_single_scarce_card_is_kept_for_those_who_ask_for_cards() 
 
 
 def holder(name: str, *images: str) -> Node:
-    return Node(name=name, allocatable=ROOM, images={image: 400 << 20 for image in images})
+    return Node(name=name, allocatable=ROOM, images=dict.fromkeys(images, 400 << 20))
 
 
 def test_images_that_nodes_lose_bring_and_take_along_count_as_if_the_cluster_were_new() -> None:
@@ -106,7 +109,8 @@ def test_a_pod_that_names_its_reservation_is_told_what_is_used_of_it() -> None:
     (one,) = schedule(snapshot, policy=named_policy("koordinator")).decisions
     assert isinstance(one, Unschedulable)
     assert one.message == (
-        "0/1 nodes are available: 1 Reservation(s) Insufficient cpu, requested: 3000, used: 2000, capacity: 4000."
+        "0/1 nodes are available: 1 Reservation(s) Insufficient cpu, "
+        "requested: 3000, used: 2000, capacity: 4000."
     )
 
 
@@ -125,3 +129,47 @@ def test_each_victim_is_named_by_the_member_that_takes_its_node() -> None:
         ("n1", ["n1"]),
         ("n2", ["n2"]),
     ]
+
+
+def test_a_pod_that_asks_for_no_cards_goes_where_fewer_are_left_than_are_in_use() -> None:
+    """A device plugin that lost cards leaves less than nothing; zero of that is enough."""
+    user = Pod(name="user", requests={CARD: 4}).at("n")
+    pod = Pod(name="p", requests={"cpu": 100, CARD: 0})
+    for offered in ({CARD: 1}, {}):
+        snapshot = ClusterSnapshot(nodes=[Node(name="n", allocatable={**ROOM, **offered})], pending=[pod])
+        snapshot = snapshot.assume(user) if offered else snapshot
+        assert [one.node for one in schedule(snapshot).bound] == ["n"]
+
+
+def test_the_filter_leaves_out_the_extended_resources_that_its_arguments_name_and_no_others() -> None:
+    args = FitArgs(ignored=("a.example/x",), ignored_groups=("b.example",))
+    policy = Policy(plugins=(PluginSetting(name="NodeResourcesFit", args=args),))
+    asked = ("a.example/x", "a.example/y", "b.example/x", "b.example/y", "c.example/x", "memory")
+    pods = [Pod(name=str(number), requests={name: 1 << 40}) for number, name in enumerate(asked)]
+    nodes = [Node(name="n", allocatable=ROOM)]
+    found = [bool(schedule(ClusterSnapshot(nodes=nodes, pending=[pod]), policy=policy).bound) for pod in pods]
+    assert dict(zip(asked, found, strict=True)) == {
+        "a.example/x": True,
+        "a.example/y": False,
+        "b.example/x": True,
+        "b.example/y": True,
+        "c.example/x": False,
+        "memory": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "score"), [("vendor.com/card", 56), ("koordinator.sh/card", 75), ("kubernetes.io/batch-cpu", 75)]
+)
+def test_the_setting_for_further_resources_is_for_those_of_vendors(name: str, score: int) -> None:
+    """CPU is free to 75 of 100, and the vendor's resource, with three times the weight, used to 50."""
+    args = FitPlusArgs(resources={"cpu": ("LeastAllocated", 1)}, extended=("MostAllocated", 3))
+    policy = Policy(
+        plugins=(
+            PluginSetting(name="NodeResourcesFit"),
+            PluginSetting(name="NodeResourcesFitPlus", args=args),
+        )
+    )
+    pod = Pod(name="p", requests={"cpu": 2000, name: 50})
+    snapshot = ClusterSnapshot(nodes=[Node(name="n", allocatable={**ROOM, name: 100})], pending=[pod])
+    assert scores(snapshot, pod, "NodeResourcesFitPlus", policy) == {"n": score}
