@@ -139,3 +139,14 @@ def test_gangs_that_are_planned_together_claim_nothing_of_members_that_spread() 
     result = schedule(snapshot, policy=Policy(gangs=GangTurns.TOGETHER))
     assert verify(snapshot, result) == ()
     assert not any(plan.certificate.proven for plan in result.together if len(plan.started) < 2)
+
+
+def test_what_members_of_one_kind_do_not_do_together_is_learned_beside_members_of_another() -> None:
+    """The large member has a node of its own; the two others, who spread, may not share one."""
+    own = Node(
+        name="own", labels={HOST: "own", "block": "b", "for": "it"}, allocatable={"cpu": 1500, "pods": 9}
+    )
+    *small, large = gathered((1000, 1000, 1500), **SPREAD)
+    large = attrs.evolve(large, labels={"app": "other"}, spread_constraints=(), node_selector={"for": "it"})
+    result = decided([*block(3), own], [*small, large])
+    assert len({one.node for one in result.bound}) == 3

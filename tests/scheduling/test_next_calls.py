@@ -64,7 +64,6 @@ def test_load_is_known_as_it_is_measured_now_and_against_what_the_node_offers_no
     hot = calm.apply(RecordReplaced(metric("n0", 90)), RecordReplaced(metric("n1", 90)))
     assert refused(hot) == ["0/2 nodes are available: 2 node(s) cpu usage exceed threshold."]
     assert refused(hot.apply(RecordReplaced(metric("n0", 10)))) == []
-    small = [
-        NodeReplaced(attrs.evolve(one, allocatable={**one.allocatable, "cpu": 4000})) for one in nodes(2)
-    ]
+    fewer = [attrs.evolve(one, allocatable={**one.allocatable, "cpu": 4000}) for one in nodes(2)]
+    small = [NodeReplaced(one) for one in fewer]
     assert refused(calm.apply(*small)) == ["0/2 nodes are available: 2 node(s) cpu usage exceed threshold."]

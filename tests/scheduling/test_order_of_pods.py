@@ -102,9 +102,7 @@ def test_a_reservation_without_a_uid_is_placed_over_running_pods_as_well() -> No
     """The node is full, and one of its pods is of the size that is held."""
     held = worlds.reservation("r", 4, policy=AllocatePolicy.RESTRICTED, pre_allocation=True)
     held = attrs.evolve(held, uid="")
-    running = [
-        worlds.pod(name, cpu, app=app).at("n1") for name, cpu, app in (("own", 4, "a"), ("other", 4, "b"))
-    ]
+    running = [worlds.pod(name, 4, app=app).at("n1") for name, app in (("own", "a"), ("other", "b"))]
     snapshot = ClusterSnapshot(nodes=[worlds.node("n1")], records=[held]).assume(*running)
     assert [one.node for one in legal(snapshot, policy=worlds.POLICY).bound] == ["n1"]
 
