@@ -21,7 +21,9 @@ from tests.scheduling.test_groups import pods as of_group
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 DEFAULT = Policy()
 OWN = LabelSelector({"app": "g"})
-SPREAD = {"spread_constraints": (TopologySpreadConstraint(max_skew=1, topology_key=HOST, selector=OWN),)}
+SPREAD: dict[str, Any] = {
+    "spread_constraints": (TopologySpreadConstraint(max_skew=1, topology_key=HOST, selector=OWN),)
+}
 
 
 def apart(key: str = HOST) -> dict[str, Any]:

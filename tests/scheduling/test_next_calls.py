@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import attrs
 
-from koordcore import ClusterSnapshot, PodKey, Unschedulable, named_policy, schedule, verify
+from koordcore import (
+    ClusterSnapshot,
+    Nominated,
+    PodKey,
+    PreemptionRules,
+    Unschedulable,
+    named_policy,
+    schedule,
+    verify,
+)
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.metrics import NodeMetric, measured_of
 from koordcore.snapshot.changes import NodeReplaced, PodEnded, RecordReplaced
@@ -67,3 +76,17 @@ def test_load_is_known_as_it_is_measured_now_and_against_what_the_node_offers_no
     fewer = [attrs.evolve(one, allocatable={**one.allocatable, "cpu": 4000}) for one in nodes(2)]
     small = [NodeReplaced(one) for one in fewer]
     assert refused(calm.apply(*small)) == ["0/2 nodes are available: 2 node(s) cpu usage exceed threshold."]
+
+
+def test_cards_are_won_from_a_less_important_pod_that_holds_them() -> None:
+    low, high = pod("low", 1, gpus=2, bound=False), pod("high", 1, gpus=2, bound=False)
+    high["spec"]["priority"] = 9900
+    first = schedule(snapshot_from_objects([*node("n1", cards=(0, 1)), low]).snapshot, policy=SHIPPED)
+    assert len(first.bound) == 1
+    (waits,) = snapshot_from_objects([high]).snapshot.pending
+    then = first.snapshot.with_pending(waits)
+    result = schedule(then, policy=SHIPPED, preempt=PreemptionRules())
+    assert verify(then, result) == ()
+    (found,) = result.decisions
+    assert isinstance(found, Nominated)
+    assert [one.pod.name for one in found.victims] == ["low"]

@@ -36,3 +36,21 @@ def test_without_a_number_every_slice_has_to_start(racks: tuple[int, ...], start
 def test_each_of_two_entries_needs_its_own_slice_and_no_more(racks: tuple[int, ...], starts: bool) -> None:
     gang = [*pods("g", "w", 2), *pods("g", "x", 2), LEADER]
     assert len(placed(nodes(*racks), gang, SLICE, OTHER)) == (5 if starts else 0)
+
+
+FEWER = {**SLICE, "minReplicas": 1}
+
+
+@pytest.mark.parametrize(("racks", "number"), [((2, 2), 5), ((2,), 3), ((1, 1), 0)])
+def test_where_one_slice_is_enough_who_belongs_to_none_does_not_start_without_it(
+    racks: tuple[int, ...], number: int
+) -> None:
+    assert len(placed(nodes(*racks), [*pods("g", "w", 4), LEADER], FEWER)) == number
+
+
+@pytest.mark.parametrize(("racks", "number"), [((2, 2, 2, 2), 8), ((2, 2, 2), 6), ((2, 2), 0)])
+def test_where_one_slice_of_an_entry_is_enough_all_of_another_have_to_start(
+    racks: tuple[int, ...], number: int
+) -> None:
+    gang = [*pods("g", "w", 4), *pods("g", "x", 4)]
+    assert len(placed(nodes(*racks), gang, FEWER, OTHER)) == number
