@@ -65,6 +65,6 @@ def test_a_gang_starts_although_ends_are_told_of_pods_that_are_gone_already() ->
     snapshot = ClusterSnapshot(
         nodes=[Node(name="n", allocatable={"cpu": 2000, "pods": 10})], pending=pods
     ).assume(large)
-    found = earliest_start(snapshot, pods, {key("large"): NOW + HOUR, key("gone"): NOW + 2 * HOUR}, now=NOW)
+    found = earliest_start(snapshot, pods, {key("gone"): NOW + 2 * HOUR, key("large"): NOW + HOUR}, now=NOW)
     assert isinstance(found, EarliestStart)
     assert found.start == NOW + HOUR
