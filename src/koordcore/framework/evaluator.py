@@ -175,6 +175,13 @@ class Evaluator:
         """
         return None
 
+    def needs_company(self) -> bool:
+        """Tell whether pods that come anywhere may make a node fit that is refused now, or was once full.
+
+        What such a filter says before a gang has come is no bound on what it says afterwards.
+        """
+        return self.scope is Scope.CLUSTER and "fits" in self.answers
+
     def sources(self, others: Others, rating: Rating) -> Source | None:
         """Give what counts as gone for these pods, and what they may draw from instead, if there is anything.
 

@@ -322,6 +322,11 @@ class SchedulingClass:
         return bool(self._roles.cluster_filters)
 
     @property
+    def needs_company(self) -> bool:
+        """A filter may take more once other pods have come."""
+        return any(part.setting.filters and part.evaluator.needs_company() for part in self.parts)
+
+    @property
     def counts_beyond_amounts(self) -> bool:
         """A filter other than that of amounts looks at what runs on a node or in the cluster."""
         filters = (part.evaluator for part in self.parts if part.setting.filters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -300,7 +301,10 @@ class Unschedulable:
             return f"{head}: {self.refusal}."
         if not self.rejections:
             return head + "."
-        parts = sorted(f"{one.nodes} {one.reason}" for one in self.rejections)
+        counts = Counter[str]()
+        for one in self.rejections:
+            counts[one.reason] += one.nodes  # a node may say the same of several reservations
+        parts = sorted(f"{number} {reason}" for reason, number in counts.items())
         return f"{head}: {', '.join(parts)}."
 
 

@@ -26,7 +26,8 @@ from koordcore.preemption.running import Leaving, running_on
 from koordcore.preemption.written import deal_members
 from koordcore.scheduling.eviction_budget import EvictionBudget
 from koordcore.scheduling.freeing import Freeing, key_of
-from koordcore.scheduling.gang_input import Denied, bind_plan, planning_input_of
+from koordcore.scheduling.gang_binding import bind_plan
+from koordcore.scheduling.gang_input import Denied, planning_input_of
 from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_plans import flat_tree
 from koordcore.scheduling.one_pod import place_there

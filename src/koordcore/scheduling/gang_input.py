@@ -6,9 +6,8 @@ be; a node that takes fewer members than it offered is named, so that whoever pl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import islice, permutations
 from typing import Final
 
 import attrs
@@ -18,18 +17,16 @@ from koordcore._arrays import FIRST_RESOURCES, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.node_view import FREE
-from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
-from koordcore.model.decisions import PodDecision, Unschedulable
+from koordcore.model.decisions import Unschedulable
 from koordcore.model.gangs import GangFit, NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import PODS, counted
 from koordcore.protocol.gang_names import topology_selector
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_roles import per_node, roles_of, with_ties
-from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.outcomes import NO_REFUSALS
 from koordcore.scheduling.selector_counts import SelectorCounts
 from koordcore.snapshot import ClusterSnapshot
@@ -59,6 +56,11 @@ class PlanningInput:
     def pod_of(self) -> Mapping[str, Pod]:
         """The members by key."""
         return {str(pod.key): pod for pod in self.members}
+
+    @property
+    def needs_company(self) -> bool:
+        """More members may go once others are there; what nodes offer now is no bound then."""
+        return any(one.needs_company for one in self.classes)
 
     def among(self, rows: IntVector) -> PlanningInput:
         """Give the same job on some of the nodes, which this one has all of in the order of their rows."""
@@ -256,193 +258,3 @@ class Denied:
 
     why: Unschedulable
     before: frozenset[PodKey]
-
-
-def bind_plan(
-    workspace: Workspace, plugins: PluginSet, inputs: PlanningInput, nodes: Mapping[str, str]
-) -> dict[PodKey, PodDecision] | Denied | tuple[Conflict, ...]:
-    """Bind the plan node by node.
-
-    Or say what did not go together on each node where that is so, or which member is refused wherever it
-    would go, such as by its quota.
-    """
-    by_node: dict[str, list[str]] = {}
-    for key, node in nodes.items():
-        by_node.setdefault(node, []).append(key)
-    decisions: dict[PodKey, PodDecision] = {}
-    conflicts: list[Conflict] = []
-    for node, keys in by_node.items():
-        row = workspace.layout.row_of[node]
-        binder = _NodeBinder(workspace, plugins, inputs, row)
-        found = binder.bind(keys)
-        if isinstance(found, Denied):
-            return tuple(conflicts) or attrs.evolve(found, before=found.before | decisions.keys())
-        if isinstance(found, int):
-            used = [workspace.layout.row_of[name] for name in by_node if name != node]
-            conflicts.append(binder.conflict_on(keys, found, used))
-        else:
-            decisions |= found
-    return tuple(conflicts) or decisions
-
-
-def never_together(
-    plugins: PluginSet, inputs: PlanningInput, offers: IntMatrix, among: Collection[int]
-) -> list[Conflict]:
-    """List what the plugins know that nodes do not take together of several shapes that they take alone.
-
-    ``among`` has the positions of the nodes in the tree.
-    """
-    if len(inputs.classes) < 2 or any(one.source is not None for one in inputs.classes):
-        return []
-    shapes = [inputs.shape_of[str(pod.key)] for pod in inputs.members]
-    demand = np.bincount(shapes, minlength=len(inputs.classes)).tolist()
-    first = [inputs.members[shapes.index(number)] for number in range(len(inputs.classes))]
-    several = np.flatnonzero((offers > 0).sum(axis=0) > 1).tolist()
-    position = {int(inputs.rows[at]): at for at in several if at in among}
-    return [
-        Conflict(position[row], counts, (position[row],))
-        for plugin in plugins.plugins
-        for row, every in plugin.never_together(first, demand, list(position)).items()
-        for counts in every
-        if sum(map(bool, counts)) > 1
-    ]
-
-
-_ORDERS: Final = 24
-"""Orders in which the shapes on one node are tried."""
-_SHRUNK: Final = 12
-"""Members on a node beyond which what does not go together is not made smaller."""
-
-
-@attrs.frozen(eq=False)
-class _NodeBinder:
-    """Binds members to one node; which one comes first may decide whether all of them find cards and CPUs."""
-
-    workspace: Workspace
-    plugins: PluginSet
-    inputs: PlanningInput
-    row: int
-
-    def bind(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Denied | int:
-        """Bind all; or say how many went in their own order."""
-        first: dict[PodKey, PodDecision] | Denied | int | None = None
-        for order in self._orders(keys):
-            mark = self.workspace.checkpoint()
-            found = self._bind_in(order)
-            if isinstance(found, dict):
-                return found
-            self.workspace.rollback(mark)
-            if isinstance(found, Denied):
-                return found
-            first = found if first is None else first
-        return self._planned(keys) or (0 if first is None else first)
-
-    def _asked_together(self, keys: Sequence[str]) -> Iterator[tuple[Plugin, Together]]:
-        """Ask the plugins for a choice for all of them; none where they may draw from loans."""
-        shapes = {self.inputs.shape_of[key] for key in keys}
-        if any(self.inputs.classes[shape].source is not None for shape in shapes):
-            return
-        pods = [self.inputs.pod_of[key] for key in keys]
-        for plugin in self.plugins.plugins:
-            found = plugin.together(pods, self.row)
-            if found is not None:
-                yield plugin, found
-
-    def _planned(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | None:
-        """Bind all by the choices that plugins make for them together, each of what is its own."""
-        asked = list(self._asked_together(keys))
-        if not asked or not all(found.plan for _, found in asked):
-            return None
-        mark = self.workspace.checkpoint()
-        for plugin, found in asked:
-            plugin.planned = found.plan
-        bound = self._bind_in([str(key) for key in asked[0][1].plan])
-        for plugin, _ in asked:
-            plugin.planned = {}
-        if isinstance(bound, dict):
-            return bound
-        self.workspace.rollback(mark)
-        return None
-
-    def conflict_on(self, keys: Sequence[str], went: int, used: Sequence[int]) -> Conflict:
-        """Say what does not go; nodes that are used otherwise are not as they were when they were asked."""
-        counts = self._least_refused(keys, went)
-        alike: list[int] = []
-        doubtful = sum(map(bool, counts)) > 1
-        for _, found in self._asked_together(self._some(keys, counts)):
-            rows = np.setdiff1d(found.rows, np.array(used, np.int64))
-            alike += np.flatnonzero(np.isin(self.inputs.rows, rows)).tolist()
-            doubtful = not len(found.rows)
-        position = int(np.flatnonzero(self.inputs.rows == self.row)[0])
-        return Conflict(position, counts, tuple(alike), doubtful)
-
-    def _some(self, keys: Sequence[str], counts: Sequence[int]) -> list[str]:
-        """Take the first members of each shape."""
-        left, some = list(counts), []
-        for key in keys:
-            shape = self.inputs.shape_of[key]
-            if left[shape]:
-                left[shape] -= 1
-                some.append(key)
-        return some
-
-    def _least_refused(self, keys: Sequence[str], went: int) -> tuple[int, ...]:
-        """Count per shape the fewest members found that do not go together; ``went`` is from ``bind``."""
-        shapes = len(self.inputs.classes)
-        counts = [0] * shapes
-        for key in keys:
-            counts[self.inputs.shape_of[key]] += 1
-        if sum(map(bool, counts)) == 1:
-            most = max(counts)
-            while most > went + 1 and not self._goes(keys, [min(count, most - 1) for count in counts]):
-                most -= 1
-            return tuple(min(count, most) for count in counts)
-        for shape in range(shapes):
-            while counts[shape] and len(keys) <= _SHRUNK:
-                fewer = [count - (number == shape) for number, count in enumerate(counts)]
-                if not any(fewer) or self._goes(keys, fewer):
-                    break
-                counts = fewer
-        return tuple(counts)
-
-    def _goes(self, keys: Sequence[str], counts: Sequence[int]) -> bool:
-        some = self._some(keys, counts)
-        mark = self.workspace.checkpoint()
-        found = self.bind(some)
-        self.workspace.rollback(mark)
-        return isinstance(found, dict)
-
-    def _orders(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Give the members' own order, then shape after shape in every order."""
-        yield keys
-        shapes = sorted({self.inputs.shape_of[key] for key in keys})
-        if len(shapes) > 1:
-            for order in islice(permutations(shapes), _ORDERS):
-                yield [key for shape in order for key in keys if self.inputs.shape_of[key] == shape]
-
-    def _class_of(self, pod: Pod) -> SchedulingClass | Refusal:
-        """Give the class of a member now: who was bound before it may have terms that concern it."""
-        if len(self.inputs.classes) > 1:
-            return self.plugins.class_of(pod)
-        return self.inputs.classes[self.inputs.shape_of[str(pod.key)]]
-
-    def _denied(self, pod: Pod, refusal: Refusal, before: Collection[PodKey]) -> Denied:
-        nodes = len(self.workspace.layout.names)
-        why = Unschedulable(pod=pod.key, nodes=nodes, refusal=refusal.reason)
-        return Denied(why, frozenset(before))
-
-    def _bind_in(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Denied | int:
-        decisions: dict[PodKey, PodDecision] = {}
-        for number, key in enumerate(keys):
-            pod = self.inputs.pod_of[key]
-            scheduling_class = self._class_of(pod)
-            if isinstance(scheduling_class, Refusal):
-                return self._denied(pod, scheduling_class, decisions)
-            refused = scheduling_class.refuse()
-            if refused is not None:
-                return self._denied(pod, refused[1], decisions)
-            decision = place_there(self.workspace, self.plugins, pod, self.row, scheduling_class)
-            if decision is None:
-                return number
-            decisions[pod.key] = decision
-        return decisions

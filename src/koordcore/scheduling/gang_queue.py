@@ -31,11 +31,11 @@ from koordcore.model.gangs import GangFit, GatherRule, GatherStrategy, NetworkTo
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.scheduling.gang import place_job
+from koordcore.scheduling.gang_binding import bind_plan
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_input import (
     Denied,
     PlanningInput,
-    bind_plan,
     demand_of,
     offers_of,
     planning_input_of,
@@ -165,6 +165,7 @@ class JointTurns:
             if isinstance(bound, dict):
                 # What several shapes take from each other is not seen in the offers of each.
                 exact = len(jobs) == len(everyone) and (not cut or len(inputs.classes) == 1)
+                exact = exact and not inputs.needs_company
                 if not (exact and self._settles(jobs, plan)):
                     self._workspace.rollback(mark)
                     if self._fewer(everyone, bound):

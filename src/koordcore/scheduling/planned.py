@@ -16,7 +16,8 @@ from koordcore.model.certificates import Certificate, Limits
 from koordcore.model.decisions import PodDecision, Unschedulable, refused_likewise
 from koordcore.model.pods import PodKey
 from koordcore.scheduling.beyond_limits import beyond, falls_short, limits_of, without
-from koordcore.scheduling.gang_input import Conflict, Denied, PlanningInput, bind_plan, never_together
+from koordcore.scheduling.gang_binding import bind_plan, never_together, wherever
+from koordcore.scheduling.gang_input import Conflict, Denied, PlanningInput
 from koordcore.scheduling.outcomes import NO_REFUSALS, weakened
 from koordcore.topology.network import NetworkTopology
 
@@ -82,8 +83,12 @@ def plan_and_bind(
     """
     conflicts: list[Conflict] = []
     refused = dict(inputs.refused)
-    doubtful = inputs.ties is None
+    # Who looks for company, or spreads, may go once others are there where the offers say no.
+    doubtful = inputs.ties is None or inputs.needs_company
+    # What a node refuses beside those who are bound elsewhere it may take without them.
+    elsewhere = any(one.looks_elsewhere for one in inputs.classes)
     asked, informed = set[int](), False
+    probed = set[tuple[int, ...]]()
     shared: tuple[Limit, ...] = ()
     denied: Denied | None = None
     for turn in range(_REPLANS):
@@ -130,8 +135,12 @@ def plan_and_bind(
             found = never_together(plugins, inputs, offers, tried - asked)
             conflicts += found
             asked, informed = asked | tried, informed or bool(found)
+        if turn >= _FEW and not informed:
+            fresh = [one for one in bound if one.counts not in probed]
+            probed |= {one.counts for one in fresh}
+            bound = (*bound, *(wherever(workspace, plugins, inputs, offers, one) for one in fresh))
         for one in bound:
-            doubtful = doubtful or one.doubtful
+            doubtful = doubtful or one.doubtful or elsewhere
             if one.alone is None:
                 conflicts.append(one)
                 continue

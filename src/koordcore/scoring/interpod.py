@@ -6,7 +6,7 @@ all sums are kept per domain and follow the pods that are placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -79,6 +79,13 @@ class Namespaces:
         if term.selector is None or not term.selector.matches(labels):
             return False
         return self.selected(term, owner, namespace, known_only=known_only)
+
+    def apart_from(self, pod: Pod, other: Pod) -> Iterator[str]:
+        """Give the labels of nodes by which a pod has to be apart from another, whichever comes first."""
+        far = pod.affinity.anti if pod.affinity else None
+        for term in far.required if far else ():
+            if self.matches(term, pod.namespace, other.namespace, other.labels, known_only=True):
+                yield term.topology_key
 
 
 @record
@@ -171,6 +178,17 @@ class InterPodFilter:
             for term in _required(group.anti)
             if self._names.matches(term, group.namespace, request.namespace, request.labels, known_only=False)
         )
+
+    def apart(self) -> BoolVector | None:
+        """Tell on which nodes pods of this kind keep each other away; ``None`` for no node."""
+        request = self._request
+        keys = {
+            term.topology_key
+            for term in request.anti.required
+            if self._means(term, request.namespace, request.labels)
+        }
+        there = [self._groups.domains(key).present for key in sorted(keys)]
+        return np.logical_or.reduce(there) if there else None
 
     @property
     def active(self) -> bool:

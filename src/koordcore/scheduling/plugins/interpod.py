@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,14 @@ class InterPodEvaluator(Evaluator):
         judge = self._filter
         return judge.fits()[view.rows] if judge.active else None
 
+    def needs_company(self) -> bool:
+        return bool(self._request.affinity.required)
+
+    def slots(self, view: NodeView, most: int) -> IntVector | None:
+        self._gone = view.gone
+        apart = self._filter.apart()
+        return None if apart is None else np.where(apart[view.rows], 1, most)
+
     def _refused(self) -> tuple[BoolVector, BoolVector, BoolVector]:
         lonely, crowded, unwanted = self._filter.judge()
         crowded = crowded & ~lonely
@@ -144,3 +153,21 @@ class InterPodAffinity(Plugin):
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return InterPodEvaluator(self.workspace, request, self.args or InterPodArgs())
+
+    def never_together(
+        self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
+    ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        names, groups = (
+            Namespaces(once(self.workspace.snapshot, namespace_labels)),
+            pod_groups(self.workspace),
+        )
+        refused: dict[int, tuple[tuple[int, ...], ...]] = dict.fromkeys(rows, ())
+        for pair in combinations(range(len(pods)), 2):
+            one, other = (pods[kind] for kind in pair)
+            counts = tuple(int(kind in pair) for kind in range(len(pods)))
+            keys = {*names.apart_from(one, other), *names.apart_from(other, one)}
+            there = [groups.domains(key).present for key in sorted(keys)]
+            for row in rows:
+                if any(present[row] for present in there):
+                    refused[row] = (*refused[row], counts)
+        return {row: every for row, every in refused.items() if every}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -291,6 +292,16 @@ class NodePorts(Plugin):
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         return PortEvaluator(self.workspace.values(ports_in_use), request)
+
+    def never_together(
+        self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
+    ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+        every = tuple(
+            tuple(int(kind in pair) for kind in range(len(pods)))
+            for pair in combinations(range(len(pods)), 2)
+            if any(a.conflicts(b) for a in pods[pair[0]].host_ports for b in pods[pair[1]].host_ports)
+        )
+        return dict.fromkeys(rows, every) if every else {}
 
     def placed(self, pod: Pod, row: int) -> None:
         if pod.host_ports and self.workspace.knows(ports_in_use):

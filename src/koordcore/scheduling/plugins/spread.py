@@ -147,6 +147,9 @@ class SpreadEvaluator(Evaluator):
         self._neighbours.now()
         return self._filter.fits()[view.rows]
 
+    def needs_company(self) -> bool:
+        return bool(self._request.of(hard=True))
+
     def _refused(self) -> tuple[BoolVector, BoolVector]:
         if self._filter is None:
             nowhere = np.zeros(self._number, np.bool_)

@@ -1,0 +1,70 @@
+"""When a job can start first: the moment before, reservations that end, and gangs that run already."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import attrs
+import pytest
+
+from koordcore import ClusterSnapshot, Node, Pod, PodKey, named_policy
+from koordcore.scheduling.backfilling import EarliestStart, earliest_start
+from tests.reservations.worlds import must, node, pod, reservation, uses
+from tests.scheduling.test_gangs import POLICY, members
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def key(name: str) -> PodKey:
+    return PodKey("default", name)
+
+
+def test_the_moment_before_the_start_is_named_at_which_the_job_did_not_fit_yet() -> None:
+    running = [pod("one", 4, node_name="n1"), pod("two", 2, node_name="n1"), pod("three", 2, node_name="n1")]
+    snapshot = ClusterSnapshot(nodes=[node("n1")], pending=[pod("p", 7)]).assume(*running)
+    ends = {key("one"): NOW + HOUR, key("two"): NOW + 2 * HOUR, key("three"): NOW + 3 * HOUR}
+    found = earliest_start(snapshot, ["default/p"], ends, now=NOW)
+    assert isinstance(found, EarliestStart)
+    assert (found.start, found.too_early) == (NOW + 3 * HOUR, NOW + 2 * HOUR)
+
+
+def test_who_needs_a_reservation_starts_while_it_stands_although_another_has_ended() -> None:
+    """One reservation has ended, the other serves from the end of its user to its own end."""
+    stands = attrs.evolve(reservation("r", 4, on="n1"), expires=NOW + 3 * HOUR, ttl=None)
+    ended = attrs.evolve(reservation("old", 1, on="n2"), expires=NOW - HOUR, ttl=None)
+    user = pod("user", 4, app="a", annotations=uses("r"), node_name="n1")
+    asks = pod("asks", 4, app="a", annotations=must())
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1"), node("n2")], pending=[asks], records=[stands, ended]
+    ).assume(user, pod("rest", 4, node_name="n1"))
+    policy = named_policy("koordinator")
+    found = earliest_start(snapshot, [asks], {key("user"): NOW + HOUR}, now=NOW, policy=policy)
+    assert isinstance(found, EarliestStart)
+    assert found.start == NOW + HOUR
+
+
+@pytest.mark.parametrize("policy", ["once-satisfied", "waiting-and-running"])
+def test_one_more_member_of_a_gang_that_runs_starts_when_it_gets_a_node(policy: str) -> None:
+    """Its minimum runs already: that alone gives the further member no place."""
+    first, second, third = (
+        attrs.evolve(one, annotations={**one.annotations, POLICY: policy}) for one in members("g", 3, 1000, 2)
+    )
+    large = Pod(name="large", requests={"cpu": 1000}).at("n")
+    snapshot = ClusterSnapshot(
+        nodes=[Node(name="n", allocatable={"cpu": 3000, "pods": 10})], pending=[third]
+    ).assume(first.at("n"), second.at("n"), large)
+    found = earliest_start(snapshot, [third], {key("large"): NOW + HOUR}, now=NOW)
+    assert isinstance(found, EarliestStart)
+    assert (found.start, dict(found.nodes)) == (NOW + HOUR, {third.key: "n"})
+
+
+def test_a_gang_starts_although_ends_are_told_of_pods_that_are_gone_already() -> None:
+    pods = members("g", 2, 1000, 2)
+    large = Pod(name="large", requests={"cpu": 2000}).at("n")
+    snapshot = ClusterSnapshot(
+        nodes=[Node(name="n", allocatable={"cpu": 2000, "pods": 10})], pending=pods
+    ).assume(large)
+    found = earliest_start(snapshot, pods, {key("gone"): NOW + 2 * HOUR, key("large"): NOW + HOUR}, now=NOW)
+    assert isinstance(found, EarliestStart)
+    assert found.start == NOW + HOUR
