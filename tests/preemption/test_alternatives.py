@@ -1,4 +1,4 @@
-"""What else there would have been: other nodes, another domain, told by name; nothing where there is nothing."""
+"""What else there would have been: other nodes or another domain, by name, and nothing that does not hold."""
 
 from __future__ import annotations
 
