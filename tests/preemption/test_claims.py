@@ -116,6 +116,24 @@ def test_members_go_where_those_run_who_have_a_place_already() -> None:
     assert isinstance(plan_preemption(apart), NotHelpful)
 
 
+def test_what_counting_shows_is_proven_without_a_search() -> None:
+    """A gang can spare both that have to leave."""
+    problem = problem_of([[0]], [(0, (4,), 1, G)] * 3, [(4,), (4,)], minimums={G: 1})
+    plan = planned(plan_preemption(problem, limits=HARDLY_ANY))
+    assert plan.damage.vector == (0, 1, 0, 2, 2, 0, 0)
+    assert plan.certificate.proven
+    assert plan.certificate.problem is not None
+    assert check_certificate(plan.certificate.problem, plan.certificate).accepted
+
+
+def test_members_of_two_sizes_are_not_counted_as_if_they_were_alike() -> None:
+    """One pod on n2 makes room for both; the large member alone would find it on n1, too."""
+    pods = [(0, (1, 8), 0, G), (1, (5, 8), 0, G), (2, (1, 1), 0, G)]
+    problem = problem_of([[0, 0]] * 3, pods, [(1, 8), (2, 0)], minimums={G: 1})
+    plan = planned(plan_preemption(problem))
+    assert victims(plan) == ["v1"]
+
+
 # -- where victims may move ----------------------------------------------------------------------------------
 
 

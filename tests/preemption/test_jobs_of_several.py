@@ -1,4 +1,4 @@
-"""Room for members of different sizes at once: what is rare must be there, cut plans stay cut, moves are dealt."""
+"""Room for several members at once: all that is rare is there, what was refused is not tried again."""
 
 from __future__ import annotations
 
@@ -84,6 +84,23 @@ def test_a_gang_that_may_not_be_broken_gives_what_it_can_spare_and_no_more() -> 
     assert victims(plan) == ["v0", "v2"]
 
 
+def test_each_of_two_such_gangs_keeps_its_minimum() -> None:
+    pods = [(0, (1,), 0, G), (0, (4,), 0, "default/h"), (0, (3,), 0, "default/h"), (1, (4,), 7, "")]
+    minimums = {G: 1, "default/h": 2}
+    problem = problem_of(
+        [[0]] * 2, pods, [(4,), (3,)], minimums=minimums, protected=dict.fromkeys(minimums, 1)
+    )
+    plan = planned(problem)
+    assert len({"v1", "v2"} & set(victims(plan))) == 1
+    assert plan.damage.highest == 7
+
+
+def test_a_pod_of_its_own_costs_less_than_a_gang_of_two() -> None:
+    pods = [(0, (4,), 0, G), (0, (4,), 0, G), (1, (8,), 0, "")]
+    plan = planned(problem_of([[0]] * 2, pods, [(4,), (3,)], minimums={G: 2}))
+    assert victims(plan) == ["v2"]
+
+
 def test_a_broken_gang_leaves_whole_from_whichever_nodes() -> None:
     pods = [(0, (4,), 0, G), (1, (2,), 0, G), (2, (2,), 0, G), (1, (2,), 7, "")]
     plan = planned(problem_of([[0]] * 3, pods, [(4,), (2,)], minimums={G: 2}))
@@ -120,6 +137,26 @@ def test_a_quota_that_is_used_up_costs_a_pod_of_it(amount: int) -> None:
         assert victims(plan) == ["v1"]
 
 
+def test_all_members_are_placed_where_all_are_asked_for_though_none_is_needed() -> None:
+    problem = problem_of([[0], [0]], [(0, (4,), 0, ""), (1, (4,), 0, "")], [(4,), (4,)], least=0)
+    assert len(planned(problem, members=Members.ALL).nominations) == 2
+    assert victims(planned(problem)) == []
+
+
+@pytest.mark.parametrize(("allows", "over"), [(2, 0), (1, 1), (0, 2), (-1, 2)])
+def test_evictions_beyond_a_budget_are_counted(allows: int, over: int) -> None:
+    pods = [(0, (4,), 0, ""), (1, (4,), 0, "")]
+    for sizes in ([(4,), (4,)], [(4,), (3,)]):
+        plan = planned(problem_of([[0], [0]], pods, sizes, budgets=[(allows, [0, 1])]))
+        assert plan.damage.violations == over
+
+
+def test_a_quota_that_one_member_takes_of_is_not_overdrawn_by_it() -> None:
+    problem = problem_of([[4], [4]], [(0, (1,), 0, ""), (1, (1,), 3, "")], [(4,), (3,)])
+    pool = Pool(room=np.array([0]), uses=np.array([[1], [0]]), gives=np.array([[0, 1]]))
+    assert victims(planned(attrs.evolve(problem, pools=(pool,)))) == ["v1"]
+
+
 # -- gathering -----------------------------------------------------------------------------------------------
 
 
@@ -133,6 +170,16 @@ def test_members_of_a_role_share_a_domain_of_their_own() -> None:
     assert victims(planned(problem)) == []
     others = ((frozenset({7}), Domains(np.array([0, 1, -1]), 2)),)
     assert victims(planned(attrs.evolve(problem, gathers=others))) == []
+
+
+def test_members_of_different_sizes_gather_in_one_domain() -> None:
+    """A node of each of the first two blocks would cost less than the third block."""
+    pods = [(0, (4,), 0, ""), (1, (4,), 0, ""), (2, (4,), 5, ""), (3, (4,), 5, "")]
+    rules = [GatherRule("BlockLayer", "MustGather")]
+    problem = problem_of([[0]] * 4, pods, [(4,), (3,)], blocks=["a", "b", "c", "c"], rules=rules)
+    plan = planned(problem)
+    assert victims(plan) == ["v2", "v3"]
+    assert plan.domain == "c"
 
 
 def test_members_that_lie_together_by_themselves_need_no_search() -> None:
@@ -271,6 +318,22 @@ def test_a_gang_that_breaks_goes_on_elsewhere_with_everybody_on_another_node() -
     assert plan.damage.vector[2:] == (0, 0, 0, 0, 2)
 
 
+def test_places_change_hands_until_nobody_is_given_his_own() -> None:
+    """One place on n1 and two on n3: whoever ran on n3 goes to n1, the others to n3."""
+    pods = [(0, (4,), 0, G), (1, (4,), 0, G), (2, (4,), 0, G)]
+    problem = problem_of([[0], [0], [4]], pods, [(4,)], minimums={G: 3}, allowed=[[False, True, False]])
+    plan = planned(movable(problem))
+    assert moved(plan) == {"v0": "n3", "v1": "n3", "v2": "n1"}
+
+
+def test_of_equal_pods_that_one_leaves_who_can_go_on_elsewhere() -> None:
+    pods = [(0, (4,), 0, ""), (1, (4,), 0, "")]
+    problem = problem_of([[0], [0], [4]], pods, [(4,)], allowed=[[True, True, False]])
+    plan = planned(movable(problem, only=[1]))
+    assert moved(plan) == {"v1": "n3"}
+    assert plan.damage.vector[2:] == (0, 0, 0, 0, 1)
+
+
 def test_a_gang_that_breaks_does_not_move_in_part() -> None:
     """There is room for one; the other would be too few for the gang to go on."""
     pods = [(0, (4,), 0, G), (0, (4,), 0, G), (1, (8,), 9, "")]
@@ -301,6 +364,20 @@ def test_a_move_that_a_dry_run_refuses_everywhere_becomes_an_eviction() -> None:
     plan = planned(problem, run)
     assert moved(plan) == {}
     assert victims(plan) == ["v0"]
+
+
+def test_a_plan_that_is_given_is_not_taken_for_the_best_where_members_differ() -> None:
+    """One pod has to move; in the plan that is given the small member goes where another one had to."""
+    pods = [(0, (0, 8), 0, ""), (1, (2, 8), 0, "")]
+    sizes = [(1, 8), (2, 0)]
+    free = [[5, 0], [0, 0], [9, 99]]
+    narrow = problem_of(free, pods, sizes, allowed=[[True, True, False], [False, True, False]])
+    given = planned(movable(narrow))
+    assert given.damage.moves == 2
+    problem = movable(problem_of(free, pods, sizes, allowed=[[True, True, False]] * 2))
+    plan = plan_preemption(problem, start=given)
+    assert isinstance(plan, PreemptionPlan)
+    assert plan.damage.moves == 1
 
 
 def test_a_plan_that_is_given_is_kept_where_the_budget_allows_no_search() -> None:
@@ -383,6 +460,10 @@ def test_roles_below_a_group_that_does_not_start_are_left_out() -> None:
     plan = planned(shared(pods, [(2, 2, 1), (4, 4, 1), (2, 4, 2)], chosen={2}, units=units))
     assert victims(plan) == ["v1"]
     assert started(plan) == {"r2"}
+    pods = [(0, (8,), 0, ""), (1, (12,), 3, ""), (2, (24,), 7, "")]
+    plan = planned(shared(pods, [(2, 2, 1), (4, 4, 1), (2, 2, 2), (2, 4, 2)], chosen={2, 3}, units=units))
+    assert victims(plan) == ["v1"]
+    assert started(plan) == {"r2", "r3"}
 
 
 def test_a_group_starts_where_all_that_it_needs_is_the_cheapest() -> None:

@@ -52,6 +52,17 @@ def test_a_node_that_looks_cheaper_than_it_is_does_not_win() -> None:
     pods = [(0, (1,), 0, G), (0, (2,), 0, ""), (0, (2,), 0, ""), (1, (4,), 0, ""), (2, (1,), 0, G)]
     plan = planned(problem_of([[0]] * 3, pods, [(4,)], minimums={G: 1}))
     assert (where(plan), victims(plan)) == ("n2", ["v3"])
+    pods += [(3, (1,), 0, "")] * 4
+    plan = planned(problem_of([[0]] * 4, pods, [(4,)], minimums={G: 1}))
+    assert (where(plan), victims(plan)) == ("n2", ["v3"])
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2, 3, 4])
+def test_the_order_in_which_pods_are_listed_makes_no_difference(turn: int) -> None:
+    pods = [(1, (4,), 3, ""), (0, (2,), 0, ""), (2, (1,), 0, ""), (1, (4,), 2, ""), (0, (2,), 1, "")]
+    plan = planned(problem_of([[0], [0], [2]], [*pods[turn:], *pods[:turn]], [(4,)]))
+    assert where(plan) == "n1"
+    assert plan.damage.vector == (0, 1, 2, 2, 1, 0, 0)
 
 
 def test_of_nodes_that_cost_the_same_the_first_is_taken() -> None:
@@ -128,10 +139,21 @@ def test_a_refusal_on_the_first_node_says_nothing_of_others() -> None:
     problem = problem_of([[4], [4]], [(0, (4,), 0, ""), (1, (4,), 0, "")], [(4,)])
 
     def run(counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> Conflict | None:
+        assert counts.shape == (1, 2)
         return Conflict(0, counts[:, 0], chosen) if counts[0, 0] else None
 
     plan = planned(problem, run)
     assert (where(plan), victims(plan)) == ("n2", [])
+
+
+def test_who_is_in_the_way_leaves_though_there_is_room() -> None:
+    problem = problem_of([[4]], [(0, (1,), 0, ""), (0, (1,), 5, "")], [(4,)])
+
+    def run(counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> Conflict | None:
+        return None if chosen[1] else Conflict(0, counts[:, 0], chosen)
+
+    plan = planned(problem, run)
+    assert victims(plan) == ["v1"]
 
 
 def test_a_refusal_that_holds_everywhere_is_asked_about_once() -> None:
@@ -168,6 +190,19 @@ def test_of_the_sets_that_a_dry_run_names_the_cheapest_leaves(mirrored: bool) ->
     plan = planned(problem, run)
     assert victims(plan) == [f"v{one}" for one in sorted(ways[2])]
     assert plan.damage.vector == (0, 3, 2, 2, 5, 0, 0)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_sets_as_important_as_each_other_the_less_important_rest_decides(turned: bool) -> None:
+    pods = [(0, (4,), priority, "") for priority in ((2, 3, 0, 3) if turned else (0, 3, 2, 3))]
+    ways = (frozenset({0, 1}), frozenset({2, 3}))
+
+    def run(counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> Conflict | None:
+        gone = {int(one) for one in np.flatnonzero(chosen)}
+        return None if any(way <= gone for way in ways) else Conflict(0, counts[:, 0], chosen, ways=ways)
+
+    plan = planned(problem_of([[0]], pods, [(4,)]), run)
+    assert victims(plan) == (["v2", "v3"] if turned else ["v0", "v1"])
 
 
 def hidden(problem: PreemptionProblem) -> tuple[PreemptionProblem, DryRun]:
@@ -234,6 +269,17 @@ def test_everybody_leaves_where_everybody_has_to() -> None:
 
 def test_of_pods_that_are_alike_as_many_leave_as_have_to() -> None:
     assert victims(planned(problem_of([[0]], [(0, (1,), 0, "")] * 4, [(2,)]))) == ["v0", "v1"]
+
+
+def test_of_pods_that_are_alike_as_many_leave_as_the_scarcest_amount_needs() -> None:
+    assert victims(planned(problem_of([[0, 0]], [(0, (1, 2), 0, "")] * 3, [(3, 2)]))) == ["v0", "v1", "v2"]
+
+
+def test_a_gang_spares_no_more_because_its_pods_differ() -> None:
+    pods = [*((0, (2,), priority, G) for priority in range(3)), (0, (2,), 2, "")]
+    plan = planned(problem_of([[0]], pods, [(4,)], minimums={G: 2}))
+    assert victims(plan) == ["v0", "v3"]
+    assert plan.damage.vector == (0, 2, 1, 2, 2, 0, 0)
 
 
 def test_of_equal_numbers_the_less_important_leave() -> None:
