@@ -257,3 +257,5 @@ def test_what_a_quota_lacks_is_told_by_priority() -> None:
     assert victims(plan) == ["v1"]
     assert plan.damage.vector == (0, 0, 1, 1, 0, 0, 0)
     assert plan.certificate.proven
+    assert plan.certificate.problem is not None
+    assert check_certificate(plan.certificate.problem, plan.certificate).accepted

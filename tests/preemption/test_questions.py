@@ -1,4 +1,4 @@
-"""From a snapshot to the question: who may leave, who belongs together, what is free, where members may go."""
+"""From a snapshot to the question: who may leave, who belongs together, what is free, who may ask."""
 
 from __future__ import annotations
 
@@ -152,9 +152,7 @@ def test_as_many_leave_as_the_gang_still_needs(least: int, leave: list[str]) -> 
 
 
 @pytest.mark.parametrize(("priority", "leaves"), [(10, "mid"), (9, "low")])
-def test_who_is_promised_a_node_and_as_important_counts_as_if_it_ran_there(
-    priority: int, leaves: str
-) -> None:
+def test_who_is_promised_a_node_and_as_important_counts_as_running_there(priority: int, leaves: str) -> None:
     """``low`` would make room for one of the two."""
     other = attrs.evolve(pod("other", 4000, priority), nominated_node="a")
     nodes = [node("a", pod("low")), node("b", pod("mid", 4000, 5))]
