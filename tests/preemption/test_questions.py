@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import attrs
 import numpy as np
@@ -21,6 +22,7 @@ from koordcore.model.selectors import LabelSelector
 from koordcore.preemption import make_problem, plan_preemption
 from koordcore.preemption.eligible import NEVER, NO_PENDING, TERMINATING, check_eligible
 from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.running import running_pods
 from koordcore.preemption.setup import leaving_pods
 from koordcore.protocol.preemption import DISABLE_PREEMPTIBLE, EVICTED_REASON, PREEMPTED_REASON
 from koordcore.snapshot import ClusterSnapshot
@@ -32,8 +34,8 @@ HIGH = Pod(name="high", requests={"cpu": 4000}, priority=10)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def node(name: str, *pods: Pod, cpu: int = 4000, **more: object) -> NodeState:
-    there = Node(name=name, allocatable={"cpu": cpu, "pods": 10}, **more)  # type: ignore[arg-type]
+def node(name: str, *pods: Pod, cpu: int = 4000, **more: Any) -> NodeState:
+    there = Node(name=name, allocatable={"cpu": cpu, "pods": 10}, **more)
     return NodeState(there, tuple(pod.at(name) for pod in pods))
 
 
@@ -70,9 +72,9 @@ def victims(problem: PreemptionProblem) -> list[str] | None:
     ],
 )
 def test_nobody_leaves_a_node_to_which_the_member_may_not_go(
-    first: dict[str, object], asks: dict[str, object]
+    first: dict[str, Any], asks: dict[str, Any]
 ) -> None:
-    high = attrs.evolve(HIGH, **asks)  # type: ignore[arg-type]
+    high = attrs.evolve(HIGH, **asks)
     nodes = [
         node("a", pod("low", 4000, 0), **first),
         node("b", pod("mid", 4000, 5), labels={"size": "large"}),
@@ -116,6 +118,13 @@ def test_only_less_important_pods_that_may_leave_and_are_there_are_candidates() 
     )
     assert list(problem.candidates.keys) == ["default/low", "default/also-low"]
     assert list(problem.jobs.names) == ["default/low", "default/also-low"]
+
+
+def test_running_pods_come_by_node_then_name_however_they_are_listed() -> None:
+    snapshot = ClusterSnapshot(nodes=[node("a", pod("x"), pod("z")), node("b", pod("w"), pod("y"))])
+    nowhere = pod("v").at("unknown")
+    listed = [pod("y").at("b"), pod("z").at("a"), nowhere, pod("w").at("b"), pod("x").at("a")]
+    assert [one.name for one in running_pods(snapshot.layout, listed).pods] == ["x", "z", "w", "y"]
 
 
 def test_gangs_are_counted_with_those_of_them_who_may_not_leave() -> None:
