@@ -189,6 +189,7 @@ def test_a_job_gathers_where_a_network_and_a_wish_are_given() -> None:
         snapshot, HIGH, {"default/g": (members[:1], 1)}, minimums={}, tree=tree, spec=spec, bound=["n3"]
     )
     assert beside.bound.tolist() == [0, 0, 1, 0]
+    assert problem.bound.tolist() == []
     assert victims(beside) == ["on-n2"] or victims(beside) == ["on-n3"]
 
 
