@@ -1,4 +1,4 @@
-"""A plan that is known to be the cheapest is written down with evidence: its moves, its roles, or nobody at all."""
+"""A plan that is known to be the cheapest comes with evidence: its moves, its roles, or nobody at all."""
 
 from __future__ import annotations
 
