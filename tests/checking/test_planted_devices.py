@@ -9,7 +9,17 @@ import attrs
 import pytest
 from immutabledict import immutabledict
 
-from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, Policy, ScheduleResult, ViolationKind, verify
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Node,
+    NodeState,
+    Pod,
+    Policy,
+    ScheduleResult,
+    ViolationKind,
+    verify,
+)
 from koordcore.model.devices import (
     Device,
     DeviceObject,
@@ -28,7 +38,15 @@ JOINT = "scheduling.koordinator.sh/device-joint-allocate"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 STATUS = "scheduling.koordinator.sh/resource-status"
 CORE, RATIO, RDMA = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "koordinator.sh/rdma"
-ROOM = {"cpu": 64_000, "pods": 20, CORE: 400, RATIO: 400, RDMA: 200, "huawei.com/npu-core": 80, "koordinator.sh/gpu.shared": 40}
+ROOM = {
+    "cpu": 64_000,
+    "pods": 20,
+    CORE: 400,
+    RATIO: 400,
+    RDMA: 200,
+    "huawei.com/npu-core": 80,
+    "koordinator.sh/gpu.shared": 40,
+}
 WHOLE = {CORE: 100, RATIO: 100}
 SWITCHES = {0: "a", 1: "a", 2: "b", 3: "b"}
 
@@ -125,7 +143,11 @@ def test_a_card_gives_only_what_it_reports() -> None:
 
 def test_virtual_functions_are_given_once() -> None:
     def functions(*names: str) -> dict[str, Any]:
-        entry = {"minor": 0, "resources": {RDMA: "1"}, "extension": {"vfs": [{"busID": one} for one in names]}}
+        entry = {
+            "minor": 0,
+            "resources": {RDMA: "1"},
+            "extension": {"vfs": [{"busID": one} for one in names]},
+        }
         return {"rdma": [entry]}
 
     old = Pod(name="old", annotations=devices(functions("0.1")))
@@ -168,7 +190,9 @@ def hinted(scope: str) -> dict[str, str]:
         ("Rack", (0, 3), True),
     ],
 )
-def test_cards_lie_inside_the_scope_that_is_asked_for(scope: str, minors: tuple[int, ...], fine: bool) -> None:
+def test_cards_lie_inside_the_scope_that_is_asked_for(
+    scope: str, minors: tuple[int, ...], fine: bool
+) -> None:
     given = {**hinted(scope), **devices(gives(*minors))}
     shown = ", ".join(map(str, minors))
     expected = [] if fine else [f"cards {shown} are not inside one {scope}"]
@@ -200,7 +224,9 @@ def test_partitions_bind_whole_cards_where_the_node_or_the_pod_says_so() -> None
     spec = {SPEC: "{}"}
     assert told({**spec, **devices(gives(0, 1))}, cards(2), records=(TABLED,), asks=spec) == [outside]
     assert told({**spec, **devices(gives(1, 3))}, cards(2), records=(TABLED,), asks=spec) == []
-    assert told({**spec, **devices(gives(0))}, cards(1), asks=spec) == ["cards {0} are no partition of the node"]
+    assert told({**spec, **devices(gives(0))}, cards(1), asks=spec) == [
+        "cards {0} are no partition of the node"
+    ]
     # Shares of cards are no whole cards.
     halves = {CORE: 50, RATIO: 50}
     assert told(devices(gives(0, 1, amounts=halves)), cards(1), records=(HONORED,)) == []
@@ -234,7 +260,9 @@ def test_designated_devices_are_those_that_a_pod_holds() -> None:
 
 def test_virtual_cards_are_those_of_their_vendors_template() -> None:
     npu = Device(
-        type=DeviceType.GPU, minor=0, resources={**WHOLE, "huawei.com/npu-core": 20, "koordinator.sh/gpu-memory": 640}
+        type=DeviceType.GPU,
+        minor=0,
+        resources={**WHOLE, "huawei.com/npu-core": 20, "koordinator.sh/gpu-memory": 640},
     )
     amounts = {"huawei.com/npu-core": 5, RATIO: 25}
     templates = SharedTemplates(
@@ -248,7 +276,11 @@ def test_virtual_cards_are_those_of_their_vendors_template() -> None:
     def asked(template: str, held: dict[str, int], shared: int = 1, **node: Any) -> list[str]:
         given = gives(0, amounts=held)
         given["gpu"][0]["extension"] = {"gpuSharedResourceTemplate": template}
-        requests = {"koordinator.sh/gpu.shared": shared, RATIO: 25, "huawei.com/npu-core": held["huawei.com/npu-core"]}
+        requests = {
+            "koordinator.sh/gpu.shared": shared,
+            RATIO: 25,
+            "huawei.com/npu-core": held["huawei.com/npu-core"],
+        }
         return told(devices(given), requests, records=records, **node)
 
     wrong = ["gpu 0 is no virtual card of a template of its vendor"]

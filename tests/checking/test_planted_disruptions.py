@@ -144,7 +144,9 @@ def test_an_object_limiter_lets_so_many_pods_of_a_workload_go() -> None:
     snapshot = world(*pods, records=[workload("Job", "w", 20)])
 
     def told(args: MigrationControllerArgs, count: int) -> list[str]:
-        return [text for _, name, text in found(snapshot, *moves[:count], args=args) if name == "Job default/w"]
+        return [
+            text for _, name, text in found(snapshot, *moves[:count], args=args) if name == "Job default/w"
+        ]
 
     second = 10**9
     two = limited("workload", duration=second, max_migrating=2)
