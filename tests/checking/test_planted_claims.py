@@ -342,6 +342,7 @@ def test_a_share_of_a_part_of_a_card_draws_on_it_once() -> None:
         (None, 3 * UNIT, 3 * UNIT),
         (None, None, 8 * UNIT),
         (CapacityPolicy(default=2 * UNIT), None, 2 * UNIT),
+        (CapacityPolicy(valid_values=(2 * UNIT, 4 * UNIT)), UNIT, 2 * UNIT),
         (CapacityPolicy(valid_values=(2 * UNIT, 4 * UNIT)), 3 * UNIT, 4 * UNIT),
         (CapacityPolicy(valid_values=(2 * UNIT, 4 * UNIT)), 5 * UNIT, None),
         (CapacityPolicy(valid_range=CapacityRange(min=2 * UNIT)), UNIT, 2 * UNIT),
