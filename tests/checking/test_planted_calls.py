@@ -177,7 +177,7 @@ def test_a_claim_that_was_allocated_is_not_allocated_other_devices() -> None:
     assert found == ["default/p claim c is allocated other devices already"]
 
 
-# -- policies -------------------------------------------------------------------------------------------------
+# -- policies -----------------------------------------
 
 
 def test_without_reservations_their_room_is_free() -> None:
@@ -233,7 +233,7 @@ def test_progress_counts_the_rule_books_one_by_one() -> None:
     assert {of for _, of in seen} == {len(seen)}
 
 
-# -- decisions that change nothing where they point -----------------------------------------------------------
+# -- decisions that change nothing where they point -----------------------------------------
 
 
 def test_whoever_is_nominated_must_fit_where_nothing_changes() -> None:

@@ -291,7 +291,7 @@ def test_virtual_cards_are_those_of_their_vendors_template() -> None:
     assert asked("vir10", amounts, shared=0, labels=labels) == []
 
 
-# -- CPUs and NUMA nodes ------------------------------------------------------------------------------------
+# -- CPUs and NUMA nodes -----------------------------------------
 
 
 CPUS = NodeResourceTopology(

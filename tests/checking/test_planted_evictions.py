@@ -194,7 +194,7 @@ def test_a_gang_that_could_spare_enough_need_not_break() -> None:
         assert told(snapshot, "n0", *"abcd", broken=("default/g",)) == wrong
 
 
-# -- quotas ---------------------------------------------------------------------------------------------------
+# -- quotas -----------------------------------------
 
 
 def test_whoever_leaves_from_another_quotas_promise_gives_nobody_more() -> None:
@@ -393,7 +393,7 @@ def test_who_leaves_anyhow_is_not_counted_twice() -> None:
     ]
 
 
-# -- room -----------------------------------------------------------------------------------------------------
+# -- room -----------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What speaks against a plan is found wherever it is: also on nodes and in records that the plan leaves alone."""
+"""What speaks against a plan is found wherever it is: also on nodes and in records that it leaves alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
 from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
-from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim
+from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koordcore.snapshot import RecordRemoved
 
 ZONE = "zone"
@@ -132,6 +132,13 @@ def test_the_revision_of_a_pod_is_counted_apart() -> None:
         assert bool(told(cluster(mine, n2=old), p="n0")) == skewed
 
 
+def test_terms_mean_pods_of_the_namespaces_that_they_name() -> None:
+    wide = attrs.evolve(NEAR, namespaces=("other",))
+    mine = pod("p", affinity=Affinity(anti=PodAffinity(required=(wide,))))
+    for space, found in (("other", ["default/p shuns 1 pods in zone=z0"]), ("default", []), ("third", [])):
+        assert told(cluster(mine, n2=pod("old", labels=PLAIN, namespace=space)), p="n0") == found
+
+
 def reservation(name: str, at: str, **template: Any) -> Reservation:
     held = {"cpu": 1000}
     return Reservation(
@@ -186,11 +193,33 @@ def test_groups_above_and_beside_are_asked_wherever_their_members_run() -> None:
     assert told(cluster(mine, records=near), p="n0") == ["default/top somebody starts below its minimum of 2"]
 
 
+def test_a_reservation_that_waits_as_a_member_of_a_group_agrees_with_it() -> None:
+    group = SchedulingPodGroup(name="a")
+    waits = attrs.evolve(
+        reservation("r", "n2", scheduling_group=SchedulingGroup("a")), status=ReservationStatus()
+    )
+    mine = pod("p", scheduling_group=SchedulingGroup("a"))
+    for priority, found in (
+        (0, []),
+        (5, ["default/a starts although its pods have several priorities: ['0', '5']"]),
+    ):
+        records = (group, attrs.evolve(waits, template_priority=priority))
+        assert told(cluster(mine, records=records), p="n0") == found
+
+
 def test_a_claim_for_one_pod_may_be_used_on_another_node() -> None:
     claim = PersistentVolumeClaim(name="v", volume="pv", one_pod=True)
     records = (claim, PersistentVolume(name="pv", driver="disk", handle="h"))
     (found,) = told(cluster(pod("p", claims=("v",)), records=records, n2=pod("old", claims=("v",))), p="n0")
     assert "default/p" in found
+
+
+def test_a_volume_that_is_yet_to_be_made_is_attached_by_the_driver_of_its_class() -> None:
+    claim = PersistentVolumeClaim(name="v", storage_class="fast")
+    made_by = StorageClass(name="fast", provisioner="disk")
+    for limit, found in ((1, []), (0, ["default/p 1 volumes of disk on n0, which attaches 0"])):
+        records = (claim, made_by, CSINode(name="n0", limits={"disk": limit}))
+        assert told(cluster(pod("p", claims=("v",)), records=records), p="n0") == found
 
 
 def test_what_runs_elsewhere_counts_in_the_quota_and_in_those_above_no_pod_twice() -> None:
@@ -215,7 +244,7 @@ def test_pods_that_nobody_may_evict_stay_within_the_min_wherever_they_run() -> N
     assert told(cluster(mine, records=(team,), n2=pod("old", labels={QUOTA: "team"})), p="n0") == []
 
 
-# -- on a line of snapshots that goes on ----------------------------------------------------------------------
+# -- on a line of snapshots that goes on -----------------------------------------
 
 
 def on(snapshot: ClusterSnapshot, *pods: Pod, **places: str) -> tuple[list[str], ClusterSnapshot]:

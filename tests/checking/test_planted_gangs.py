@@ -110,7 +110,7 @@ def test_members_of_a_strict_gang_lie_in_one_rack() -> None:
 
 
 def test_what_one_gang_of_a_group_demands_binds_its_own_members() -> None:
-    """``a`` must lie in one rack and ``b`` says nothing: the members of ``b`` are free, those of ``a`` are not."""
+    """``a`` must lie in one rack and ``b`` says nothing: only the members of ``b`` are free."""
     names = json.dumps(["default/a", "default/b"])
     records = (NETWORK, group("a", 2, MUST, groups=names), group("b", 2, groups=names))
     snapshot = cluster(*records, pending=("a1", "a2", "b1", "b2"))

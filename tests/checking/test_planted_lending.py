@@ -1,4 +1,4 @@
-"""Victims that quotas give or do not give a reason for: what is certain is said, and what is in doubt is not."""
+"""Victims that quotas give a reason for, or none: what is certain is said, and what is in doubt is not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def theirs(**least: int) -> tuple[ClusterRecord, ...]:
     [
         ({"cpu": 10}, {"cpu": 1000}, True),
         ({"cpu": 10}, {"cpu": 999}, False),
-        # Of what both ask for, all has to be within what is promised; what only the victim asks for does not matter.
+        # All that both ask for has to be promised; what only the victim asks for does not matter.
         ({"cpu": 10, "example.com/x": 1}, {"cpu": 1000}, False),
         ({"cpu": 10, "example.com/x": 1}, {"cpu": 1000, "example.com/x": 5}, True),
     ],

@@ -1,4 +1,4 @@
-"""Small proofs worked out by hand: the right claim is accepted, and every other one is refused with a reason."""
+"""Small proofs worked out by hand: the right claim is accepted, and every other one is refused."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def refusal(problem: Problem, objective: tuple[int, ...] | None, evidence: Evide
     return check.reason
 
 
-# -- linear ---------------------------------------------------------------------------------------------------
+# -- linear -----------------------------------------
 
-# Two amounts of 0 to 3 that are 3 together, the first at 2 and the second at 3 each; then the second as few as can be.
+# Two amounts of 0 to 3, 3 together at least, at 2 and 3 each; then as few as can be of the second.
 MIX = LinearProblem(
     lower=(0, 0),
     upper=(3, 3),
@@ -144,7 +144,7 @@ def test_a_side_that_a_row_does_not_have_shows_nothing() -> None:
 
 
 def test_what_was_shown_before_holds_in_later_parts() -> None:
-    """Of one each, together 3: first as many as can be of both, then the first is as few as it can be then."""
+    """First as many as can be of both, then as few of the first as that leaves."""
     problem = LinearProblem(
         lower=(0, 0), upper=(3, 1), rows=(), stages=(LinearStage(((0, -1), (1, -1))), LinearStage(((0, 1),)))
     )
@@ -177,7 +177,7 @@ def test_values_and_what_they_stand_for(
     assert refusal(problem, objective, LinearEvidence((2,), (Leaf((), 1),))) == wrong
 
 
-# -- covers ---------------------------------------------------------------------------------------------------
+# -- covers -----------------------------------------
 
 
 def test_the_cheapest_who_give_enough() -> None:
@@ -275,7 +275,7 @@ def test_questions_with_negative_amounts_are_not_proven() -> None:
     assert refusal(hot([5], [], 0), (1, 50, 0, 0)) == unknown
 
 
-# -- evictions ------------------------------------------------------------------------------------------------
+# -- evictions -----------------------------------------
 
 
 def evictions(*pods: tuple[int, int, int], free: tuple[int, ...] = (0,), **fields: Any) -> EvictionProblem:
@@ -380,7 +380,7 @@ def test_several_members_need_room_in_one_domain() -> None:
     assert refusal(apart, (0, 5, 0, 2, 10, 0, 0), leaving(0, 1)) == UNSAID
 
 
-# -- gathering ------------------------------------------------------------------------------------------------
+# -- gathering -----------------------------------------
 
 
 def tree(
