@@ -147,7 +147,7 @@ def test_taints_of_rules_are_on_the_devices_that_they_name() -> None:
         ({"driver": "e"}, ""),
         ({"selects": False}, ""),
     ):
-        rule = DeviceTaintRule(name="t", taint=taint, **fields)  # type: ignore[arg-type]
+        rule = DeviceTaintRule(name="t", taint=taint, **fields)
         for device in "abc":
             found = told(cluster(p, records=(*RECORDS, rule)), on(p, holds("x", device, "p-x")), only="sick")
             assert bool(found) == (device in devices)

@@ -216,9 +216,9 @@ def test_constraints_on_attributes() -> None:
     places = {"a": "x", "b": "x", "e": "y"}
     devices = [device(name, attributes={"place": value(text)}) for name, text in places.items()]
     judge = checker(pool(*devices, device("bare")))
-    same = {"constraints": (DeviceConstraint((), match_attribute="d/place"),)}
-    apart = {"constraints": (DeviceConstraint((), distinct_attribute="d/place"),)}
-    first_only = {"constraints": (DeviceConstraint(("r0",), match_attribute="d/place"),)}
+    same: dict[str, Any] = {"constraints": (DeviceConstraint((), match_attribute="d/place"),)}
+    apart: dict[str, Any] = {"constraints": (DeviceConstraint((), distinct_attribute="d/place"),)}
+    first_only: dict[str, Any] = {"constraints": (DeviceConstraint(("r0",), match_attribute="d/place"),)}
     assert told(judge, (claim(wish(2), **same), given(got("a"), got("b")))) == []
     assert told(judge, (claim(wish(2), **same), given(got("a"), got("e")))) == [
         "devices do not agree in d/place"
@@ -234,7 +234,7 @@ def test_constraints_on_attributes() -> None:
         ]
     # A constraint on some requests leaves the others alone.
     assert told(judge, (claim(wish(), wish(), **first_only), given(got("a"), got("e", "r1")))) == []
-    foreign = {"constraints": (DeviceConstraint((), match_attribute="x/place"),)}
+    foreign: dict[str, Any] = {"constraints": (DeviceConstraint((), match_attribute="x/place"),)}
     assert told(judge, (claim(wish(), **foreign), given(got("a")))) == ["a device has no attribute x/place"]
 
 

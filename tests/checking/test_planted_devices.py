@@ -268,7 +268,7 @@ def test_virtual_cards_are_those_of_their_vendors_template() -> None:
     templates = SharedTemplates(
         "gpu-shared-resource-templates",
         "koordinator-system",
-        immutabledict({"huawei-910": immutabledict({"vir05": {"huawei.com/npu-core": 5}})}),
+        immutabledict({"huawei-910": immutabledict({"vir05": immutabledict({"huawei.com/npu-core": 5})})}),
     )
     records = (DeviceObject(name="n", devices=(npu,)), templates)
     labels = {"node.koordinator.sh/gpu-vendor": "huawei", "node.koordinator.sh/gpu-model": "910"}

@@ -24,7 +24,6 @@ from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, Top
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import SchedulingGroup
 from koordcore.model.quotas import ElasticQuota
-from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import (
     Reservation,
     ReservationOwner,
@@ -58,7 +57,7 @@ def pod(name: str, **fields: Any) -> Pod:
     return attrs.evolve(Pod(name=name, requests={"cpu": 100}), **fields)
 
 
-def cluster(*pods: Pod, records: tuple[ClusterRecord, ...] = (), **running: Pod) -> ClusterSnapshot:
+def cluster(*pods: Pod, records: tuple[Any, ...] = (), **running: Pod) -> ClusterSnapshot:
     """Nodes n0 to n3 in the zones z0, z1, z0 and z1; pods that run are given by their node."""
     states = [
         NodeState(
@@ -70,11 +69,11 @@ def cluster(*pods: Pod, records: tuple[ClusterRecord, ...] = (), **running: Pod)
     return ClusterSnapshot(nodes=states, pending=pods, records=records)
 
 
-def forced(snapshot: ClusterSnapshot, policy: Policy | None = None, **places: str) -> ScheduleResult:
+def forced(snapshot: ClusterSnapshot, **places: str) -> ScheduleResult:
     pods = {one.name: one for one in snapshot.pending}
     decisions = tuple(Bound(pod=pods[name].key, node=at) for name, at in places.items())
     after = snapshot.assume(*(pods[name].at(at) for name, at in places.items()))
-    return ScheduleResult(decisions=decisions, snapshot=after, policy=policy or Policy())
+    return ScheduleResult(decisions=decisions, snapshot=after, policy=Policy())
 
 
 def told(snapshot: ClusterSnapshot, **places: str) -> list[str]:

@@ -92,6 +92,11 @@ def test_all_gangs_of_a_group_start_or_as_many_as_are_enough() -> None:
         "default/a 0 of at least 1 members of default/c have a node",
         "default/b 0 of at least 1 members of default/c have a node",
     ]
+    three = [group(name, 1, groups=names, min_groups="3") for name in "abc"]
+    assert told(cluster(*three, pending=waiting), a1="n0", b1="n0") == [
+        "default/a 0 of at least 1 members of default/c have a node",
+        "default/b 0 of at least 1 members of default/c have a node",
+    ]
     two = [group(name, 1, groups=names, min_groups="2") for name in "abc"]
     assert told(cluster(*two, pending=waiting), a1="n0", b1="n0") == []
     assert told(cluster(*two, pending=waiting), a1="n0") == ["default/a 1 of at least 2 gangs have members"]

@@ -87,7 +87,8 @@ def reclaims(*pairs: tuple[str, str], before: str = "", mine: int = 2000, least:
     waiting = [of("mine", name) for name in ("p", "q", "r")]
     snapshot = cluster(*waiting, records=tuple(start.records), n0=running)
     pods = {one.name: one for one in waiting}
-    plans, decisions = [], []
+    plans: list[PreemptionPlan] = []
+    decisions: list[Bound | Nominated] = []
     if before:
         decisions.append(Bound(pod=pods[before].key, node="n1"))
     for name, victim in pairs:

@@ -101,6 +101,8 @@ def test_a_row_binds_only_where_all_its_conditions_hold() -> None:
         upper=(3, 1, 0),
     )
     assert refusal(unless, (2,), LinearEvidence((2, 1, 0), (Leaf(((0, -1),), 1),))) == ""
+    dear = LinearEvidence((3, 1, 1), (Leaf(((0, -1),), 1),))
+    assert refusal(forced, (3,), dear) == "part 1 of the objective may be better"
     # With a switch that may be off nothing is shown.
     loose = attrs.evolve(problem, lower=(0, 1, 0))
     assert refusal(loose, (2,), LinearEvidence((2, 1, 1), (Leaf(((0, -1),), 1),))) == (
@@ -330,6 +332,8 @@ def test_no_plan_at_all_where_everybody_together_gives_too_little() -> None:
     assert refusal(evictions((0, 5, 2), slack=np.array([0]), breakable=np.array([True])), None) != ""
     assert refusal(evictions((0, 5, 2), home=np.array([-1])), None) == ""
     assert refusal(evictions((0, 5, 2), most=np.array([0])), None) == ""
+    lame = evictions((0, 5, 1), request=np.array([2, 2]))
+    assert refusal(lame, None) == "the question or its evidence names what does not exist"
 
 
 def test_the_fewest_and_then_the_least_important_leave() -> None:

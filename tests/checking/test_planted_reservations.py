@@ -246,7 +246,7 @@ def using(
     named = [each for each in users if used_by(each) == one.uid]
     status = attrs.evolve(
         one.status,
-        allocated={"cpu": sum(each.requests["cpu"] for each in named)},
+        allocated={"cpu": sum(each.requests.get("cpu", 0) for each in named)},
         current_owners=tuple(
             ObjectReference(namespace=each.namespace, name=each.name, uid=each.uid) for each in named
         ),
@@ -315,6 +315,12 @@ def test_a_restricted_reservation_gives_no_more_than_it_holds() -> None:
     assert using(strict, pod("u", 1500, uses="uid-r"), running=(before,)) == []
     assert using(strict, pod("u", 1501, uses="uid-r"), running=(before,)) == ["r cpu: 4001 used of 4000"]
     assert using(reservation(), pod("u", 1501, uses="uid-r"), running=(before,)) == []
+    full = pod("a", 4000, uses="uid-r")
+    idle = attrs.evolve(pod("u", uses="uid-r"), requests={"memory": 1})
+    assert using(strict, idle, running=(full,)) == []
+    assert using(strict, idle, running=(attrs.evolve(full, requests={"cpu": 4001}),)) == [
+        "r cpu: 4001 used of 4000"
+    ]
     strange = attrs.evolve(
         strict,
         annotations={"scheduling.koordinator.sh/reservation-restricted-options": '{"resources": ["memory"]}'},
@@ -370,6 +376,13 @@ def test_a_reservation_over_running_pods_holds_their_cards() -> None:
         "r does not hold gpu 2 of its first owners"
     ]
     assert [text for text in told(cards=()) if "gpu" in text] == []
+    # A card without a number is the first.
+    first = {ALLOCATED: json.dumps({"gpu": [{"resources": {CORE: "60"}}]})}
+    user = attrs.evolve(user, annotations={**user.annotations, **first})
+    assert [text for text in told(cards=((0, 60),)) if "gpu" in text] == []
+    assert [text for text in told(cards=((1, 60),)) if "gpu" in text] == [
+        "r does not hold gpu 0 of its first owners"
+    ]
 
 
 def test_reservations_neither_come_nor_go() -> None:
