@@ -160,6 +160,18 @@ def test_extended_resources_that_a_class_serves_need_a_claim() -> None:
     assert "default/p the claim for example.com/gpu is not allocated" in found
 
 
+def test_the_claim_that_was_made_for_extended_resources_of_a_pod_is_the_one_that_is_allocated() -> None:
+    served = DeviceClass(name="gpu", extended_resource_name="example.com/gpu")
+    asking = pod("p", requests={"cpu": 100, "example.com/gpu": 1})
+    for owner, fine in (("uid-p", True), ("p", False)):
+        made = ResourceClaim(name="made", spec=ONE, extended=True, owner=owner)
+        snapshot = cluster(asking, records=(served, SLICE, made))
+        found = told(
+            snapshot, on(asking, attrs.evolve(holds("", "a", "made"), planned=False)), only="request"
+        )
+        assert (found == []) is fine
+
+
 def test_devices_of_claims_count_in_quotas_even_where_a_plan_leaves_them_out() -> None:
     none = ElasticQuota(name="team", max={"gpu.deviceclass.resource.k8s.io/devices": 0})
     p = pod("p", "x", labels={QUOTA: "team"})

@@ -11,6 +11,7 @@ from koordcore.checking.reclaims import check_reclaims
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.devices import Device, DeviceObject, DeviceType
 from koordcore.model.numa import NodeResourceTopology
+from koordcore.model.pods import PodResourceClaim
 from koordcore.model.preemption import PreemptionPlan
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
@@ -123,3 +124,14 @@ def test_plans_follow_one_another() -> None:
     assert reclaims(("p", "a"), ("q", "b"), least=0, mine=1999) == [
         "mine reclaims for default/q and would use 2000 of cpu, 1999 promised"
     ]
+
+
+def test_one_of_those_who_come_with_claims_is_enough_for_doubt() -> None:
+    claims = (PodResourceClaim("gpu", claim="c"),)
+    moving = pod("b", 1000)
+    for wish, named in ((claims, False), ((), True)):
+        snapshot = cluster(
+            pod("p", 1000, 5, resource_claims=wish), n0=[pod("a", 1000, resource_claims=claims)], n1=[moving]
+        )
+        found = told(snapshot, "n0", "a", "b", moves={"b": "n0"})
+        assert (NEEDLESS[0] in found) is named
