@@ -380,3 +380,17 @@ def test_a_capacity_that_the_device_lacks_cannot_be_asked_for() -> None:
     judge = checker(pool(device("a", capacity=memory(8))))
     found = told(judge, (claim(wish(capacity={"threads": UNIT})), given(got("a"))))
     assert any("asks for more than it has" in text for text in found)
+
+
+def test_a_share_that_is_given_back_draws_on_the_card_no_longer() -> None:
+    """As when a reservation that held it is over: the other parts of the card are free again."""
+    part = attrs.evolve(drawing("a", 3), capacity=memory(8), allow_multiple_allocations=True)
+    judge = checker(pool(part, drawing("e", 2), shared_counters=CARD))
+    judge.hold([share("a", UNIT)])
+    assert told(judge, (claim(wish()), given(got("e")))) == ["pool d/p: counter card/slices is exceeded by 1"]
+    judge.hold([share("a", UNIT)], -1)
+    assert told(judge, (claim(wish()), given(got("e")))) == []
+    # Whoever takes a share of it then draws on the card anew.
+    judge.hold([got("e")])
+    again = claim(wish(capacity={"memory": UNIT}))
+    assert told(judge, (again, given(share("a", UNIT)))) == ["pool d/p: counter card/slices is exceeded by 1"]
