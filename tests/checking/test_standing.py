@@ -92,7 +92,7 @@ def test_a_cordon_is_tolerated_as_kubernetes_compares_its_taint(toleration: Tole
     assert placed == (set() if fine else {ViolationKind.CORDON})
 
 
-@pytest.mark.parametrize("text", ["0,,2", "0-", "-1", "0,1,", " 0", "+1", "1_0", "5000-5001"])
+@pytest.mark.parametrize("text", ["0,,2", "0-", "-1", "0,1,", " 0", "+1", "1_0", "5000-5001", "0-4097"])
 def test_a_broken_list_of_cpus_holds_none(text: str) -> None:
     """As the library reads it, which warns: whoever wants CPUs may have them."""
     with pytest.raises(ValueError):
@@ -101,6 +101,6 @@ def test_a_broken_list_of_cpus_holds_none(text: str) -> None:
         parse_cpulist(text)
 
 
-@pytest.mark.parametrize("text", ["", "0", "0-3,8", "3-1", "00"])
+@pytest.mark.parametrize("text", ["", "0", "0-3,8", "3-1", "00", "4095-4096", "4097"])
 def test_a_list_of_cpus_is_read_as_the_library_reads_it(text: str) -> None:
     assert sum(1 << cpu for cpu in cpulist(text)) == parse_cpulist(text)

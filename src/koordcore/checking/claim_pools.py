@@ -55,9 +55,7 @@ class SliceBook:
         Whether shared counters, and compatibility groups, are switched on.
     """
 
-    def __init__(
-        self, slices: Iterable[ResourceSlice], *, partitions: bool = True, groups: bool = True
-    ) -> None:
+    def __init__(self, slices: Iterable[ResourceSlice], *, partitions: bool, groups: bool) -> None:
         self._partitions = partitions
         self._by_pool: dict[tuple[str, str], list[ResourceSlice]] = {}
         for one in slices:

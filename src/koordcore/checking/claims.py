@@ -48,7 +48,7 @@ class _Held:
     amounts: dict[DeviceId, Counter[str]] = attrs.field(factory=dict)
 
     def charged(self, device: DeviceId) -> bool:
-        return self.whole[device] > 0 or self.shares[device] > 0 or device in self.amounts
+        return self.whole[device] > 0 or self.shares[device] > 0
 
 
 class ClaimChecker:
@@ -330,8 +330,7 @@ class ClaimChecker:
                 if (result.driver, result.pool) != pool or not mine.device.consumes_counters:
                     continue
                 if self._shareable(mine):
-                    known = self._held.shares[result.id] or result.id in self._held.amounts
-                    if known or result.id in charged:
+                    if self._held.shares[result.id] or result.id in charged:
                         continue
                     charged.add(result.id)
                 drew = True
