@@ -139,8 +139,10 @@ def plan_and_bind(
             fresh = [one for one in bound if one.counts not in probed]
             probed |= {one.counts for one in fresh}
             bound = (*bound, *(wherever(workspace, plugins, inputs, offers, one) for one in fresh))
+        # Whoever goes to one node together has nobody elsewhere.
+        beside = elsewhere and len({*answer.nodes.values()}) > 1
         for one in bound:
-            doubtful = doubtful or one.doubtful or elsewhere
+            doubtful = doubtful or one.doubtful or beside
             if one.alone is None:
                 conflicts.append(one)
                 continue

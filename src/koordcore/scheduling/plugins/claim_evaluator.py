@@ -79,6 +79,9 @@ class ClaimEvaluator(Evaluator):
         sides = plugin.workspace.once(NUMASides)
         self._near = NearClaims(sides, self._ledger, pod, self._side_at) if exact else None
 
+    def needs_company(self) -> bool:
+        return False  # whoever comes takes devices, or settles where a shared claim is
+
     def _side_at(self, row: int) -> ClaimSide | None:
         return claim_side(self._ledger, self._answers, self._settled, row)
 
