@@ -17,6 +17,7 @@ from campaigns.worlds import draw_world
 from koordcore import ClusterSnapshot, Pod, PreemptionRules, ScheduleResult, schedule, verify
 from koordcore.manifests import EventReader, patches
 from koordcore.manifests.calls import Call
+from koordcore.scheduling.cycle import opened
 
 __all__ = ["Lines"]
 
@@ -215,6 +216,10 @@ class _Line:
         fresh = made_anew(self.snapshot)
         if fresh != self.snapshot:
             yield Failure("contents", "the line's snapshot is not the cluster that it stands for")
+        for one in (self.snapshot, opened(self.snapshot, policy_of(self.case["policy"]))):
+            for pod in (*one.pending, *one.bound_pods()):
+                if one.pod(pod.key) is not pod or one.location.get(pod.key) != pod.node_name:
+                    yield Failure("contents", f"{pod.key} is not found where it is")
         if step % _ASKED or not self.snapshot.pending:
             return
         waiting = self.snapshot.pending

@@ -8,8 +8,9 @@ from koordcore import ClusterSnapshot, Pod, schedule
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.reservations import Reservation
-from koordcore.snapshot import RecordReplaced
-from tests.reservations.worlds import reservation
+from koordcore.reservations.holders import with_holders
+from koordcore.snapshot import NodeReplaced, PodBound, PodPending, RecordReplaced
+from tests.reservations.worlds import node as machine, pod as plain, reservation
 from tests.scheduling.test_numa import node, pod
 
 POLICY = Policy(
@@ -36,3 +37,17 @@ def test_a_plugin_counts_once_after_another_was_made_anew() -> None:
     warm, cold = (schedule(each, [owner("c", "x")], policy=POLICY) for each in (snapshot, anew))
     assert warm.decisions == cold.decisions
     assert warm == cold
+
+
+def test_pods_that_start_and_stop_on_nodes_that_say_something_else_are_found() -> None:
+    """In the cluster as plugins see it, with the pods that stand for reservations."""
+    bound, waiting = plain("b", 1).at("n1"), plain("w", 1)
+    start = ClusterSnapshot(
+        nodes=[machine("n1"), machine("n2")], pending=[waiting], records=[reservation("r", 2, "n2")]
+    ).assume(bound)
+    with_holders(start)
+    other = attrs.evolve(machine("n1"), labels={"says": "else"})
+    swapped = (PodBound(waiting.at("n1")), PodPending(bound.at(None)), NodeReplaced(other))
+    after = with_holders(start.apply(*swapped))
+    assert after.pod(waiting.key) == waiting.at("n1")
+    assert after.pod(bound.key) == bound.at(None)

@@ -103,8 +103,12 @@ def held_again(
         else:
             touched.add(new.name)
     pods = {name: there(snapshot.node(name)) for name in sorted(touched)}
-    moved = held.apply(*others) if others else held
-    return with_pods(moved, pods, snapshot.pending, changed_records(snapshot, records))
+    if others:
+        # Who waits no more may stand on one of these nodes: nobody is in two places in between.
+        wait = {*map(id, snapshot.pending)}
+        waiting = tuple(pod for pod in held.pending if id(pod) in wait)
+        held = with_pods(held, {}, waiting, ()).apply(*others)
+    return with_pods(held, pods, snapshot.pending, changed_records(snapshot, records))
 
 
 def _held_alike(old: Reservation, new: Reservation) -> bool:
