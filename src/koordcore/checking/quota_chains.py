@@ -72,8 +72,10 @@ class QuotaChains:
         siblings = [quota for quota in self.quotas.values() if quota.parent == parent]
         promised = sum(quota.min.get(resource, 0) for quota in siblings)
         if parent in self.quotas and parent != ROOT_QUOTA:
-            above = self.quotas[parent].min.get(resource, 0)
-            return promised <= above and self.kept(parent, resource, held)
+            above = self.quotas[parent]
+            # One may say a max below its min, which is all that it then has to deal out.
+            least = min(above.min.get(resource, 0), above.max.get(resource, promised))
+            return promised <= least and self.kept(parent, resource, held)
         there = sum(state.node.allocatable.get(resource, 0) for state in self.states)
         outside = sum(used.get(resource, 0) for quota, used in held.items() if quota not in self.quotas)
         return promised <= there - outside
