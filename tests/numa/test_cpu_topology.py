@@ -90,6 +90,13 @@ def test_no_topology_is_not_valid() -> None:
     assert NO_TOPOLOGY.all_cpus == 0
 
 
+def test_more_cores_than_cpus_are_no_topology() -> None:
+    """Two rows of one CPU that name different cores: nobody is told how many CPUs a core has."""
+    machine = CPUTopology.of([(0, 0, 0, 0), (0, 0, 1, 1)])
+    assert (machine.num_cpus, machine.num_cores) == (1, 2)
+    assert not machine.valid
+
+
 def test_equal_topologies_are_equal_values() -> None:
     """Whatever the order of the rows."""
     rows = [(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 1, 1)]

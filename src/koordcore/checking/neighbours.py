@@ -20,7 +20,7 @@ from koordcore.model.affinity import (
     UnsatisfiableAction,
 )
 from koordcore.model.cluster import Namespace
-from koordcore.model.decisions import Bound
+from koordcore.model.decisions import Bound, Waiting
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
@@ -52,7 +52,9 @@ def check_neighbours(
         spaces = {one.name: one.labels for one in snapshot.of(Namespace)}
         yield from _check_affinity(placed, new, spaces, unseen)
     if result.policy.filters("PodTopologySpread"):
-        yield from _check_spread(placed, new, everywhere, bound, unseen)
+        # Who waits for the rest of its gang, on the node that it keeps, may have come after the others too.
+        came = bound | {one.pod for one in result.decisions if isinstance(one, Waiting)}
+        yield from _check_spread(placed, new, everywhere, came, unseen)
 
 
 # -- affinity ---------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def _check_spread(
     placed: Sequence[Placed],
     new: Sequence[Placed],
     everywhere: Sequence[NodeState],
-    bound: set[PodKey],
+    came: set[PodKey],
     unseen: frozenset[PodKey],
 ) -> Iterator[Violation]:
     rules: dict[_Rule, list[Placed]] = {}
@@ -241,7 +243,7 @@ def _check_spread(
             else:
                 rules.setdefault(rule, []).append((pod, node))
     for rule, owners in rules.items():
-        doubtful = (bound - {pod.key for pod, _ in owners}) | unseen
+        doubtful = (came - {pod.key for pod, _ in owners}) | unseen
         yield from _check_rule(rule, owners, placed, everywhere, doubtful)
 
 

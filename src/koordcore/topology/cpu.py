@@ -184,8 +184,11 @@ class CPUTopology:
 
     @property
     def valid(self) -> bool:
-        """Tell whether CPUs can be handed out at all: every count is positive."""
-        return bool(self.cpus and self.num_cores and self.num_nodes and self.num_sockets)
+        """Tell whether CPUs can be handed out at all: every count is positive, and no core lacks CPUs.
+
+        CPUs that share an id, in a topology that is broken, may leave more cores than CPUs.
+        """
+        return bool(self.cpus_per_core and self.num_nodes and self.num_sockets)
 
     @cached_property
     def cpus_per_core(self) -> int:
