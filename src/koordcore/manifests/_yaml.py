@@ -244,13 +244,25 @@ def _parse_yaml(text: str, limits: SourceLimits) -> list[Json]:
         return values
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _YamlError(str(error.problem or error.context), mark.line if mark else 0) from None
+        problem = str(error.problem or error.context)
+        if problem == _TOO_DEEP_FOR_LIBYAML:
+            problem = _too_deep(min(limits.depth, _LIBYAML_DEPTH))
+        raise _YamlError(problem, mark.line if mark else 0) from None
     except yaml.YAMLError as error:
         raise _YamlError(str(error).splitlines()[0], 0) from None
     except RecursionError:
         raise _YamlError("nested too deeply", 0) from None
     finally:
         loader.dispose()
+
+
+_LIBYAML_DEPTH: Final = 1000
+"""What libyaml 0.2.6 reads at most; its scanner may refuse more before the parser tells of any level."""
+_TOO_DEEP_FOR_LIBYAML: Final = "exceeded maximum nesting depth"
+
+
+def _too_deep(depth: int) -> str:
+    return f"nested more than {depth} levels deep"
 
 
 def _may_be_deep(text: str, depth: int) -> bool:
@@ -272,7 +284,7 @@ def _check_depth(events: Iterable[Any], depth: int) -> None:
             level += 1
             if level > depth:
                 line = event.start_mark.line
-                raise _YamlError(f"nested more than {depth} levels deep", line)
+                raise _YamlError(_too_deep(depth), line)
         elif type(event).__name__.endswith(("SequenceEndEvent", "MappingEndEvent")):
             level -= 1
 
@@ -297,7 +309,7 @@ class _Builder:
         if node.id == "scalar":
             return _scalar(node)
         if depth == 0:
-            raise self.error(node, f"nested more than {self.limits.depth} levels deep")
+            raise self.error(node, _too_deep(self.limits.depth))
         if id(node) in self.open:
             raise self.error(node, "an alias stands for something that contains it")
         self.open.add(id(node))
