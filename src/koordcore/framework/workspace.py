@@ -84,6 +84,10 @@ class Workspace(Amounts):
             pods = self._pods[row] = {pod.key: pod for pod in state_at(self.snapshot, row).pods}
         return pods
 
+    def came(self, key: PodKey) -> bool:
+        """Tell whether a pod holds room now that it did not hold when the call began."""
+        return key in self._bound
+
     def once(self, make: Callable[[Workspace], T]) -> T:
         """Give what ``make(self)`` gave first; plugins that need the same ledger share it this way."""
         if make not in self._made:

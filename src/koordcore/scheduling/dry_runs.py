@@ -94,6 +94,9 @@ class DryRuns:
         plain = (held for claim in claims for held in claim.members if self._is_plain(held))
         self._plain = frozenset(held.key for held in plain)
         """Pods of standing plans who hold on their nodes all that they would get there."""
+        self._open = False
+        self.budgets = self._budgets()
+        """What plugins limit, as it stands before any dry run."""
 
     def _is_plain(self, held: Pod) -> bool:
         """Tell whether only the amounts of a pod count: no cards, CPUs, room lent to it, or neighbours."""
@@ -105,6 +108,35 @@ class DryRuns:
     # -- trying ----------------------------------------------------------------------------------------
 
     @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Stay where all dry runs of the job begin: without those who leave anyhow or for earlier plans.
+
+        What earlier plans promised is taken for real, with cards and CPUs, on nodes as they are. Each dry run
+        within goes on from there, instead of doing all this for itself.
+        """
+        if self._open:
+            yield
+            return
+        workspace = self._workspace
+        mark = workspace.checkpoint()
+        row_of = workspace.layout.row_of
+        earlier = [one for claim in self._claims for one in claim.victims]
+        anyhow = [(pod.key, row_of[str(pod.node_name)]) for pod in self.leaving]
+        self._leave([*earlier, *anyhow], frozenset().union(*(claim.charged for claim in self._claims)))
+        with self._plugins.nominated.taken():
+            members = [one for claim in self._claims for one in claim.members if one.key not in self._plain]
+            if members:
+                with self._plugins.nominated.set_aside():
+                    for held in members:
+                        self._take(held)
+            self._open = True
+            try:
+                yield
+            finally:
+                self._open = False
+                workspace.rollback(mark)
+
+    @contextmanager
     def without(self, victims: Iterable[Leaving], charged: frozenset[PodKey] = frozenset()) -> Iterator[None]:
         """Take pods off their nodes, who leaves anyhow and for earlier plans too; put all back in the end.
 
@@ -113,28 +145,21 @@ class DryRuns:
         charged
             Those of the victims that their quotas go on counting.
         """
-        workspace = self._workspace
-        mark = workspace.checkpoint()
-        row_of = workspace.layout.row_of
-        earlier = [one for claim in self._claims for one in claim.victims]
-        anyhow = [(pod.key, row_of[str(pod.node_name)]) for pod in self.leaving]
-        staying = charged.union(*(claim.charged for claim in self._claims))
-        for key, row in sorted({*earlier, *anyhow, *victims}):
-            if key in workspace.pods_on(row):
-                gone = workspace.evict(key, row)
-                self._plugins.removed(gone, row)
-                for plugin in self._limiting:
-                    plugin.evicted(gone, charged=key in staying)
-        with self._plugins.nominated.taken():
-            with self._plugins.nominated.set_aside():
-                # What earlier plans promised is taken for real, with cards and CPUs, on nodes as they are.
-                for held in (one for claim in self._claims for one in claim.members):
-                    if held.key not in self._plain:
-                        self._take(held)
+        with self.opened():
+            mark = self._workspace.checkpoint()
+            self._leave(victims, charged)
             try:
                 yield
             finally:
-                workspace.rollback(mark)
+                self._workspace.rollback(mark)
+
+    def _leave(self, pods: Iterable[Leaving], charged: frozenset[PodKey]) -> None:
+        for key, row in sorted({*pods}):
+            if key in self._workspace.pods_on(row):
+                gone = self._workspace.evict(key, row)
+                self._plugins.removed(gone, row)
+                for plugin in self._limiting:
+                    plugin.evicted(gone, charged=key in charged)
 
     def _take(self, held: Pod) -> None:
         """Put one to whom room is promised there like any other; where that fails it counts as before."""
@@ -171,7 +196,7 @@ class DryRuns:
     ) -> Conflict | None:
         """Bind one after the other; or say who did not fit beside whom."""
         taken = np.zeros((len(problem.all_shapes), len(problem.nodes)), dtype=np.int64)
-        budgets = self.budgets
+        budgets = self._budgets()
         for pod, shape, row in coming:
             taken[shape, row] += 1
             scheduling_class = self._plugins.class_of(pod)
@@ -264,9 +289,8 @@ class DryRuns:
 
     # -- limits over the whole cluster -----------------------------------------------------------------
 
-    @property
-    def budgets(self) -> list[EvictionBudget]:
-        """What plugins limit, as it stands now."""
+    def _budgets(self) -> list[EvictionBudget]:
+        """Give what plugins limit now."""
         found = (one.budget() for one in self._limiting)
         return [one for one in found if one is not None]
 
@@ -283,7 +307,7 @@ class DryRuns:
         if not self.budgets:
             return ()
         with self.without(()):
-            found = (one.pools(problem, self._members, widest=widest) for one in self.budgets)
+            found = (one.pools(problem, self._members, widest=widest) for one in self._budgets())
             return tuple(chain.from_iterable(found))
 
     def charged(self, victims: Collection[Leaving]) -> frozenset[PodKey]:
@@ -297,12 +321,12 @@ class DryRuns:
     def entitled(self, members: Sequence[Pod]) -> bool:
         """Tell whether some pods stay within what they are promised, once earlier victims have gone."""
         with self.without(()):
-            return any(one.entitled(members) for one in self.budgets)
+            return any(one.entitled(members) for one in self._budgets())
 
     def givers(self, members: Sequence[Pod]) -> frozenset[str] | None:
         """Name the limits below which others have to give; ``None`` where some pods may not reclaim."""
         with self.without(()):
-            found = (one.givers(members) for one in self.budgets)
+            found = (one.givers(members) for one in self._budgets())
             return next((one for one in found if one is not None), None)
 
     def lent(
@@ -313,7 +337,7 @@ class DryRuns:
         going = [running.pods[one] for one in np.flatnonzero(running.leaving).tolist()]
         # Nobody who has to go uses what is promised, whoever may count on his room.
         with self.without((pod.key, row_of[str(pod.node_name)]) for pod in going):
-            found = [one.lent(members, priority, below) for one in self.budgets]
+            found = [one.lent(members, priority, below) for one in self._budgets()]
             return found[0]
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ does not take its members is planned around.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
@@ -195,29 +194,19 @@ class Preemptor:
             return None
         leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone, names)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
-        whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
+        with runs.opened():
+            whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
         if reclaiming and (whom is None or not whom.any()):
             return None
         asked = self._problem(trigger, job.parts, spec, bound, leaving, whom)
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
-        if self._rules.relocation is Relocation.NEVER:
-            with runs.without(()):
-                problem = with_amounts(self._workspace, self._plugins, problem, pods)
-        alone = is_lone(problem)
-        if alone:
-            problem = with_present(problem, runs.fits_now(trigger))
-        if not alone and any(
-            isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
-        ):
-            # Mostly amounts tell enough; to count cards and CPUs on emptied nodes takes far longer.
-            plan = self._plan(problem, runs, trigger, rounds=1)
-            if not plan.certificate.proven:
-                problem = with_offers(problem, runs, pods)
-                plan = self._plan(problem, runs, trigger)
-        else:
-            plan = self._plan(problem, runs, trigger)
+        with runs.opened():
+            beyond = any(
+                isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
+            )
+            problem, plan = self._planned(problem, runs, trigger, pods, beyond=beyond)
         if isinstance(plan, NotHelpful) or not plan.nominations:
             return None
         if not (plan.victims or self._claims or leaving):
@@ -229,6 +218,28 @@ class Preemptor:
             plan = attrs.evolve(plan, borrowers=runs.borrowers(gone))
         self._claim(plan, runs, pods)
         return nominated_by(plan)
+
+    def _planned(
+        self,
+        problem: PreemptionProblem,
+        runs: DryRuns,
+        trigger: Pod,
+        pods: Mapping[str, Pod],
+        *,
+        beyond: bool,
+    ) -> tuple[PreemptionProblem, PreemptionPlan | NotHelpful]:
+        """Plan with what plugins have to say, also beyond amounts; gives what was asked in the end as well."""
+        if self._rules.relocation is Relocation.NEVER:
+            problem = with_amounts(self._workspace, self._plugins, problem, pods)
+        if is_lone(problem):
+            problem = with_present(problem, runs.fits_now(trigger))
+        elif beyond:
+            # Mostly amounts tell enough; to count cards and CPUs on emptied nodes takes far longer.
+            plan = self._plan(problem, runs, trigger, rounds=1)
+            if plan.certificate.proven:
+                return problem, plan
+            problem = with_offers(problem, runs, pods)
+        return problem, self._plan(problem, runs, trigger)
 
     def _whom(self, runs: DryRuns, job: PreemptingJob, *, reclaiming: bool) -> BoolVector | None:
         """Tell who may leave, shape (V,); ``None`` for all less important ones, or nobody to reclaim from.
@@ -260,12 +271,13 @@ class Preemptor:
     ) -> PreemptionPlan:
         """Add the cheapest plan elsewhere, and let victims move where that is asked for."""
         if plan.alternative is None and not (is_lone(problem) and not runs.budgets):
-            other = rejected_alternative(
-                problem,
-                plan,
-                members=self._rules.members,
-                dry_run=lambda *draft: runs.try_plan(problem, *draft),
-            )
+            with runs.opened():
+                other = rejected_alternative(
+                    problem,
+                    plan,
+                    members=self._rules.members,
+                    dry_run=lambda *draft: runs.try_plan(problem, *draft),
+                )
             plan = attrs.evolve(plan, alternative=other)
         if self._rules.relocation is not Relocation.FIRST or not plan.victims:
             return plan
@@ -381,11 +393,8 @@ class Preemptor:
     def _nominations(self, trigger: Pod) -> list[Pod]:
         """Pods of the cluster that are nominated somewhere, count, and hold no room yet in this call."""
         waiting = [pod for pod in self._workspace.snapshot.pending if pod.nominated_node]
-        held: Counter[PodKey] = Counter()
-        for pod, _, sign in self._workspace.journal[self._workspace.began :] if waiting else ():
-            held[pod.key] += sign
-        counts = self._plugins.nominated.counts
-        return [pod for pod in waiting if held[pod.key] <= 0 and counts(pod, trigger)]
+        holds, counts = self._workspace.came, self._plugins.nominated.counts
+        return [pod for pod in waiting if not holds(pod.key) and counts(pod, trigger)]
 
     def _lent(self, pod: Pod) -> IntMatrix | None:
         scheduling_class = self._plugins.class_of(pod)
