@@ -228,7 +228,7 @@ class Preemptor:
         *,
         beyond: bool,
     ) -> tuple[PreemptionProblem, PreemptionPlan | NotHelpful]:
-        """Plan with what plugins have to say, also beyond amounts; gives what was asked in the end as well."""
+        """Plan with what plugins have to say, also beyond amounts; gives what was asked in the end, too."""
         if self._rules.relocation is Relocation.NEVER:
             problem = with_amounts(self._workspace, self._plugins, problem, pods)
         if is_lone(problem):
