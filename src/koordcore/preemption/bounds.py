@@ -91,6 +91,8 @@ def usable_up_to(problem: PreemptionProblem, priority: int | None) -> BoolVector
     fine = np.ones(len(table), dtype=bool) if priority is None else table.priority <= priority
     if fine.all():
         return problem.usable
+    if not fine.any():
+        return fine
     whole = jobs.breakable.copy()
     whole[table.job[~fine]] = False
     usable: BoolVector = fine & (whole | (jobs.slack > 0))[table.job]

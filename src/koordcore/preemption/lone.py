@@ -303,31 +303,36 @@ class LoneSearch:
         homes = position[table.node]
         there = self._usable & (self._height <= priority) & (homes >= 0)
         # Where they stand in order and all of them count, nothing is copied.
-        ones = slice(None) if there.all() and problem.ordered else problem.in_order(there)
+        every = bool(there.all()) and problem.ordered
+        ones = slice(None) if every else problem.in_order(there)
         at = homes[ones]
+        starts = problem.by_node[1][rows] if every else np.searchsorted(at, np.arange(len(rows)))
         pods = np.full(len(rows), self._fewest_shared(priority), dtype=np.int64)
-        alone = np.ones(len(at), dtype=np.bool_)
-        for given, missing in self._shared:
-            alone &= given[ones] >= missing
-        for resource, lack in zip(self._asked, self._lack[:, rows], strict=True):
-            if lack.max() > 0:
-                np.maximum(pods, _fewest(at, table.amounts[resource, ones], lack), out=pods)
+        lacks = [
+            (one, lack) for one, lack in zip(self._asked, self._lack[:, rows], strict=True) if lack.max() > 0
+        ]
+        for resource, lack in lacks:
+            np.maximum(pods, _fewest(at, starts, table.amounts[resource, ones], lack), out=pods)
+        if len(lacks) + len(self._shared) > 1:
+            # A single pod is enough only where it gives all that is lacking.
+            alone = np.ones(len(at), dtype=np.bool_)
+            for given, missing in self._shared:
+                alone &= given[ones] >= missing
+            for resource, lack in lacks:
                 alone &= table.amounts[resource, ones] >= lack[at]
-        # A single pod is enough only where it gives all that is lacking.
-        single = np.bincount(at[alone], minlength=len(rows)) > 0
-        if self._shared:
-            single |= (self._lack[:, rows] <= 0).all(axis=0)
-        pods[(pods == 1) & ~single] = 2
-        job = table.job[ones]
-        spare = np.bincount(at[(jobs.slack > 0)[job]], minlength=len(rows)) > 0
-        tight = np.bincount(at[(jobs.running > 1)[job]], minlength=len(rows)) > 0
+            single = np.bincount(at[alone], minlength=len(rows)) > 0
+            if self._shared:
+                single |= (self._lack[:, rows] <= 0).all(axis=0)
+            pods[(pods == 1) & ~single] = 2
+        spare = _marked(at, (jobs.slack > 0), table.job[ones], len(rows))
+        tight = _marked(at, (jobs.running > 1), table.job[ones], len(rows))
         if self._shared:
             sums = priority + (pods - 1) * min(priority, int(table.priority[self._usable].min()))
             far = np.flatnonzero(np.any([given > 0 for given, _ in self._shared], axis=0) & self._usable)
             spare |= bool((jobs.slack[table.job[far]] > 0).any())
             tight |= bool((jobs.running[table.job[far]] > 1).any())
         else:
-            sums = priority + _smallest(at, table.priority[ones], pods - 1)
+            sums = priority + _smallest(at, starts, table.priority[ones], pods - 1)
         lost = np.where(spare, 0, np.where(tight, 1, pods))
         order = np.lexsort((rows, sums, pods, lost))[::-1]
         return np.stack([rows, lost, pods, sums])[:, order]
@@ -372,16 +377,23 @@ def _cost(vector: tuple[int, ...]) -> Cost:
     return violations, highest, jobs, pods, priorities, restarts
 
 
-def _fewest(at: IntVector, given: IntVector, lack: IntVector) -> IntVector:
+def _marked(at: IntVector, marks: BoolVector, job: IntVector, number: int) -> BoolVector:
+    """Tell at which of some positions there is a pod of a marked job, shape (n,)."""
+    if not marks.any():
+        return np.zeros(number, dtype=np.bool_)
+    there: BoolVector = np.bincount(at[marks[job]], minlength=number) > 0
+    return there
+
+
+def _fewest(at: IntVector, starts: IntVector, given: IntVector, lack: IntVector) -> IntVector:
     """Count how many of the largest amounts at each position make up for what is lacking, shape (n,).
 
     Parameters
     ----------
-    at
-        Position of each amount, ascending.
+    at, starts
+        Position of each amount, ascending; where those of each position begin, shape (n,).
     """
     number = len(lack)
-    starts = np.searchsorted(at, np.arange(number))
     fewest = (lack > 0).astype(np.int64)
     if not len(at):
         return fewest
@@ -401,12 +413,11 @@ def _fewest(at: IntVector, given: IntVector, lack: IntVector) -> IntVector:
     return fewest + np.bincount(homes, unmet, number).astype(np.int64)
 
 
-def _smallest(at: IntVector, values: IntVector, counts: IntVector) -> IntVector:
+def _smallest(at: IntVector, starts: IntVector, values: IntVector, counts: IntVector) -> IntVector:
     """Add up the ``counts`` smallest values at each position, shape (n,); ``at`` ascends."""
     if not counts.any():
         return np.zeros(len(counts), dtype=np.int64)
     order = np.lexsort((values, at))
     sums = np.concatenate([[0], np.cumsum(values[order])])
-    starts = np.searchsorted(at, np.arange(len(counts)))
     smallest: IntVector = sums[starts + counts] - sums[starts]
     return smallest

@@ -231,7 +231,7 @@ class PreemptionProblem:
         """Candidates ordered by node, and where each node's begin, shape (N + 1,)."""
         node = self.candidates.node
         order = np.arange(len(node)) if self.ordered else np.argsort(node, kind="stable")
-        starts = np.searchsorted(node[order], np.arange(len(self.nodes) + 1))
+        starts = np.searchsorted(node if self.ordered else node[order], np.arange(len(self.nodes) + 1))
         return order, starts.astype(np.int64)
 
     def on_node(self, row: int) -> IntVector:
@@ -255,7 +255,10 @@ class PreemptionProblem:
     @cached_property
     def usable(self) -> BoolVector:
         """Who may leave at all, shape (V,): alone, as what a gang can spare, or with the whole gang."""
-        usable: BoolVector = (self.jobs.breakable | (self.jobs.slack > 0))[self.candidates.job]
+        able = self.jobs.breakable | (self.jobs.slack > 0)
+        usable: BoolVector = (
+            np.ones_like(able, shape=len(self.candidates)) if able.all() else able[self.candidates.job]
+        )
         return usable
 
     @cached_property
@@ -263,8 +266,9 @@ class PreemptionProblem:
         """The least priority up to which evictions have to go for each candidate to leave, shape (V,)."""
         table, jobs = self.candidates, self.jobs
         heights = table.priority.copy()
-        tight = np.flatnonzero(((jobs.slack == 0) & (jobs.running > 1))[table.job])
-        if len(tight):
+        whole = (jobs.slack == 0) & (jobs.running > 1)
+        if whole.any():
+            tight = np.flatnonzero(whole[table.job])
             highest = np.full(len(jobs.slack), np.iinfo(np.int64).min, dtype=np.int64)
             np.maximum.at(highest, table.job[tight], table.priority[tight])
             heights[tight] = highest[table.job[tight]]
@@ -340,6 +344,8 @@ class PreemptionProblem:
 
     def counted(self, chosen: BoolVector) -> IntVector:
         """Count the chosen candidates on each node, shape (N,)."""
+        if chosen.all():
+            return np.diff(self.by_node[1])
         return self._summed(self._by_node(chosen).astype(np.int64))
 
     def in_order(self, chosen: BoolVector) -> IntVector:
