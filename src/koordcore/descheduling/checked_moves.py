@@ -17,7 +17,8 @@ from koordcore.checking.violation import Violation
 from koordcore.descheduling.budgets import migrating_groups, move_groups, selected_groups
 from koordcore.descheduling.moves import Allows, Group
 from koordcore.framework.evaluator import Refusal
-from koordcore.framework.plugin_set import PluginSet, kinds_with
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.registry import kinds_with
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
 from koordcore.model.certificates import Certificate
 from koordcore.model.cluster import PodDisruptionBudget, Workload

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Final, cast
 
@@ -28,55 +27,11 @@ from koordcore.model.claims import DeviceClass
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
-from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges
 
 _OF_NODES: Final = frozenset({"fits", "scores"})
 _MOST_KINDS: Final = 4096
 """Kinds of a class that are kept; then all of them are forgotten."""
-
-
-def kinds_with(policy: Policy, hook: str, snapshot: ClusterSnapshot | None = None) -> list[type[Plugin]]:
-    """Give the classes of a policy's plugins that have a class method of their own, such as ``waiting``.
-
-    Those that need records of which a cluster has none are left out, where one is given.
-
-    Raises
-    ------
-    ModelError
-        When a profile names a plugin that does not exist.
-    """
-    return [
-        kind
-        for kind, records in _kinds_with(_This(policy), hook)
-        if snapshot is None or not records or any(map(snapshot.has, records))
-    ]
-
-
-class _This:
-    """A policy by identity: to compare two takes longer than most calls have time for."""
-
-    __slots__ = ("policy",)
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __hash__(self) -> int:
-        return id(self.policy)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _This) and other.policy is self.policy
-
-
-@lru_cache(maxsize=64)  # what is remembered keeps its policy alive, so that no other has its identity
-def _kinds_with(policy: _This, hook: str) -> list[tuple[type[Plugin], list[type]]]:
-    default = getattr(Plugin, hook).__func__
-    kinds = plugin_kinds(policy.policy)
-    return [
-        (kind, [one for one in kind.needs or () if isinstance(one, type)])
-        for kind in kinds
-        if getattr(kind, hook).__func__ is not default
-    ]
 
 
 def _decisive(refusals: Iterable[Refusal]) -> Refusal | None:
