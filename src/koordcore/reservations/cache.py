@@ -8,7 +8,7 @@ reservations are gone again and the objects say what became of them (:func:`with
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from datetime import datetime
 from operator import attrgetter
 from typing import Final
@@ -21,13 +21,12 @@ from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.requests import Marks
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.holdings import HOLDINGS, without
 from koordcore.protocol.reservation import (
     OPERATING_MODE,
     RESERVATION_ALLOCATED,
-    RESERVATION_NAME,
     ReservationWish,
     allocated_reservation,
     is_operating_pod,
@@ -66,8 +65,6 @@ _NAMES: Final = attrgetter("namespace", "name")
 __all__ = [
     "ReservationLedger",
     "concerns_reservations",
-    "ended_holders",
-    "holders_by_user",
     "pending_reserve_pods",
     "with_holders",
     "without_holders",
@@ -404,32 +401,6 @@ class ReservationLedger:
             if matched:
                 found.append(number)
         return tuple(found)
-
-
-def ended_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[PodKey]:
-    """Give the pods that stand for reservations which are over, because they were to be used once and are."""
-    there = {pod.key: pod for pod in pods}
-    used = holders_by_user(there.values())
-    named = ((key, there[key].annotations.get(RESERVATION_NAME, "")) for key in used)
-    found = ((key, snapshot.find(Reservation, name)) for key, name in named)
-    return frozenset(key for key, one in found if one is not None and one.allocate_once)
-
-
-def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
-    """Give, for each pod of a node that is or stands for a reservation, the pods of the node that use it."""
-    there = [pod for pod in pods if pod.annotations or pod.labels]  # whoever has to do with any says so
-    holders = [pod for pod in there if is_reserve_pod(pod) or is_operating_pod(pod)]
-    if not holders:
-        return {}
-    users: dict[str, list[Pod]] = {}
-    for pod in there:
-        if RESERVATION_ALLOCATED not in pod.annotations or is_reserve_pod(pod):
-            continue
-        used = allocated_reservation(pod.annotations)
-        if used is not None:
-            users.setdefault(used.uid or used.name, []).append(pod)
-    named = {pod.key: pod.uid or pod.annotations.get(RESERVATION_NAME, pod.name) for pod in holders}
-    return {key: users[name] for key, name in named.items() if name in users}
 
 
 concerns_reservations: Final = Marks(frozenset((RESERVATION_ALLOCATED, RESERVE_POD, OPERATING_MODE))).on

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from koordcore._record import differing
@@ -12,6 +12,12 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
+from koordcore.protocol.reservation import (
+    RESERVATION_ALLOCATED,
+    RESERVATION_NAME,
+    allocated_reservation,
+    is_operating_pod,
+)
 from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import reserve_pod
@@ -127,3 +133,29 @@ def reservation_changes(
         elif isinstance(old or new, Reservation):
             return None
     return found
+
+
+def ended_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[PodKey]:
+    """Give the pods that stand for reservations which are over, because they were to be used once and are."""
+    there = {pod.key: pod for pod in pods}
+    used = holders_by_user(there.values())
+    named = ((key, there[key].annotations.get(RESERVATION_NAME, "")) for key in used)
+    found = ((key, snapshot.find(Reservation, name)) for key, name in named)
+    return frozenset(key for key, one in found if one is not None and one.allocate_once)
+
+
+def holders_by_user(pods: Iterable[Pod]) -> Mapping[PodKey, list[Pod]]:
+    """Give, for each pod of a node that is or stands for a reservation, the pods of the node that use it."""
+    there = [pod for pod in pods if pod.annotations or pod.labels]  # whoever has to do with any says so
+    holders = [pod for pod in there if is_reserve_pod(pod) or is_operating_pod(pod)]
+    if not holders:
+        return {}
+    users: dict[str, list[Pod]] = {}
+    for pod in there:
+        if RESERVATION_ALLOCATED not in pod.annotations or is_reserve_pod(pod):
+            continue
+        used = allocated_reservation(pod.annotations)
+        if used is not None:
+            users.setdefault(used.uid or used.name, []).append(pod)
+    named = {pod.key: pod.uid or pod.annotations.get(RESERVATION_NAME, pod.name) for pod in holders}
+    return {key: users[name] for key, name in named.items() if name in users}

@@ -36,7 +36,8 @@ from koordcore.protocol.device import DEVICE_ALLOCATED, parse_allocation
 from koordcore.protocol.device_object import GPU_VENDOR, inventory_of
 from koordcore.protocol.device_plugins import LOCKS
 from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
-from koordcore.reservations.cache import concerns_reservations, ended_holders, holders_by_user
+from koordcore.reservations.cache import concerns_reservations
+from koordcore.reservations.holders import ended_holders, holders_by_user
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import per_node
 
