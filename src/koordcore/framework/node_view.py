@@ -109,6 +109,9 @@ class Amounts:
         touched = self.touched
         if self._real is None:
             self._real = self.amounts[_DIVIDED] * _FACTORS
+        elif self._real_at + 1 == len(touched):
+            row = touched[-1]
+            np.multiply(self.amounts[_DIVIDED, :, row], _FACTORS[:, :, 0], out=self._real[:, :, row])
         elif self._real_at < len(touched):
             rows = np.frombuffer(touched[self._real_at :], np.int64)
             self._real[:, :, rows] = self.amounts[_DIVIDED, :, rows] * _FACTORS

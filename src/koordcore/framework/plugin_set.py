@@ -70,6 +70,7 @@ class PluginSet:
         self._remarking: list[Plugin] = []
         # Who could not go on where nodes joined or left.
         self._left: list[Hashable] = []
+        self._sleeping: list[Plugin] = []
         made = self._make_own()
         self._others = {profile: PluginSet(workspace, profile, self._known) for profile in policy.others}
         self._assemble(made)
@@ -90,19 +91,22 @@ class PluginSet:
 
     def wake(self, pod: Pod) -> None:
         """Wake the plugins that a pod concerns by its marks."""
-        marks = self._marks.on(pod)
-        if not marks <= self._woken:
-            self._woken |= marks
-            self._wake(marks)
+        if self._sleeping:
+            marks = self._marks.on(pod)
+            if not marks <= self._woken:
+                self._woken |= marks
+                self._wake(marks)
 
     def _wake(self, found: Collection[object]) -> None:
-        for plugin in self._known.values():
-            if plugin.asleep and not cast("frozenset[object]", plugin.needs).isdisjoint(found):
+        for plugin in self._sleeping:
+            if not cast("frozenset[object]", plugin.needs).isdisjoint(found):
                 plugin.asleep = False
+        self._sleeping = [one for one in self._sleeping if one.asleep]
 
     def _assemble(self, made: list[tuple[Plugin, PluginSetting]]) -> None:
         """Sort the plugins by what they are asked for."""
         workspace = self.workspace
+        self._sleeping = [one for one in self._known.values() if one.asleep]
         self.plugins = [plugin for plugin, _ in made]
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.

@@ -14,6 +14,7 @@ from koordcore._vector import Vector
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.model.containers import Container
+from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
@@ -31,6 +32,8 @@ _OWN: Final = frozenset({"name", "uid", "created", "key", "scheduling_group"})
 _CONTAINERS: Final = frozenset({"containers", "init_containers"})
 _MOST: Final = 4096
 """Templates that are remembered; then all are forgotten."""
+_FEW: Final = 8
+"""Plugins that are asked as quickly as it is found what was read of a template."""
 
 # Requests come first: what tells most templates apart.
 _of_pod: Final = attrgetter(
@@ -58,13 +61,13 @@ class Marks:
     def on(self, pod: Pod) -> frozenset[str]:
         """Give the marks that a pod has."""
         labels, annotations, *said = self._said(pod)
-        keys = self._keys
         found = _NO_MARKS
         if any(said):
             found = found.union(name for name, value in zip(self._fields, said, strict=True) if value)
         for mapping in (labels, annotations):
-            if mapping and not keys.isdisjoint(mapping):
-                found |= keys.intersection(mapping)
+            # To ask a frozen mapping whether it is empty takes longer than to see that it is the empty one.
+            if mapping is not EMPTY and not self._keys.isdisjoint(mapping):
+                found |= self._keys.intersection(mapping)
         return found
 
     def among(self, pods: Iterable[Pod]) -> frozenset[str]:
@@ -130,7 +133,7 @@ class RequestReader:
     plugins
         Whom to ask, in the order of the requests.
     wake
-        Wakes those whom a pod concerns by its marks; called for the first pod of each template.
+        Wakes those whom a pod concerns by its marks; called for the first pod of each template at least.
     """
 
     def __init__(self, plugins: Sequence[Plugin], wake: Callable[[Pod], None]) -> None:
@@ -151,7 +154,11 @@ class RequestReader:
         ManifestError
             What the pod says to a plugin cannot be read.
         """
-        found = self._found(_template_of(pod), pod)
+        if self._number > _FEW:
+            found = self._found(_template_of(pod), pod)
+        else:
+            self._wake(pod)
+            found = self._read(pod)
         if isinstance(found, Refusal) or not self._by_pod:
             return found
         requests: list[Hashable] | None = None

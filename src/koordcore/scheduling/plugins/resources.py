@@ -78,7 +78,9 @@ class FreeFloor:
         """Tell whether every node has room, by ``(name, resource, amount)``."""
         workspace = self._workspace
         came = self._changes.unread()
-        if len(came):
+        if len(came) == 1:
+            self._floor = list(map(min, self._floor, workspace.free[:, came[0]].tolist()))
+        elif len(came):
             least = workspace.free[:, np.array(came, np.int64)].min(axis=1)
             self._floor = list(map(min, self._floor, least.tolist()))
         for _, resource, amount in asked:
