@@ -45,7 +45,13 @@ from koordcore.reservations.columns import (
     same_acting,
     stands_now,
 )
-from koordcore.reservations.holders import check_stand_ins, with_holders
+from koordcore.reservations.holders import (
+    check_stand_ins,
+    held_alike,
+    same_holders,
+    stands_as,
+    with_holders,
+)
 from koordcore.reservations.known import known_reservations
 from koordcore.reservations.match import judge_match
 from koordcore.reservations.state import (
@@ -126,15 +132,20 @@ def without_holders(
             changed[name] = made_available(written, decision.node, now)
     bound = (one.held if isinstance(one, Waiting) else one for one in decided)
     used = dict.fromkeys(one.reservation for one in bound if isinstance(one, Bound) and one.reservation)
-    concerned = [changed.get(name) or before.find(Reservation, name) for name in {**used, **changed}]
-    objects = [one for one in concerned if one is not None]
-    for one in with_decided_users(objects, decided, lambda name: pods.get(name, ()), now):
+    objects = {name: before.find(Reservation, name) for name in {**used, **changed}}
+    concerned = [changed.get(name) or one for name, one in objects.items() if one is not None]
+    for one in with_decided_users(concerned, decided, lambda name: pods.get(name, ()), now):
         changed[one.name] = one
     # What other plugins wrote on their records stays; with holders the records were the same.
-    records = records_changed(held, after)
-    records += [(before.find(Reservation, name), one) for name, one in changed.items()]
+    written_on = records_changed(held, after)
+    changes = [(objects[name], one) for name, one in changed.items()]
     pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
-    return with_pods(before, pods, pending, records)
+    end = with_pods(before, pods, pending, [*written_on, *changes])
+    alike = all(old is not None and held_alike(old, new) for old, new in changes)
+    if alike and not known and same_holders(held, touched):
+        # Whoever stands for a reservation stands there still: the next call need not put them there again.
+        stands_as(end, with_pods(after, {}, pending, changes))
+    return end
 
 
 class ReservationLedger:
@@ -235,6 +246,10 @@ class ReservationLedger:
             if new.over and not old.over:
                 self._over += 1
                 self._matches.clear()
+            if held_alike(old, new) and self.states[number].pod is None:
+                # Its users, who have been told already, are all that it says anew.
+                self.states[number] = attrs.evolve(self.states[number], reservation=new)
+                continue
             self.states[number] = reservation_state(new)
             anew.add(number)
         if 2 * self._over > len(self.states):

@@ -23,7 +23,7 @@ from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import reserve_pod
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import Change, NodeAdded, NodeRemoved, NodeReplaced
-from koordcore.snapshot.following import changed_records, changed_states, derived, once, state_at
+from koordcore.snapshot.following import changed_records, changed_states, derived, know, once, state_at
 from koordcore.snapshot.forking import with_pods
 
 _USE: Final = {"allocated", "current_owners", "conditions"}
@@ -58,6 +58,20 @@ def check_stand_ins(snapshot: ClusterSnapshot) -> None:
             raise ModelError(f"reservation {one.name}: {key.name} is the name of pod {key} too")
 
 
+def stands_as(snapshot: ClusterSnapshot, held: ClusterSnapshot) -> None:
+    """Let :func:`with_holders` give what is known already to be a snapshot with those pods."""
+    know(snapshot, _held, held)
+
+
+def same_holders(held: ClusterSnapshot, states: Iterable[NodeState]) -> bool:
+    """Tell whether the same pods stand for reservations on some nodes as in a snapshot with those pods."""
+
+    def on(state: NodeState) -> list[int]:
+        return [id(pod) for pod in state.pods if is_reserve_pod(pod)]
+
+    return all(on(held.node(state.name)) == on(state) for state in states)
+
+
 def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     once(snapshot, check_stand_ins)
     holders = [
@@ -83,7 +97,7 @@ def held_again(
     touched = {name for name in touched if name in rows}
     others: list[Change] = []
     on = known_reservations(snapshot).on
-    anew = {new.name for old, new in changes if not _held_alike(old, new)}
+    anew = {new.name for old, new in changes if not held_alike(old, new)}
 
     def holders(name: str) -> Iterator[Pod]:
         ones = on.get(name)
@@ -117,7 +131,7 @@ def held_again(
     return with_pods(held, pods, snapshot.pending, changed_records(snapshot, records))
 
 
-def _held_alike(old: Reservation, new: Reservation) -> bool:
+def held_alike(old: Reservation, new: Reservation) -> bool:
     """Tell whether the pods that stand for two versions of a reservation are equal."""
     return differing(old, new) <= {"status"} and differing(old.status, new.status) <= _USE
 

@@ -76,10 +76,15 @@ def derived(
             value = again(nodes, records, cast("T", value), snapshot)
         else:
             value = build(snapshot)
-        snapshot._memo[build] = value
-        # Forks inherit the past: whichever of them asks next goes on from here.
-        snapshot._past[build] = (snapshot.layout, snapshot._nodes, snapshot._records, value, snapshot.place)
+        know(snapshot, build, value)
     return cast("T", snapshot._memo[build])
+
+
+def know(snapshot: ClusterSnapshot, build: Callable[[ClusterSnapshot], T], value: T) -> None:
+    """Let :func:`derived` give a value that is known already to be that of ``build(snapshot)``."""
+    snapshot._memo[build] = value
+    # Forks inherit the past: whichever of them asks next goes on from here.
+    snapshot._past[build] = (snapshot.layout, snapshot._nodes, snapshot._records, value, snapshot.place)
 
 
 def changed_rows(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[int]:
