@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, 
 from koordcore._line import Delta, RecordPair
 from koordcore._record import differing
 from koordcore._vector import Splice, Vector
+from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
 from koordcore.model.records import ClusterRecord
 from koordcore.snapshot.changes import RecordKey, record_key
@@ -234,10 +235,23 @@ class NodeValue(Generic[T]):
     Of these it reads only those that name the node: by their own name, or as the node in their status.
     """
 
-    def __init__(self, build: Callable[[ClusterSnapshot, NodeState], T], reads: frozenset[type]) -> None:
+    def __init__(
+        self,
+        build: Callable[[ClusterSnapshot, NodeState], T],
+        reads: frozenset[type],
+        unread: Mapping[type, frozenset[str]],
+    ) -> None:
         self._build = build
-        self.reads = reads
+        self._reads, self._unread = reads, unread
         update_wrapper(self, build)
+
+    def concerned(self, before: ClusterRecord | None, after: ClusterRecord | None) -> bool:
+        """Tell whether a record that changed may make a difference."""
+        kind = type(before if after is None else after)
+        if kind not in self._reads:
+            return False
+        unread = self._unread.get(kind)
+        return not (unread and before and after and differing(before, after) <= unread)
 
     def __call__(self, snapshot: ClusterSnapshot, state: NodeState) -> T:
         """Make the value of one node."""
@@ -245,7 +259,7 @@ class NodeValue(Generic[T]):
 
 
 def per_node(
-    *reads: type,
+    *reads: type, unread: Mapping[type, frozenset[str]] = EMPTY
 ) -> Callable[[Callable[[ClusterSnapshot, NodeState], T]], NodeValue[T]]:
     """Declare what records a value of a node is made of, so that a change of others leaves it alone.
 
@@ -253,10 +267,12 @@ def per_node(
     ----------
     reads
         Types of records; see :class:`NodeValue`. A function without this may read all records.
+    unread
+        Fields of these that it does not read.
     """
 
     def declare(build: Callable[[ClusterSnapshot, NodeState], T]) -> NodeValue[T]:
-        return NodeValue(build, frozenset(reads))
+        return NodeValue(build, frozenset(reads), unread)
 
     return declare
 
@@ -267,7 +283,7 @@ def concerned(build: Callable[..., Any], records: Sequence[RecordPair]) -> set[s
         return set()
     if not isinstance(build, NodeValue):
         return None
-    ones = (one for pair in records for one in pair if one is not None and type(one) in build.reads)
+    ones = (one for pair in records if build.concerned(*pair) for one in pair if one is not None)
     return {getattr(getattr(one, "status", None), "node_name", "") or one.name for one in ones}
 
 

@@ -42,6 +42,8 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import per_node
 
 _NO_NUMA: Final = NUMAState(NUMANode())
+_UNREAD: Final[dict[type, frozenset[str]]] = {Reservation: frozenset({"status"})}
+"""Who holds its room, and who uses it, the pods of the node say; it says whether one user is its end."""
 
 
 def uid_of(pod: Pod) -> str:
@@ -49,7 +51,7 @@ def uid_of(pod: Pod) -> str:
     return pod.uid or str(pod.key)
 
 
-@per_node(NodeResourceTopology, Reservation)
+@per_node(NodeResourceTopology, Reservation, unread=_UNREAD)
 def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
     """Give the CPUs and NUMA nodes of one node with what its pods hold by their annotations."""
     topology = snapshot.find(NodeResourceTopology, state.name)
@@ -70,7 +72,7 @@ def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
     return NUMAState.of(known.node, by_uid.values())
 
 
-@per_node(DeviceObject, Reservation)
+@per_node(DeviceObject, Reservation, unread=_UNREAD)
 def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | None:
     """Give the devices of one node with what its pods hold by their annotations.
 
