@@ -49,6 +49,18 @@ def differing(before: Any, after: Any) -> frozenset[str]:
     return frozenset([name for name, old, new in pairs if old is not new and old != new])
 
 
+def alike_but_for(fields: frozenset[str], before: Any, after: Any) -> bool:
+    """Tell whether two records of one class say the same, whatever some of their fields say."""
+    values = _values_but_for(type(before), fields)  # type: ignore[arg-type]  # a class can be hashed
+    return bool(values(before) == values(after))
+
+
+@cache
+def _values_but_for(kind: Any, fields: frozenset[str]) -> Callable[[Any], Any]:
+    """Give what reads the other fields of a class of records: the same objects are equal at a glance."""
+    return attrgetter(*(one.name for one in attrs.fields(kind) if one.name not in fields))
+
+
 @cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """Give the names of the fields of a class of records, two at least, and what reads them all."""

@@ -417,5 +417,17 @@ class JointPlugin(Plugin):
         """
         raise NotImplementedError  # each joint plugin has its own
 
+    def part(self, name: str, request: Any) -> Hashable | None:
+        """Give what :meth:`evaluator` of an entry is asked, out of the joint plugin's own request.
+
+        Parameters
+        ----------
+        name
+            Of the entry.
+        request
+            What :meth:`request_of` gave, and no refusal; ``None`` for nothing.
+        """
+        raise NotImplementedError  # each joint plugin has its own
+
 
 PluginFactory: TypeAlias = Callable[[Workspace, Any], Plugin]

@@ -308,7 +308,8 @@ class PluginSet:
 
     def _plain_of(self, pod: Pod, key: RequestKey, opening: Plugin) -> SchedulingClass | None:
         """Give the class of pods without a source who want the same else; ``None`` for the first to ask."""
-        plain = tuple(None if one is opening else asked for one, asked in zip(self._asking, key, strict=True))
+        place = self._asking.index(opening)
+        plain = (*key[:place], None, *key[place + 1 :])
         if plain in self._classes:
             self._classes[plain] = self._classes.pop(plain)  # as if it had just been made: many go by it
         elif plain not in self._sought:
@@ -340,7 +341,10 @@ class PluginSet:
         going_on = {} if older is None else {part.plugin: part for part in older.parts if part.moved()}
         asked = iter(key)
         for number, plugin in enumerate(self.plugins):
-            request = next(asked) if plugin.joint is None else plugin.request_of(pod)
+            if plugin.joint is None:
+                request = next(asked)
+            else:
+                request = plugin.joint.part(plugin.name, key[self._asking.index(plugin.joint)])
             if request is None:
                 continue
             # What does not depend on the pods that are bound is shared by all classes that ask the same.

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
-from koordcore._record import differing, record
+from koordcore._record import alike_but_for, record
 from koordcore._vector import Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -48,6 +48,7 @@ UNLIMITED: Final = 2**62
 Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
 """Amounts that count twice, for filters and for scores."""
 NOTHING: Final[Back] = ({}, {})
+_OF_STATUS: Final = frozenset({"status", "annotations"})
 
 
 @per_node()
@@ -275,7 +276,7 @@ def _holder_there(
 
 def differs_in_status(old: Reservation, new: Reservation) -> bool:
     """Tell whether two versions of a reservation are the same but for their status and annotations."""
-    return differing(old, new) <= {"status", "annotations"}
+    return alike_but_for(_OF_STATUS, old, new)
 
 
 def same_acting(states: Iterable[ReservationState], acting: Iterable[Pod]) -> bool:

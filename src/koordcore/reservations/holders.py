@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from koordcore._record import differing
+from koordcore._record import alike_but_for
 from koordcore._vector import Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
@@ -26,7 +26,8 @@ from koordcore.snapshot.changes import Change, NodeAdded, NodeRemoved, NodeRepla
 from koordcore.snapshot.following import changed_records, changed_states, derived, know, once, state_at
 from koordcore.snapshot.forking import with_pods
 
-_USE: Final = {"allocated", "current_owners", "conditions"}
+_STATUS: Final = frozenset({"status"})
+_USE: Final = frozenset({"allocated", "current_owners", "conditions"})
 """What a status says beside what is held."""
 
 
@@ -96,11 +97,10 @@ def held_again(
     touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
     touched = {name for name in touched if name in rows}
     others: list[Change] = []
-    on = known_reservations(snapshot).on
     anew = {new.name for old, new in changes if not held_alike(old, new)}
 
     def holders(name: str) -> Iterator[Pod]:
-        ones = on.get(name)
+        ones = known_reservations(snapshot).on.get(name)
         if not ones:
             return
         # Who stands for what holds the same is the same object, so that nobody looks at it again.
@@ -133,7 +133,7 @@ def held_again(
 
 def held_alike(old: Reservation, new: Reservation) -> bool:
     """Tell whether the pods that stand for two versions of a reservation are equal."""
-    return differing(old, new) <= {"status"} and differing(old.status, new.status) <= _USE
+    return alike_but_for(_STATUS, old, new) and alike_but_for(_USE, old.status, new.status)
 
 
 def reservation_changes(

@@ -10,7 +10,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from koordcore._line import Delta, RecordPair
-from koordcore._record import differing
+from koordcore._record import alike_but_for, differing
 from koordcore._vector import Splice, Vector
 from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
@@ -251,7 +251,7 @@ class NodeValue(Generic[T]):
         if kind not in self._reads:
             return False
         unread = self._unread.get(kind)
-        return not (unread and before and after and differing(before, after) <= unread)
+        return not (unread and before and after and alike_but_for(unread, before, after))
 
     def __call__(self, snapshot: ClusterSnapshot, state: NodeState) -> T:
         """Make the value of one node."""

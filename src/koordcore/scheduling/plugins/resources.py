@@ -287,10 +287,12 @@ class ScoredResources:
     resources
         Resource names with weights; names that no node has are left out.
     args
-        Where the shape of a broken line comes from.
+        Where the shape of a broken line comes from, if there is one.
     """
 
-    def __init__(self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
+    def __init__(
+        self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs | None = None
+    ) -> None:
         self._workspace = workspace
         layout = workspace.layout
         kept = [(name, weight) for name, weight in resources if name in layout.index]
@@ -299,7 +301,7 @@ class ScoredResources:
         self._capacities = workspace.once(Capacities)
         self._weights: IntMatrix = np.array([weight for _, weight in kept], np.int64)[:, None]
         self._same = len({weight for _, weight in kept}) == 1
-        self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
+        self.table = ratio_table(args.shape) if args and args.shape else np.zeros(101, np.int64)
 
     @property
     def capacity(self) -> Capacity:
@@ -443,5 +445,5 @@ class BalancedAllocation(Plugin):
         names = _looked_at(self._resources, requests)
         scored = self._scored.get(names)
         if scored is None:
-            scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
+            scored = self._scored[names] = ScoredResources(self.workspace, names)
         return BalancedEvaluator(requests, scored)

@@ -180,6 +180,12 @@ class ExactPlugin(JointPlugin):
             found = self._entries[name] = kind(self)
         return found
 
+    def part(self, name: str, request: Any) -> Hashable | None:
+        wanted: _Wanted | None = request
+        if wanted is None:
+            return None
+        return wanted.numa if name == NUMA else wanted.devices
+
     @property
     def tells_numa(self) -> bool:
         """Some node tells its topology, wants a policy, or amplifies its CPU."""
@@ -316,7 +322,7 @@ class _NUMAEntry(Plugin):
         if not isinstance(asked, CPURequest):
             return asked
         wanted = self._exact.request_of(pod)
-        return wanted.numa if isinstance(wanted, _Wanted) else None
+        return None if isinstance(wanted, Refusal) else self._exact.part(NUMA, wanted)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         if isinstance(request, WholeNode):
@@ -341,7 +347,7 @@ class _DeviceEntry(Plugin):
         if not isinstance(asked, DeviceRequest):
             return asked
         wanted = self._exact.request_of(pod)
-        return wanted.devices if isinstance(wanted, _Wanted) else None
+        return None if isinstance(wanted, Refusal) else self._exact.part(DEVICES, wanted)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         from koordcore.scheduling.plugins.exact.devices import DeviceEvaluator, VendorPlugins
