@@ -101,10 +101,34 @@ def test_members_of_which_only_one_heeds_the_other_are_kept_apart_as_well() -> N
     assert len({one.node for one in result.bound}) == 2
 
 
+def test_members_that_spread_take_their_nodes_in_turns() -> None:
+    """Two of four fit each node; whoever asks one node for all four, or for two at once, is told no."""
+    result = decided(block(2), gathered((1000,) * 4, **SPREAD))
+    assert sorted(one.node for one in result.bound) == ["n000", "n000", "n001", "n001"]
+    (plan,) = result.jobs
+    assert plan.certificate is not None
+    assert plan.certificate.status is CertificateStatus.HEURISTIC
+
+
 def test_of_members_that_spread_it_is_never_proven_that_no_plan_exists() -> None:
-    """Two of four fit each node, in turns; whoever asks one node first is told otherwise."""
-    (plan,) = decided(block(2), gathered((1000,) * 4, **SPREAD)).jobs
+    """The second node is full, and counts as one without members."""
+    full = attrs.evolve(block(2)[1], allocatable={"cpu": 0, "pods": 10})
+    (plan,) = decided([block(2)[0], full], gathered((1000,) * 4, **SPREAD)).jobs
+    assert not plan.placed
     assert plan.certificate is None or plan.certificate.status is CertificateStatus.HEURISTIC
+
+
+def test_members_in_company_go_where_there_is_room_for_all_of_them() -> None:
+    """Zone b holds three of them, zone a two; the node that scores best lies in a."""
+    rooms = {"n000": (2000, "a"), "n001": (1000, "b"), "n002": (2000, "b")}
+    nodes = [
+        attrs.evolve(one, labels={**one.labels, ZONE: zone}, allocatable={"cpu": cpu, "pods": 10})
+        for one in block(3)
+        for cpu, zone in [rooms[one.name]]
+    ]
+    near = Affinity(pod=PodAffinity(required=(PodAffinityTerm(ZONE, OWN),)))
+    result = decided(nodes, gathered((1000,) * 3, affinity=near))
+    assert sorted(one.node for one in result.bound) == ["n001", "n002", "n002"]
 
 
 def test_of_a_group_whose_members_look_for_company_it_is_never_proven_that_no_domain_takes_it() -> None:

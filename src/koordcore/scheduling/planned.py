@@ -18,6 +18,7 @@ from koordcore.model.pods import PodKey
 from koordcore.scheduling.beyond_limits import beyond, falls_short, limits_of, without
 from koordcore.scheduling.gang_binding import bind_plan, never_together, wherever
 from koordcore.scheduling.gang_input import Conflict, Denied, PlanningInput
+from koordcore.scheduling.one_after_another import OneAfterAnother
 from koordcore.scheduling.outcomes import NO_REFUSALS, weakened
 from koordcore.topology.network import NetworkTopology
 
@@ -81,6 +82,34 @@ def plan_and_bind(
     fit
         What the filters said over all nodes, for the message of a failure.
     """
+    elsewhere = inputs.needs_company or any(one.looks_elsewhere for one in inputs.classes)
+    mark = workspace.checkpoint()
+    found = _agreed(workspace, plugins, tree, inputs, offers, ask, limits, fit)
+    if isinstance(found, Planned) or not elsewhere:
+        return found
+    workspace.rollback(mark)
+    # What a node takes hangs on where the others are: that no slots say, and some plans were never seen.
+    other = OneAfterAnother(
+        workspace,
+        plugins,
+        tree,
+        inputs,
+        lambda places: without(ask(places, ()), inputs.refused),
+        limits,
+    ).found()
+    return found if other is None else Planned(*other, cut=True, refused=inputs.refused)
+
+
+def _agreed(
+    workspace: Workspace,
+    plugins: PluginSet,
+    tree: NetworkTopology,
+    inputs: PlanningInput,
+    offers: IntMatrix,
+    ask: Ask,
+    limits: Limits,
+    fit: str,
+) -> Planned | Failed:
     conflicts: list[Conflict] = []
     refused = dict(inputs.refused)
     # Who looks for company, or spreads, may go once others are there where the offers say no.
