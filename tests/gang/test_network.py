@@ -158,3 +158,20 @@ def test_phases() -> None:
     late = PodGroupStatus(phase="Scheduled", scheduled=2, schedule_start_time="2024-01-03T00:00:01Z")
     stale = PodGroup(namespace="a", name="g", min_member=2, created="2024-01-01T00:00:00Z", status=late)
     assert not examined(stale)
+
+
+@pytest.mark.parametrize(
+    ("created", "started", "left"),
+    [
+        ("2024-01-01T00:00:00Z", "2024-01-03T00:00:00Z", False),
+        ("2024-01-01T00:00:00Z", "2024-01-03T08:00:00+08:00", False),
+        ("2024-01-01T00:00:00+08:00", "2024-01-03T00:00:00Z", True),
+        ("2024-01-01T00:00:00", "2024-01-03T00:00:00Z", False),
+        ("2024-01-01T00:00:00", "2024-01-03T00:00:01+00:00", True),
+    ],
+)
+def test_two_days_are_counted_across_time_zones(created: str, started: str, left: bool) -> None:
+    """A time without a zone is UTC; after two days to the second the group is not looked at again."""
+    status = PodGroupStatus(phase="Scheduled", scheduled=2, schedule_start_time=started)
+    group = PodGroup(namespace="a", name="g", min_member=2, created=created, status=status)
+    assert examined(group) is not left

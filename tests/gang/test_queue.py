@@ -133,6 +133,31 @@ def test_a_multiple_on_the_nodes_of_a_later_gang_holds() -> None:
     assert len(set(plan.placements["b"].values())) == 1
 
 
+@pytest.mark.parametrize(("needed", "waiting"), [(2, ("b",)), (1, ())])
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_gang_that_starts_has_as_many_of_its_roles_as_it_must(
+    needed: int, waiting: tuple[str, ...], alike: bool
+) -> None:
+    """Three replicas of two, each in a block, and two blocks; another gang gets one that is not needed."""
+    tree = blocks(2, 2)
+    several, other = gang(tree, "a", 6, gathers=False), gang(tree, "b", 2)
+    members = several.demand.members
+    roles = tuple(
+        Role(
+            name=f"r{number}",
+            members=members[2 * number : 2 * number + 2],
+            min_available=2 if alike or number else 1,
+            must_layer="BlockLayer",
+        )
+        for number in range(3)
+    )
+    several = attrs.evolve(several, demand=attrs.evolve(several.demand, roles=roles, min_roles=needed))
+    plan = plan_queue(tree, [several, other])
+    assert plan.waiting == waiting
+    assert len(plan.placements["a"]) == 2 * needed
+    assert plan.certificate.status is CertificateStatus.PROVEN
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3), st.lists(st.integers(1, 4), min_size=1, max_size=5)

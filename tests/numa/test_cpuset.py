@@ -67,6 +67,8 @@ WORKED: list[tuple[str, Shape, str, int, CPUBindPolicy, NUMAAllocateStrategy, st
     ("the second node round wins", (1, 2, 2, 2), "", 4, SPREAD, MOST, "0-3"),
     ("one thread per core: both start with cores", (2, 1, 4, 1), "0", 6, SPREAD, MOST, "1-2,4-7"),
     ("distribute evenly orders as least", (2, 1, 4, 2), "0-1", 4, FULL, EVEN, "8-11"),
+    ("fullest socket", (2, 2, 2, 2), "0-1", 6, FULL, MOST, "2-7"),
+    ("emptiest socket", (2, 2, 2, 2), "0-1", 6, FULL, LEAST, "8-13"),
     ("tail alternates sockets", (2, 1, 4, 2), "0,8", 10, SPREAD, MOST, "1-6,9-10,12,14"),
 ]
 

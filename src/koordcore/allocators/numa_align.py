@@ -268,15 +268,20 @@ def has_room(
 
 
 def allowed_masks(state: NUMAState, demand: CPUDemand, args: NUMAArgs) -> Iterator[NUMAMask]:
-    """Every set of NUMA nodes that a pod may be given, best first, as :func:`align` would choose them."""
+    """Every set of NUMA nodes that a pod may be given, best first, as :func:`align` would choose them.
+
+    What exclusiveness rules out comes last of its size under BestEffort, and not at all under other policies.
+    """
     field = field_of(state, demand, args, PLAIN_ROOM)
     single = demand.policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+    best_effort = demand.policy is NUMATopologyPolicy.BEST_EFFORT
     exclusive, status = demand.request.exclusive_here, state.usage.status
     for size in range(1, 2 if single else len(state.node.zone_ids) + 1):
         masks = field.of_size(size)
-        if demand.policy is not NUMATopologyPolicy.BEST_EFFORT:
-            masks = [mask for mask in masks if exclusive_allows(mask, exclusive, status)]
-        yield from sorted(masks, key=lambda mask: (-field.score(mask), mask))
+        best = [mask for mask in masks if exclusive_allows(mask, exclusive, status)]
+        rest = [mask for mask in masks if mask not in best] if best_effort else []
+        for some in (best, rest):
+            yield from sorted(some, key=lambda mask: (-field.score(mask), mask))
 
 
 def field_of(

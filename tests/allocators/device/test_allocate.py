@@ -68,6 +68,13 @@ def test_a_shared_card_is_chosen_by_its_fill() -> None:
     assert take(state, half, policy=MOST) == {"gpu": [0]}
 
 
+def test_a_shared_card_stands_beside_cards_in_use() -> None:
+    """On a touched switch of a touched NUMA node, before a switch that nobody uses yet."""
+    half = want({"koordinator.sh/gpu": "50"})
+    assert take(machine(std8(), {"a": cards(6)}), half) == {"gpu": [7]}
+    assert take(machine(std8(), {"a": cards(6, 7)}), half) == {"gpu": [4]}
+
+
 def test_scope_device_means_one_card() -> None:
     """One card satisfies the scope, two cannot."""
     hint = {"gpu": {"requiredTopologyScope": "Device"}}
@@ -173,6 +180,19 @@ def test_joint_dead_ends_are_avoided() -> None:
         joint = {"deviceTypes": types, "requiredScope": "SamePCIe"}
         request = want({"nvidia.com/gpu": "3", "koordinator.sh/rdma": "200"}, device_joint_allocate=joint)
         assert take(state, request) == {"gpu": [4, 5, 6], "rdma": [3, 4]}
+
+
+def test_a_joint_refusal_speaks_of_the_cards_that_are_free_first() -> None:
+    """Five cards need three switches at least; the first five free ones touch four, for which NICs lack.
+
+    Where a partition of the table is free, the refusal is about the NICs beside that one.
+    """
+    request = want({"nvidia.com/gpu": "5", "koordinator.sh/rdma": "1"}, device_joint_allocate=SAME)
+    held = {"a": cards(0, 3), "b": nics(4)}
+    assert reason(machine(std8(), held), request) == "Insufficient rdma devices"
+    table = {"5": [{"minors": [1, 4, 5, 6, 7], "allocationScore": 1}]}
+    refused = reason(machine(std8(), held, table=table), request)
+    assert refused == "node(s) Device Joint-Allocate rules violation"
 
 
 def test_several_vfs_of_one_device() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from koordcore.allocators.device import explain_devices, smallest_release
+from koordcore.allocators.device.explain import Release
 from tests.allocators.device.build import card, cards, gpus, machine, nics, std8, want
 
 HONOR = {"node.koordinator.sh/gpu-partition-policy": "Honor"}
@@ -75,3 +78,17 @@ def test_the_release_is_the_smallest_of_all() -> None:
     release = smallest_release(state, gpus(2), among=["d/a", "d/b", "d/z"])
     assert release is not None
     assert release.holders == ("d/z",)
+
+
+@pytest.mark.parametrize(("most", "smallest"), [(6, False), (7, True)])
+def test_a_release_is_called_smallest_where_all_smaller_sets_were_tried(
+    monkeypatch: pytest.MonkeyPatch, most: int, smallest: bool
+) -> None:
+    """Nobody, three pods one by one, and the third pair of them: the seventh set.
+
+    Where fewer may be tried the same two go, since neither could stay.
+    """
+    monkeypatch.setattr("koordcore.allocators.device.explain._MOST_TRIALS", most)
+    held = {"d/a": cards(0), "d/b": cards(1, 2), "d/c": cards(3, 4), "d/d": cards(5, 6, 7)}
+    found = smallest_release(machine(std8(), held), gpus(4), among=["d/a", "d/b", "d/c"])
+    assert found == Release(("d/b", "d/c"), smallest=smallest)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from koordcore.allocators.device import allocate_devices
-from koordcore.allocators.device.reservations import DeviceReservation
+from koordcore.allocators.device.reservations import DeviceReservation, remaining_devices
 from koordcore.model.devices import DeviceAllocation, DeviceShortfall, StatusCode
 from tests.allocators.device.build import card, cards, gpus, machine, nic, nics, read, std8, want
 from tests.reference.reserved_devices import allocate_reserved
@@ -34,6 +36,27 @@ def test_reserved_cards_are_taken_first() -> None:
     mine = DeviceReservation(holder="r", matched=True)
     assert minors(allocate_reserved(state, gpus(1), [mine], nominated="r")) == {"gpu": [7]}
     assert minors(allocate_reserved(state, gpus(1), [mine])) == {"gpu": [0]}
+
+
+def test_all_reserved_cards_are_taken_before_others_of_their_switch() -> None:
+    """The owner gets both of them, though lower cards beside them are free."""
+    wide = [card(minor, (0, "0")) for minor in range(4)]
+    state = machine(wide, {"r": cards(2, 3)})
+    mine = DeviceReservation(holder="r", matched=True)
+    assert minors(allocate_reserved(state, gpus(2), [mine], nominated="r")) == {"gpu": [2, 3]}
+    assert minors(allocate_reserved(state, gpus(3), [mine], nominated="r")) == {"gpu": [0, 2, 3]}
+
+
+def test_a_card_is_in_use_until_everything_of_it_is_given_back() -> None:
+    """Half a card is reserved for the pod; who wants it untouched gets it only where nobody has the rest."""
+    shared = machine([card(0, (0, "0"))], {"r": cards(0, percent=50), "other": cards(0, percent=50)})
+    alone = machine([card(0, (0, "0"))], {"r": cards(0, percent=50)})
+    untouched = want(
+        {"koordinator.sh/gpu": "50"}, device_allocate_hint={"gpu": {"exclusivePolicy": "DeviceLevel"}}
+    )
+    mine = DeviceReservation(holder="r", matched=True)
+    assert minors(allocate_reserved(alone, untouched, [mine], nominated="r")) == {"gpu": [0]}
+    assert reasons(allocate_reserved(shared, untouched, [mine])) == ("Insufficient GPU Devices",)
 
 
 def test_a_reservation_of_others_keeps_its_cards() -> None:
@@ -112,3 +135,19 @@ def test_a_designated_vf_must_be_free() -> None:
     taken = attrs.evolve(ONE_VF, designated=read(VF))
     assert reasons(allocate_devices(state, taken)) == ("Insufficient rdma devices",)
     assert minors(allocate_devices(state, ONE_VF)) == {"rdma": [1]}
+
+
+def test_what_a_reservation_still_holds_is_what_its_users_have_not_taken() -> None:
+    """Amounts of each card less those of all users; a card used up is left out, and so is a VF in use."""
+
+    def of_nic(*ranks: int) -> dict[str, Any]:
+        vfs = {"vfs": [{"busID": f"1:{rank}"} for rank in ranks]}
+        amount = {"koordinator.sh/rdma": str(len(ranks))}
+        return {"rdma": [{"minor": 1, "resources": amount, "extension": vfs}]}
+
+    held = read(cards(0, 1, 2) | of_nic(0, 1, 2))
+    used = [read(cards(0, percent=30) | of_nic(1)), read(cards(0, percent=20)), read(cards(2))]
+    kept = cards(0, percent=50)["gpu"] + cards(1)["gpu"]
+    assert remaining_devices(held, used) == read({"gpu": kept} | of_nic(0, 2))
+    assert remaining_devices(held, []) == held
+    assert remaining_devices(held, [held]) == DeviceAllocation()

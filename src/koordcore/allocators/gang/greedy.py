@@ -157,7 +157,7 @@ class _Greedy:
             return np.full(self._slots.shape[1], -1, dtype=np.int64), -1
         if not depth:
             return role.home, role.fixed
-        home = self._tree.ancestors[depth] - self._tree.layer_start[depth]
+        home = self._tree.ancestors[depth]
         held = home[np.flatnonzero(role.bound)]
         return home, int(held[0]) if len(held) else -1
 

@@ -63,7 +63,7 @@ class Packing:
         bases += last
         self._penalties = terms.penalties
         if len(self._penalties):
-            bases.append((("score", 0), int(self._penalties.max(initial=0)) * size + 1))
+            bases.append((("score", 0), int(self._penalties.max()) * size + 1))
         self._weights = _weights(bases)
         self.words = 1 + max((word for word, _ in self._weights.values()), default=0)
         self._terms = terms
