@@ -8,10 +8,13 @@ from typing import Any, Final
 import attrs
 from hypothesis import example, given, strategies as st
 
-from koordcore import ClusterSnapshot, Node, schedule, verify
+from koordcore import ClusterSnapshot, Node, Pod, schedule, verify
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from koordcore.model.records import ClusterRecord
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.model.selectors import LabelSelector
 from tests.scheduling.test_gangs import MUST, NETWORK, SPEC, members
+from tests.scheduling.test_groups import pods as of_group
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 OWN: Final = LabelSelector({"app": "g"})
@@ -63,12 +66,34 @@ hosts_of = st.lists(
 )
 
 
-@given(hosts_of, st.integers(1, 6), st.sampled_from(RULES), st.sampled_from((HOST, ZONE)), st.booleans())
-@example([(4, 0, 0), (4, 0, 0)], 4, "spread by 1", HOST, True)
-@example([(1, 0, 0), (3, 0, 1), (2, 1, 0)], 4, "spread by 1", ZONE, True)
-@example([(2, 0, 0), (1, 0, 1), (2, 0, 1)], 3, "in company", ZONE, True)
+def gang_of(
+    dialect: str, number: int, *, gathers: bool, **fields: Any
+) -> tuple[list[Pod], list[ClusterRecord]]:
+    """Make a gang, of Koordinator or of Kubernetes itself, that has to lie in one block or may lie anywhere."""
+    if dialect == "kubernetes":
+        group = SchedulingPodGroup(name="g", min_count=number, topology_keys=("block",) if gathers else ())
+        return [attrs.evolve(one, labels={"app": "g"}, **fields) for one in of_group("g", number)], [group]
+    wish = {SPEC: MUST} if gathers else {}
+    pods = [
+        attrs.evolve(one, labels={"app": "g"}, annotations={**one.annotations, **wish}, **fields)
+        for one in members("g", number, 1000, number)
+    ]
+    return pods, [NETWORK]
+
+
+@given(
+    hosts_of,
+    st.integers(1, 6),
+    st.sampled_from(RULES),
+    st.sampled_from((HOST, ZONE)),
+    st.booleans(),
+    st.sampled_from(("koordinator", "kubernetes")),
+)
+@example([(4, 0, 0), (4, 0, 0)], 4, "spread by 1", HOST, True, "koordinator")
+@example([(1, 0, 0), (3, 0, 1), (2, 1, 0)], 4, "spread by 1", ZONE, True, "kubernetes")
+@example([(2, 0, 0), (1, 0, 1), (2, 0, 1)], 3, "in company", ZONE, True, "koordinator")
 def test_a_gang_is_placed_wherever_its_members_find_places_in_any_order(
-    hosts: list[Host], number: int, rule: str, key: str, gathers: bool
+    hosts: list[Host], number: int, rule: str, key: str, gathers: bool, dialect: str
 ) -> None:
     nodes = [
         Node(
@@ -78,16 +103,8 @@ def test_a_gang_is_placed_wherever_its_members_find_places_in_any_order(
         )
         for at, (room, block, zone) in enumerate(hosts)
     ]
-    pods = [
-        attrs.evolve(
-            one,
-            labels={"app": "g"},
-            annotations={**one.annotations, **({SPEC: MUST} if gathers else {})},
-            **fields_of(rule, key),
-        )
-        for one in members("g", number, 1000, number)
-    ]
-    snapshot = ClusterSnapshot(nodes=nodes, pending=pods, records=[NETWORK])
+    pods, records = gang_of(dialect, number, gathers=gathers, **fields_of(rule, key))
+    snapshot = ClusterSnapshot(nodes=nodes, pending=pods, records=records)
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()
     blocks = sorted({block for _, block, _ in hosts}) if gathers else [None]
