@@ -69,7 +69,7 @@ hosts_of = st.lists(
 def gang_of(
     dialect: str, number: int, *, gathers: bool, **fields: Any
 ) -> tuple[list[Pod], list[ClusterRecord]]:
-    """Make a gang, of Koordinator or of Kubernetes itself, that has to lie in one block or may lie anywhere."""
+    """Make a gang, of Koordinator or of Kubernetes itself, that lies in one block or anywhere."""
     if dialect == "kubernetes":
         group = SchedulingPodGroup(name="g", min_count=number, topology_keys=("block",) if gathers else ())
         return [attrs.evolve(one, labels={"app": "g"}, **fields) for one in of_group("g", number)], [group]
