@@ -43,12 +43,18 @@ class OneAfterAnother:
     ----------
     workspace, plugins
         The state of the call; it is as before where no plan is found.
-    tree, inputs
-        The network, and the members.
+    tree, inputs, offers
+        The network, the members, and how many of each shape every node of the tree takes by itself.
     ask
         Writes the demand over offers per shape and node.
     limits
         Budget and seed of the solver.
+
+    Attributes
+    ----------
+    reached
+        ``(shapes, nodes)``: most members that tries in its smallest domain have put on each node; where nobody
+        tried, what it offers.
     """
 
     def __init__(
@@ -57,6 +63,7 @@ class OneAfterAnother:
         plugins: PluginSet,
         tree: NetworkTopology,
         inputs: PlanningInput,
+        offers: IntMatrix,
         ask: Callable[[IntMatrix], GangDemand],
         limits: Limits,
     ) -> None:
@@ -65,15 +72,23 @@ class OneAfterAnother:
         self._nothing: IntMatrix = np.zeros((len(inputs.classes), len(inputs.rows)), np.int64)
         self._ask, self._limits = ask, limits
         self._left = _MOST_STEPS
+        self.reached = offers.copy()
+        self._tried = np.zeros(len(inputs.rows), np.bool_)
 
     def found(self) -> tuple[dict[PodKey, PodDecision], GangPlacement] | None:
         """Bind the members in the first domain that holds enough of them; ``None`` where none does."""
-        for rows in self._places():
+        for depth, rows in self._places():
             mark = self._workspace.checkpoint()
             steps = self._steps(rows)
             self._workspace.rollback(mark)
-            answer = self._planned(steps)
-            if answer is not None:
+            offers = self._offered(steps)
+            if depth == self._deepest:
+                here = rows[self._inputs.rows]
+                self.reached[:, here & ~self._tried] = 0
+                self._tried |= here
+                np.maximum(self.reached, offers, out=self.reached)
+            answer = place_gang(self._tree, self._ask(offers), limits=self._limits)
+            if isinstance(answer, GangPlacement) and answer.nodes:
                 bound = self._bound(steps, answer)
                 if bound is not None:
                     return bound, answer
@@ -82,18 +97,18 @@ class OneAfterAnother:
                 return None
         return None
 
-    def _places(self) -> Iterator[BoolVector]:
-        """Give the nodes among which to try, ``(N,)``, each set once.
+    def _places(self) -> Iterator[tuple[int, BoolVector]]:
+        """Give the nodes among which to try, ``(N,)``, each set once, with the depth of their domain.
 
         Whoever looks for company stays in the zone, or whatever it is, where the first member went. That one
         goes where it scores best, so each zone is tried for itself.
         """
         seen = set[bytes]()
-        for rows in self._domains():
+        for depth, rows in self._domains():
             for some in (rows, *(rows & zone for zone in self._zones if (rows & zone).any())):
                 if some.tobytes() not in seen:
                     seen.add(some.tobytes())
-                    yield some
+                    yield depth, some
 
     @cached_property
     def _zones(self) -> list[BoolVector]:
@@ -107,8 +122,8 @@ class OneAfterAnother:
                 found.append(np.array([one == value for one in values], np.bool_))
         return found
 
-    def _domains(self) -> Iterator[BoolVector]:
-        """Give the nodes of domains with room for all, ``(N,)``: of the deepest layers first."""
+    def _domains(self) -> Iterator[tuple[int, BoolVector]]:
+        """Give the nodes of domains with room for all, ``(N,)``, with the depth: the deepest layers first."""
         tree = self._tree
         number, demand = len(self._inputs.members), self._ask(self._nothing)
         # By amounts and whatever else counts on a node by itself.
@@ -116,13 +131,13 @@ class OneAfterAnother:
         room = tree.sum_up(slots[self._inputs.rows])
         parts = demand.units or demand.quorums or demand.min_roles is not None
         least = 1 if parts else sum(max(0, role.min_available) for role in demand.roles)
-        for depth in range(max(0, len(tree.layers) - 1), -1, -1):
+        for depth in range(self._deepest, -1, -1):
             domains = [one for one in tree.domains_at(depth) if room[one] >= max(1, least)]
             domains.sort(key=lambda one: (-int(room[one]), tree.names[one]))
             for domain in domains[:_MOST_DOMAINS]:
                 rows = np.zeros(len(self._workspace.layout.names), np.bool_)
                 rows[self._inputs.rows[tree.ancestors[depth] == domain]] = True
-                yield rows
+                yield depth, rows
 
     def _steps(self, rows: BoolVector) -> list[Step]:
         """Place one member after another on some nodes, ``(N,)``; who finds no place is passed over."""
@@ -149,14 +164,18 @@ class OneAfterAnother:
             return -1
         return choice.row
 
-    def _planned(self, steps: Sequence[Step]) -> GangPlacement | None:
-        """Ask whether the gang wants just these places."""
+    @property
+    def _deepest(self) -> int:
+        """The layer above the nodes; the cluster, where there is none."""
+        return max(0, len(self._tree.layers) - 1)
+
+    def _offered(self, steps: Sequence[Step]) -> IntMatrix:
+        """Offer just the places that were found, ``(shapes, nodes)``."""
         position = {int(row): at for at, row in enumerate(self._inputs.rows.tolist())}
         offers = self._nothing.copy()
         for pod, row in steps:
             offers[self._inputs.shape_of[str(pod.key)], position[row]] += 1
-        answer = place_gang(self._tree, self._ask(offers), limits=self._limits)
-        return answer if isinstance(answer, GangPlacement) and answer.nodes else None
+        return offers
 
     def _bound(self, steps: Sequence[Step], answer: GangPlacement) -> dict[PodKey, PodDecision] | None:
         """Bind the members of a plan in the order in which its places were found."""

@@ -82,22 +82,31 @@ def plan_and_bind(
     fit
         What the filters said over all nodes, for the message of a failure.
     """
-    elsewhere = inputs.needs_company or any(one.looks_elsewhere for one in inputs.classes)
-    mark = workspace.checkpoint()
-    found = _agreed(workspace, plugins, tree, inputs, offers, ask, limits, fit)
-    if isinstance(found, Planned) or not elsewhere:
+    # What a node takes of members that spread hangs on where the others are: that no slots say. For these
+    # a few plans have to do, and for others whom somebody elsewhere may refuse, it is tried in the end.
+    counting = inputs.needs_company
+    mark, at_first = workspace.checkpoint(), offers.copy()
+    turns = _FEW if counting else _REPLANS
+    found = _agreed(workspace, plugins, tree, inputs, offers, ask, limits, fit, turns)
+    if isinstance(found, Planned) or not (counting or any(one.looks_elsewhere for one in inputs.classes)):
         return found
     workspace.rollback(mark)
-    # What a node takes hangs on where the others are: that no slots say, and some plans were never seen.
-    other = OneAfterAnother(
-        workspace,
-        plugins,
-        tree,
-        inputs,
-        lambda places: without(ask(places, ()), inputs.refused),
-        limits,
-    ).found()
-    return found if other is None else Planned(*other, cut=True, refused=inputs.refused)
+
+    def places(these: IntMatrix) -> GangDemand:
+        return without(ask(these, ()), inputs.refused)
+
+    search = OneAfterAnother(workspace, plugins, tree, inputs, at_first, places, limits)
+    other = search.found()
+    if other is not None:
+        return Planned(*other, cut=True, refused=inputs.refused)
+    if not counting or found.certificate is not None:
+        return found
+    if len(inputs.classes) > 1:
+        return _agreed(workspace, plugins, tree, inputs, at_first, ask, limits, fit, _REPLANS)
+    answer = place_gang(tree, places(search.reached), fit_error=fit, limits=limits)
+    if isinstance(answer, GangPlacement) or inputs.refused:
+        return found
+    return Failed(answer.message, answer.detail, None, weakened(answer.certificate))
 
 
 def _agreed(
@@ -109,6 +118,7 @@ def _agreed(
     ask: Ask,
     limits: Limits,
     fit: str,
+    turns: int,
 ) -> Planned | Failed:
     conflicts: list[Conflict] = []
     refused = dict(inputs.refused)
@@ -120,7 +130,7 @@ def _agreed(
     probed = set[tuple[int, ...]]()
     shared: tuple[Limit, ...] = ()
     denied: Denied | None = None
-    for turn in range(_REPLANS):
+    for turn in range(turns):
         demand = without(ask(offers, conflicts), refused)
         if shared:
             demand = attrs.evolve(demand, limits=shared)
