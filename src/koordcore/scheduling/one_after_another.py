@@ -53,8 +53,8 @@ class OneAfterAnother:
     Attributes
     ----------
     reached
-        ``(shapes, nodes)``: most members that tries in its smallest domain have put on each node; where nobody
-        tried, what it offers.
+        ``(shapes, nodes)``: most members that tries in its smallest domain have put on each node; what it
+        offers, where nobody tried.
     """
 
     def __init__(
