@@ -28,9 +28,21 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, help="folder of the server's binary")
     parser.add_argument("--kube-apiserver", type=Path, help="a server that is there; nothing is built then")
     parser.add_argument("--log", type=Path, default=Path("scheduler.log"), help="log of the schedulers")
-    parser.add_argument("--only", choices=SCENARIOS, action="append", help="a scenario; may be repeated")
+    parser.add_argument(
+        "--only",
+        choices=SCENARIOS,
+        action="append",
+        metavar="NAME",
+        help=f"a scenario, may be repeated: {', '.join(SCENARIOS)}",
+    )
     for field in attrs.fields(Plan):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            type=int,
+            default=field.default,
+            metavar="N",
+            help=f"{field.metadata['what']} ({field.default})",
+        )
     arguments = vars(parser.parse_args())
     only, cache, log = arguments.pop("only"), arguments.pop("cache"), arguments.pop("log")
     binary = arguments.pop("kube_apiserver")

@@ -40,33 +40,22 @@ _PLENTY: Final = 300.0
 """Seconds after which something that should happen has not."""
 
 
+def _size(default: int, what: str) -> int:
+    made: int = attrs.field(default=default, metadata={"what": what})
+    return made
+
+
 @attrs.frozen(kw_only=True)
 class Plan:
-    """How large to make it.
+    """How large to make it; the command's options."""
 
-    Parameters
-    ----------
-    nodes, gpu_nodes
-        All nodes, and those of them with cards.
-    burst
-        Pods of one of the four bursts.
-    kills
-        How often the scheduler is killed.
-    seed
-        Of the moments of the kills, and of those at which connections are cut.
-    running
-        Pods that run on each node of a live cluster.
-    arrivals
-        Pods that come there, a hundred a second; as many end.
-    """
-
-    nodes: int = 500
-    gpu_nodes: int = 64
-    burst: int = 500
-    kills: int = 30
-    seed: int = 1
-    running: int = 10
-    arrivals: int = 2000
+    nodes: int = _size(500, "nodes of the cluster")
+    gpu_nodes: int = _size(64, "those of them with cards")
+    burst: int = _size(500, "pods of each of the four bursts")
+    kills: int = _size(30, "how often the scheduler is killed")
+    seed: int = _size(1, "of the moments of the kills, and of those at which connections are cut")
+    running: int = _size(10, "pods that run on each node of a live cluster")
+    arrivals: int = _size(2000, "pods that come there, a hundred a second; as many end")
 
 
 @attrs.define
