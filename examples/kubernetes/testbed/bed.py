@@ -190,7 +190,7 @@ class Bed:
         """Delete pods, and wait until they are gone."""
         gone = set(names)
         list(self._pool.map(self.drop, sorted(gone)))
-        assert self.kubelets.wait(lambda: gone.isdisjoint(self.kubelets.pods), 120), "pods do not go"
+        self._wait_gone(lambda: gone.isdisjoint(self.kubelets.pods), len(gone))
 
     def close(self) -> None:
         """Stop the kubelets."""
@@ -206,7 +206,11 @@ class Bed:
                 metadata = item["metadata"]
                 path = f"{head}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
                 self._pool.submit(self._delete, path)
-        assert self.kubelets.wait(lambda: not self.kubelets.pods, 120), "pods do not go"
+        self._wait_gone(lambda: not self.kubelets.pods, len(self.kubelets.pods))
+
+    def _wait_gone(self, are_gone: Callable[[], bool], number: int) -> None:
+        # A busy server on two cores deletes some fifty a second.
+        assert self.kubelets.wait(are_gone, 120 + number / 50), "pods do not go"
 
     def drop(self, name: str) -> None:
         """Delete a pod, and do not wait."""
