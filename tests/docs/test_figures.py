@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,9 @@ def test_the_page_can_be_read_back() -> None:
 def test_the_readme_quotes_no_figure_that_is_not_there() -> None:
     with pytest.raises(LookupError, match="no figure Gangs: of dancers"):
         find(FIGURES, ["Gangs", "of dancers"])
+
+
+def test_the_page_names_benchmarks_that_are_there() -> None:
+    named = set(re.findall(r"\bbench_\w+\.py", PAGE.read_text(encoding="utf-8")))
+    assert named
+    assert named <= {file.name for file in Path("benchmarks").iterdir()}
