@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cel.builders import answer
+from koordcore.allocators.claims.cel import COST_LIMIT
+from tests.cel.builders import DRIVER, answer, attribute, variable
 
 C, R = "compile", "run"
 
@@ -64,22 +65,58 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "expected"), [*MACROS, *TIMES, *NUMBERS, *VERSIONS, *PATTERNS])
+TYPES: list[tuple[str, bool | str]] = [
+    # What is known of one of two lists says nothing of the members of both.
+    ("([1] + [dyn('a')]).exists(x, x == 'a')", True),
+    ("([dyn('a')] + [1]).exists(x, x == 'a')", True),
+    ("([1] + [2]).exists(x, x == 'a')", C),
+    # Members of a literal are of one kind as far as their types say, also where their values would be.
+    ("{'a': 1, 'b': dyn(2)}.size() == 2", C),
+    ("{'a': dyn(1), 'b': dyn('x')}.size() == 2", True),
+    ("[1, dyn(2)].size() == 2", C),
+    ("'%.100f'.format([1.0]).size() == 102", True),
+    ("'%.101f'.format([1.0]).size() == 103", C),
+]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"), [*MACROS, *TIMES, *NUMBERS, *VERSIONS, *PATTERNS, *TYPES]
+)
 def test_meaning(expression: str, expected: bool | str) -> None:
     assert answer(expression) == expected
 
 
-_TEN = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
+LONG = variable(
+    a=attribute("string", "a" * 1000), span=attribute("string", "1s" * 500), none=attribute("string", "")
+)
+A, SPAN, NONE = (f'device.attributes["{DRIVER}"].{name}' for name in ("a", "span", "none"))
 
 
-def _often(inner: str, depth: int) -> str:
-    """Evaluate ``inner`` 10 to the power of ``depth`` times."""
-    for level in range(depth):
-        inner = f"{_TEN}.all(x{level}, {inner})"
-    return inner
+def _paid(inner: str, times: int) -> bool | str:
+    """Whether 100,000 units of cost pay for evaluating ``inner`` so often."""
+    spent = f"lists.range({COST_LIMIT - 100_000}).size() > 0"
+    return answer(f"{spent} && lists.range({times}).all(x, {inner})", LONG)
 
 
-def test_searching_for_a_pattern_is_paid_for() -> None:
-    text = "a" * 3000
-    assert answer(_often(f"'{text}'.find('b') == ''", 1)) is True
-    assert answer(_often(f"'{text}'.find('b') == ''", 3)) == R
+@pytest.mark.parametrize(
+    ("inner", "often", "too_often"),
+    [
+        # A unit pays for one character and two steps of a pattern, or for ten characters that are read.
+        (f"{A}.find('b') == ''", 90, 105),
+        (f"{A}.findAll('b') == []", 90, 105),
+        (f"!{NONE}.matches('a{{1000}}')", 180, 205),
+        (f"!{A}.contains('b')", 850, 1000),
+        (f"duration({SPAN}) == duration('500s')", 750, 1000),
+    ],
+)
+def test_work_is_paid_for_by_its_size(inner: str, often: int, too_often: int) -> None:
+    assert _paid(inner, often) is True
+    assert _paid(inner, too_often) == R
+
+
+def test_sums_of_quantities_are_paid_for_by_their_digits() -> None:
+    def sums(text: str) -> bool | str:
+        return _paid(f"cel.bind(q, quantity('{text}'), q.add(q) == q.add(q))", 1000)
+
+    assert sums("1e9") is True
+    assert sums("1e9999") == R

@@ -96,6 +96,7 @@ def test_derived_attributes_are_values_or_lists_of_one_kind() -> None:
         (f"cel.bind(a, {ONE}, a.x == 1 && a[?'y'].orValue(true))", ["d.example.com/x", "d.example.com/y"]),
         (f"'x' in {ONE} || has({ONE}.y)", ["d.example.com/x", "d.example.com/y"]),
         ("device.attributes[device.driver].i == 7", ["/i"]),
+        (f"{{'{DRIVER}': 7}}[device.driver] == {ONE}.i", ["d.example.com/i"]),
         ("device.driver == 'a' && device.allowMultipleAllocations", []),
     ],
 )
@@ -131,6 +132,13 @@ def test_devices_that_agree_in_what_is_looked_at_are_asked_once() -> None:
     broken = asked(DeviceView(DRIVER, device(other=attribute("version", "x"))))
     assert isinstance(broken, SelectorFault)
     assert broken.compiles
+
+
+def test_an_expression_is_read_once_whatever_is_read_between() -> None:
+    compiler = CelCompiler()
+    first = compiler.selector(f"{ONE}.i == 7")
+    compiler.selector(f"{ONE}.i == 8")
+    assert compiler.selector(f"{ONE}.i == 7") is first
 
 
 def test_a_text_that_is_no_expression_is_a_fault_of_all_devices() -> None:

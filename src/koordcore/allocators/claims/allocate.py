@@ -147,9 +147,8 @@ def choose_forms(
     return chosen
 
 
-_PASSED_OVER: Final = frozenset(
-    {ClaimErrorKind.ALL_CONSTRAINT, ClaimErrorKind.CEL_COMPILE, ClaimErrorKind.CEL_RUNTIME}
-)
+_OF_SELECTORS: Final = frozenset({ClaimErrorKind.CEL_COMPILE, ClaimErrorKind.CEL_RUNTIME})
+_PASSED_OVER: Final = _OF_SELECTORS | {ClaimErrorKind.ALL_CONSTRAINT}
 """Errors of the reference that end its search although something may fit."""
 _TIMEOUT: Final = ClaimError(ClaimErrorKind.TIMEOUT, "timed out trying to allocate devices", on_node=True)
 
@@ -191,20 +190,24 @@ def _exact(
     room: Room, forms: tuple[ClaimForms, ...], limits: Limits
 ) -> tuple[Choice, ...] | ClaimError | None:
     question = make_question(room, forms)
-    if question.fault is not None:
+    fault = question.fault
+    if fault is not None:
         # Devices on which a selector fails are left out as long as others serve (ruling 35). What cannot be
-        # counted or derived is the answer where the reference would have stumbled over it.
+        # counted or derived is the answer where the reference would have stumbled over it, and only there.
         try:
             first = FirstFit(room, forms, steps=_STEPS).run()
         except OutOfSteps:
-            first = None
-        if isinstance(first, ClaimError) and first.kind not in _PASSED_OVER:
-            return first
+            pass
+        else:
+            if isinstance(first, ClaimError) and first.kind not in _PASSED_OVER:
+                return first
+            if fault.kind not in _PASSED_OVER:
+                fault = first if isinstance(first, ClaimError) and first.kind in _OF_SELECTORS else None
     answer = answer_question(question, limits)
     if isinstance(answer, Outcome):
         return _TIMEOUT
     if answer is None:
-        return question.fault
+        return fault
     return _choices(question, forms, keep_options(question, answer))
 
 
