@@ -101,15 +101,16 @@ def usable_up_to(problem: PreemptionProblem, priority: int | None) -> BoolVector
 
 def widest_slots(problem: PreemptionProblem, gone: BoolVector) -> IntMatrix:
     """Count the members of each class that every node takes alone once some have left, shape (C, N)."""
-    room = problem.freed(gone)
+    some = bool(gone.any())
     of_shape: dict[int, IntVector] = {}
     for _, shape in problem.classes:
         if shape in of_shape:
             continue
         asked = problem.shapes[shape]
         slots = np.full(len(problem.nodes), len(problem.members), dtype=np.int64)
-        for row in np.flatnonzero(asked.request > 0):
-            np.minimum(slots, room[row] // asked.request[row], out=slots)
+        for row in np.flatnonzero(asked.request > 0).tolist():
+            room = problem.free[row] + problem.given(row, gone) if some else problem.free[row]
+            np.minimum(slots, room // asked.request[row], out=slots)
         if len(asked.most):
             np.minimum(slots, asked.most, out=slots)
         of_shape[shape] = np.where(asked.allowed, np.maximum(slots, 0), 0)

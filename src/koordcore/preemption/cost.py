@@ -9,14 +9,19 @@ from koordcore.model.preemption import NO_PRIORITY, Damage
 from koordcore.preemption.problem import PreemptionProblem
 
 
-def _evicted(problem: PreemptionProblem, chosen: BoolVector) -> IntVector:
-    return np.bincount(problem.candidates.job[chosen], minlength=len(problem.jobs.names)).astype(np.int64)
-
-
 def broken_jobs(problem: PreemptionProblem, chosen: BoolVector) -> BoolVector:
     """Tell which jobs fall below their minimum when the chosen candidates go, shape (J,)."""
-    evicted = _evicted(problem, chosen)
-    return (evicted > 0) & (problem.jobs.running - evicted < problem.jobs.least)
+    broken = np.zeros(len(problem.jobs.names), dtype=np.bool_)
+    broken[_broken(problem, chosen)] = True
+    return broken
+
+
+def _broken(problem: PreemptionProblem, chosen: BoolVector) -> IntVector:
+    """Give the numbers of these jobs, ascending: few leave of very many."""
+    jobs = problem.jobs
+    concerned, evicted = np.unique(problem.candidates.job[np.flatnonzero(chosen)], return_counts=True)
+    below: IntVector = concerned[jobs.running[concerned] - evicted < jobs.least[concerned]]
+    return below
 
 
 def close(problem: PreemptionProblem, chosen: BoolVector) -> BoolVector | None:
@@ -56,12 +61,15 @@ def damage_of(problem: PreemptionProblem, chosen: BoolVector, moved: BoolVector 
     over = problem.covered[:, chosen].sum(axis=1) - np.maximum(0, problem.budgets)
     evicted = chosen if moved is None else chosen & ~moved
     priorities = table.priority[evicted]
-    left = problem.jobs.running - _evicted(problem, evicted)
-    lost = broken_jobs(problem, chosen) & (left < problem.jobs.least)
+    lost = _broken(problem, chosen)
+    if moved is not None:
+        # Who moves on is not lost to his gang.
+        gone = np.bincount(table.job[evicted], minlength=len(problem.jobs.names))[lost]
+        lost = lost[problem.jobs.running[lost] - gone < problem.jobs.least[lost]]
     return Damage(
         violations=int(np.maximum(0, over).sum()),
         highest=max(NO_PRIORITY, int(priorities.max())) if len(priorities) else NO_PRIORITY,
-        jobs=int(lost.sum()),
+        jobs=len(lost),
         pods=int(evicted.sum()),
         priorities=int(priorities.sum()),
         restarts=int(problem.restart[chosen].sum()),

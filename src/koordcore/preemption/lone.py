@@ -298,10 +298,12 @@ class LoneSearch:
             return np.stack([rows[::-1], *np.zeros((3, len(rows)), dtype=np.int64)])
         problem, priority = self._problem, self._levels[level]
         table, jobs = problem.candidates, problem.jobs
-        position = np.full(len(problem.nodes), -1, dtype=np.int64)
-        position[rows] = np.arange(len(rows))
-        homes = position[table.node]
-        there = self._usable & (self._height <= priority) & (homes >= 0)
+        there, homes = self._usable & (self._height <= priority), table.node
+        if len(rows) < len(problem.nodes):
+            position = np.full(len(problem.nodes), -1, dtype=np.int64)
+            position[rows] = np.arange(len(rows))
+            homes = position[table.node]
+            there &= homes >= 0
         # Where they stand in order and all of them count, nothing is copied.
         every = bool(there.all()) and problem.ordered
         ones = slice(None) if every else problem.in_order(there)

@@ -135,6 +135,8 @@ class Jobs:
     @cached_property
     def slack(self) -> IntVector:
         """How many pods of each may go without breaking it, shape (J,)."""
+        if not self.gang.any():
+            return np.zeros(len(self.least), dtype=np.int64)
         slack: IntVector = np.maximum(0, self.running - self.least)
         return slack
 

@@ -340,7 +340,15 @@ class PreemptionProblem:
     def given(self, resource: int, chosen: BoolVector) -> IntVector:
         """Give how much of a resource the chosen candidates give back on each node, shape (N,)."""
         amounts = self._amounts_by_node[resource]
-        return self._summed(amounts if chosen.all() else amounts * self._by_node(chosen))
+        if not chosen.all():
+            return self._summed(amounts * self._by_node(chosen))
+        if resource not in self._given_by_all:
+            self._given_by_all[resource] = self._summed(amounts)
+        return self._given_by_all[resource]
+
+    @cached_property
+    def _given_by_all(self) -> dict[int, IntVector]:
+        return {}
 
     def counted(self, chosen: BoolVector) -> IntVector:
         """Count the chosen candidates on each node, shape (N,)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod
 from koordcore.preemption.parties import Candidates, Jobs, Names
 from koordcore.preemption.running import Leaving, RunningPods, covers
+
+_ALONE: Final = np.int64(-1)
+"""The gang of a pod without one."""
 
 
 def given_up(
@@ -74,10 +78,10 @@ def collect_candidates(
     below = running.priority < preemptor.priority if whom is None else whom
     listed = there & running.evictable & below & ~running.marked(protected)
     ones = np.flatnonzero(listed)
-    gang, least = _gangs(running, there, minimums)
-    job, used, single = _numbered(gang[ones])
     # Mostly all that run are less important than who preempts: then nothing is copied.
     rows: Rows = slice(None) if len(ones) == len(listed) else ones
+    gang, least = _gangs(running, there, minimums)
+    job, used, single = _numbered(gang[rows])
 
     def key(one: int) -> str:
         return str(running.pods[int(ones[one])].key)
@@ -125,9 +129,10 @@ def _numbered(gang: IntVector) -> tuple[IntVector, IntVector, IntVector]:
     Gives the job of each pod, ``(V,)``; the gangs that occur, ``(G,)``; where pods without one are, ``(S,)``.
     """
     alone = gang < 0
+    if alone.all():
+        every = np.arange(len(gang))
+        return every, np.empty(0, np.int64), every
     single = np.flatnonzero(alone)
-    if len(single) == len(gang):
-        return single, np.empty(0, np.int64), single
     used = np.unique(gang[~alone])
     job = np.empty(len(gang), dtype=np.int64)
     job[~alone] = np.searchsorted(used, gang[~alone])
@@ -144,7 +149,7 @@ def _gangs(
     that are there, whatever minimum it names.
     """
     if not running.gangs:
-        return np.full(len(running.gang), -1, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return np.broadcast_to(_ALONE, len(running.gang)), np.empty(0, dtype=np.int64)
     whole = np.array([name in running.whole for name in running.gangs], dtype=np.bool_)
     known = whole | np.array([name in minimums for name in running.gangs], dtype=np.bool_)
     # A pod without a gang has the number -1, which reads the place that is appended.
