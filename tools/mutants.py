@@ -249,6 +249,9 @@ class Covering:
 
         The most specific stand first.
         """
+        if not mutant.inside:
+            # Run at import, which counts as that of whichever test came first.
+            return self._specific(self._files[mutant.path])
         at_import = False
         for line in range(mutant.line, mutant.statement - 1, -1):
             at_import |= (mutant.path, line) in self._lines

@@ -53,6 +53,25 @@ def test_numa_nodes_are_scored_as_the_reservation_leaves_them() -> None:
     assert scores["n2"]["NodeNUMAResource"] == 71
 
 
+@pytest.mark.parametrize(
+    ("policy", "score"), [("BestEffort", 85), ("Restricted", 71), ("SingleNUMANode", 71)]
+)
+def test_of_the_cpus_that_a_reservation_holds_only_those_that_the_pod_takes_count(
+    policy: str, score: int
+) -> None:
+    """One of four, counted twice: half of the NUMA node is left then, and three quarters of the whole node.
+
+    The memory that is left is 93 of 100 there and 96 of the whole node, which BestEffort scores.
+    """
+    snapshot = held(
+        *node("n1", policy=policy),
+        reservation("r1", pod("t", 4)),
+        *node("n2", policy=policy),
+        may(pod("o", 1)),
+    )
+    assert cycle_of(snapshot, "o").scores["n1"]["NodeNUMAResource"] == score
+
+
 def test_cards_are_scored_as_the_reservation_holds_them() -> None:
     without = held(
         *node("n1", cards=(0, 1)),
@@ -164,3 +183,16 @@ def test_who_must_sit_in_reservations_is_told_what_each_lacks() -> None:
     assert verdict.plugin == "Reservation"
     assert verdict.reasons == ("Reservation(s) Insufficient cpu",) * 2
     assert cycle_of(snapshot, "o").message == "0/1 nodes are available: 2 Reservation(s) Insufficient cpu."
+
+
+def test_under_best_effort_all_cards_are_scored_wherever_the_reservation_has_its_own() -> None:
+    """It has two of four, on one NUMA node: with one of them three are left, and one of two elsewhere."""
+    more = cluster(*node("n2", cards=(0, 1)))
+    snapshot = held(
+        *node("n1", policy="BestEffort", cards=(0, 0, 1, 1)),
+        reservation("r1", pod("t", 2, gpus=2)),
+        may(pod("o", 2, gpus=1)),
+    )
+    snapshot = snapshot.with_nodes(*more.layout.nodes).with_records(*more.records)
+    scores = cycle_of(snapshot, "o").scores
+    assert (scores["n1"]["DeviceShare"], scores["n2"]["DeviceShare"]) == (100, 86)

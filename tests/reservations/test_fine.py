@@ -217,6 +217,20 @@ def test_what_devices_say_counts_among_the_reservations_of_a_node(strategy: str,
     assert [one.reservation for one in result.bound] == [name]
 
 
+def test_of_many_cards_a_few_less_count_for_less_than_how_full_the_reservation_gets() -> None:
+    """Of the cards 62 and 75 would be left over, scaled 82 and 100; of the amounts 78 and 53 be in use."""
+    snapshot = held(
+        *node("n1", cards=(0,) * 8),
+        reservation("big", pod("t", 2, gpus=2, bound=False)),
+        reservation("small", pod("t", 2, gpus=1, bound=False)),
+        owner("o", 2, gpus=1, bound=False),
+    )
+    devices = PluginSetting(name="DeviceShare", args=DevicePolicy(strategy=ScoringStrategy.LEAST_ALLOCATED))
+    result = schedule(snapshot, policy=Policy().with_plugin(devices))
+    assert verify(snapshot, result) == ()
+    assert [one.reservation for one in result.bound] == ["small"]
+
+
 @pytest.mark.parametrize("stranger", [pod("s", 1, gpus=1, bound=False), pod("s", 6)])
 def test_what_the_only_user_left_over_is_free_at_once(stranger: dict[str, Any]) -> None:
     """Cards and CPUs of a reservation for one use are free once it is used, in the same call as later."""

@@ -76,6 +76,19 @@ def test_without_candidates_a_required_one_waits() -> None:
     assert "node(s) no pod match reservation with pre allocation required" in decision.message
 
 
+def test_each_node_says_for_itself_why_its_pods_do_not_serve() -> None:
+    """The pod on ``n1`` is larger than the reservation; on ``n2`` none of its owners runs, ``n3`` is full."""
+    nodes = [node("n1"), node("n2"), node("n3", 1)]
+    running = [pod("large", 4, "a", node_name="n1"), pod("other", 1, "b", node_name="n2")]
+    snapshot = ClusterSnapshot(nodes=nodes, records=[over(2, required=True)]).assume(*running)
+    (decision,) = schedule(snapshot, policy=POLICY).decisions
+    assert isinstance(decision, Unschedulable)
+    assert decision.message == (
+        "0/3 nodes are available: 1 Insufficient cpu, 1 Reservation(s) Insufficient cpu, "
+        "1 node(s) no pod(s) to meet the pre-allocation requirements."
+    )
+
+
 @pytest.mark.parametrize("change", ["labels", "priority"])
 def test_a_pod_that_changed_otherwise_is_found(change: str) -> None:
     running = pod("exact", 4, "a", node_name="n1")

@@ -12,6 +12,7 @@ from koordcore.manifests import Loaded, snapshot_from_objects
 __all__ = [
     "ALLOCATED",
     "ASCEND",
+    "GPU",
     "HALF",
     "KOORD",
     "NPU",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import pytest
 
 from koordcore import Bound, ClusterSnapshot, PluginSetting, Policy, Unschedulable, schedule, verify
 from koordcore.checking.violation import ViolationKind
@@ -96,18 +97,17 @@ def test_a_claim_that_is_allocated_already_keeps_later_pods_to_its_numa_node() -
     assert numa_nodes(result, "second") == [1]
 
 
-def test_the_order_of_the_plugins_makes_no_difference() -> None:
+@pytest.mark.parametrize(("near", "kinds"), [((0, 1, 1), "ab"), ((0, 0, 1), "ba")])
+def test_the_order_of_the_plugins_makes_no_difference(near: tuple[int, ...], kinds: str) -> None:
     """What is chosen first is chosen first wherever a configuration names it."""
-    snapshot = cluster(
-        (0, 1, 1), claiming("first", 3, 0, ("a",), bound=True), claiming("second", 3, 0, ("b",), bound=True)
-    )
+    names = ("first", "second")
+    pods = (claiming(name, 3, 0, (kind,), bound=True) for name, kind in zip(names, kinds, strict=True))
+    snapshot = cluster(near, *pods)
     policy = Policy()
     plugins = sorted(policy.plugins, key=lambda one: one.name != "DynamicResources")
     other = attrs.evolve(policy, plugins=tuple(plugins))
     plain, turned = schedule(snapshot), schedule(snapshot, policy=other)
-    assert [devices(plain, name) for name in ("first", "second")] == [
-        devices(turned, name) for name in ("first", "second")
-    ]
+    assert [devices(plain, name) for name in names] == [devices(turned, name) for name in names]
     assert verify(snapshot, turned) == ()
 
 
@@ -147,6 +147,23 @@ def test_members_of_a_gang_get_their_devices_near_their_cpus() -> None:
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()
     assert len(result.bound) == 4
+
+
+def test_members_forgo_devices_for_each_other_on_a_node_that_tells_its_topology() -> None:
+    """Each would rather have both devices; of CPUs each gets what there is in its turn."""
+    parts = [claiming(f"m{number}", 2, 0, ("ab",), bound=False) for number in range(2)]
+    for one, claim in parts:
+        one["metadata"]["annotations"] = {
+            "gang.scheduling.koordinator.sh/name": "g",
+            "gang.scheduling.koordinator.sh/min-available": "2",
+        }
+        (request,) = claim["spec"]["devices"]["requests"]
+        forms = [{"name": f"of-{count}", "deviceClassName": "any", "count": count} for count in (2, 1)]
+        claim["spec"]["devices"]["requests"] = [{"name": request["name"], "firstAvailable": forms}]
+    snapshot = cluster((0, 0), *parts, policy="")
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert sorted(devices(result, one.pod.name) for one in result.bound) == [["d-0"], ["d-1"]]
 
 
 def test_a_device_far_from_the_numa_node_is_found_by_the_checker() -> None:

@@ -10,9 +10,11 @@ import pytest
 from koordcore import Bound, ScheduleResult
 from koordcore.manifests import patches
 from tests.scheduling.device_objects import (
+    GPU,
     KOORD,
     NPU_CARD,
     Objects,
+    bound,
     card,
     given,
     nic,
@@ -148,3 +150,17 @@ def test_halves_of_a_card_by_names_of_v07(size: str, fit: int) -> None:
     half = pod("half", {"kubernetes.io/gpu-core": "50", "kubernetes.io/gpu-memory": "4Gi"})
     _, result = run(node("n", card(0, amounts)), full, half)
     assert len(placed(result)) == fit
+
+
+def test_the_share_of_each_card_is_told_where_cards_differ_in_size() -> None:
+    """The same memory is half of one card and a quarter of the other; on cards alike it is said once."""
+    part = pod("part", {KOORD + "gpu.shared": "2", KOORD + "gpu-memory": "80Gi"})
+    for memory, told in (
+        ("160Gi", "gpu 0,1 (50%, 25%)"),
+        ("80Gi", "gpu 0,1 (50%)"),
+        ("40Gi", "gpu 1,0 (100%, 50%)"),
+    ):
+        _, result = run(node("n", card(0), card(1, {**GPU, KOORD + "gpu-memory": memory})), part)
+        assert bound(result, "part").notes == (told,)
+    _, result = run(node("n", card(0), card(1)), pod("whole", {KOORD + "gpu": "200"}))
+    assert bound(result, "whole").notes == ("gpu 0,1",)

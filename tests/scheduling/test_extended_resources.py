@@ -10,13 +10,18 @@ from koordcore import PreemptionRules, schedule, verify
 from koordcore.manifests.plan_patches import patches
 from koordcore.model.claims import (
     ClaimAllocation,
+    ClaimArgs,
     ClaimConsumer,
+    ClaimRequest,
+    ClaimSpec,
     DeviceClass,
     DeviceResult,
+    DeviceSubRequest,
     ResourceClaim,
+    ResourceClaimTemplate,
 )
 from koordcore.model.containers import Container
-from koordcore.model.decisions import Unschedulable
+from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.model.device_slices import (
     AttributeKind,
     AttributeValue,
@@ -24,7 +29,7 @@ from koordcore.model.device_slices import (
     SliceDevice,
 )
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodResourceClaim
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
@@ -199,3 +204,17 @@ def test_a_plan_that_gives_no_devices_is_not_verified() -> None:
     end = result.snapshot.forget(bound.pod).assume(pod("p", 1).at(bound.node))
     forged = attrs.evolve(result, decisions=(bare,), snapshot=end)
     assert any("is not allocated" in str(one) for one in verify(snapshot, forged))
+
+
+def test_neither_the_claim_of_a_template_nor_that_of_extended_resources_exists_beforehand() -> None:
+    """Who waits for the controllers waits for the first alone, whatever the pod asks for besides."""
+    spec = ClaimSpec((ClaimRequest("r", (DeviceSubRequest(class_name="gpu"),)),))
+    records = (CLASS, ResourceClaimTemplate(name="one", spec=spec))
+    both = attrs.evolve(pod("both", 1), resource_claims=(PodResourceClaim("c", template="one"),))
+    (bound,) = legal(cluster(both, records=records)).bound
+    assert [(one.entry, one.planned) for one in bound.claims] == [("c", True), ("", True)]
+    awaiting = Policy().with_plugin(PluginSetting(name="DynamicResources", args=ClaimArgs(await_claims=True)))
+    alone, waits = legal(cluster(pod("alone", 1), both, records=records), policy=awaiting).decisions
+    assert isinstance(alone, Bound)
+    assert isinstance(waits, Unschedulable)
+    assert waits.refusal == 'pod "default/both": ResourceClaim not created yet'

@@ -95,6 +95,20 @@ def test_members_that_keep_apart_by_a_label_that_a_node_lacks_may_share_it() -> 
     assert [one.node for one in decided(nodes, gathered((1000, 1000), **apart())).bound] == ["n000", "n000"]
 
 
+def test_members_that_share_a_port_are_kept_apart_and_no_others() -> None:
+    """The first two want one port; the smaller node takes one of them, so that the others lie together."""
+    nodes = [
+        attrs.evolve(one, allocatable={"cpu": cpu, "pods": 9})
+        for one, cpu in zip(block(2), (9000, 1500), strict=True)
+    ]
+    first, second, *others = gathered((1000, 1500, 2000, 2500))
+    sharing = [attrs.evolve(one, host_ports=(HostPort(80),)) for one in (first, second)]
+    found = {one.pod.name: one.node for one in decided(nodes, [*sharing, *others]).bound}
+    assert len(found) == 4
+    assert found[first.name] != found[second.name]
+    assert {found[one.name] for one in others} == {"n000"}
+
+
 def test_members_of_which_only_one_heeds_the_other_are_kept_apart_as_well() -> None:
     first, second = gathered((1000, 1500), **apart())
     result = decided(block(100), [first, attrs.evolve(second, affinity=None)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from koordcore.model.decisions import Unschedulable
+from koordcore.explaining import explain
+from koordcore.model.decisions import Shortfall, Unschedulable
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, Device, DeviceObject, DeviceType
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
@@ -16,6 +17,7 @@ from koordcore.scheduling.plugins.gpu_share import (
     GPU_COUNT,
     GPU_INDEX,
     GPU_MILLI,
+    NO_CARDS,
     GpuShareArgs,
     demand_of,
     gpu_node,
@@ -108,6 +110,41 @@ def test_the_model_of_the_cards_binds() -> None:
     assert "1 node(s) didn't match the GPU card model" in second.message
 
 
+def test_a_node_of_another_model_is_refused_for_that_alone() -> None:
+    """Whether it has cards left as well, which would be of no use to the pod."""
+    picky = pod("p", GpuDemand(cpu=1000, gpus=1, models=("H800",)))
+    nodes = [node("a", 0), node("b", 1), node("c", 0, model="H800")]
+    (decision,) = schedule(
+        ClusterSnapshot(nodes=nodes, pending=[picky]), policy=policy(GpuShareArgs())
+    ).decisions
+    assert isinstance(decision, Unschedulable)
+    assert decision.message == (
+        "0/3 nodes are available: 1 Insufficient alibabacloud.com/gpu-milli, "
+        "2 node(s) didn't match the GPU card model."
+    )
+
+
+@pytest.mark.parametrize("models", [(), ("T4", "H800")])
+def test_what_a_node_of_the_right_model_lacks_is_told_in_numbers(models: tuple[str, ...]) -> None:
+    """Of its two cards one has 400 milli left, which is no help for 600."""
+    half = pod("p", GpuDemand(cpu=1000, gpus=2, milli=1000, models=models))
+    there = attrs.evolve(pod("there", GpuDemand(cpu=1000, gpus=1, milli=600)), node_name="a")
+    there = attrs.evolve(there, annotations={**there.annotations, GPU_INDEX: "1"})
+    snapshot = ClusterSnapshot(nodes=[node("a", 2)], pending=[half]).assume(there)
+    (verdict,) = explain(snapshot, half.key, policy=policy(GpuShareArgs())).verdicts
+    assert verdict.plugin == "GpuShare"
+    assert verdict.shortfalls == (Shortfall(NO_CARDS, GPU_MILLI, requested=2000, available=1000),)
+
+
+def test_scores_without_bounds_are_ranks_from_the_best_node_down_to_zero() -> None:
+    """Of 104 nodes the last four are beyond the hundredth step, and no worse than the one before them."""
+    nodes = [node(f"n{turn:03}", turn + 1) for turn in range(104)]
+    asks = pod("p", GpuDemand(cpu=1000, gpus=1, milli=500))
+    snapshot = ClusterSnapshot(nodes=nodes, pending=[asks])
+    found = explain(snapshot, asks.key, policy=policy(GpuShareArgs(policy=Tightest()))).verdicts
+    assert [one.scores["GpuShare"] for one in found] == [*range(100, -1, -1), 0, 0, 0]
+
+
 def test_impossible_demands_are_refused_by_name() -> None:
     wrong = Pod(name="p", annotations={GPU_COUNT: "2", GPU_MILLI: "500"})
     (decision,) = schedule(
@@ -127,6 +164,8 @@ def test_impossible_demands_are_refused_by_name() -> None:
             GpuDemand(gpus=1, milli=600),
         ),
         ({"cpu": 500}, GpuDemand(cpu=500)),
+        # How much of a card that is hangs on the node; of a demand the least part stands for it.
+        ({"koordinator.sh/gpu-memory": 1 << 30}, GpuDemand(gpus=1, milli=1)),
     ],
 )
 def test_koordinators_requests_are_understood(requests: dict[str, int], demand: GpuDemand) -> None:
@@ -142,6 +181,30 @@ def test_what_pods_hold_is_read_from_their_annotations() -> None:
     snapshot = ClusterSnapshot(nodes=[node("a", 3)]).assume(held)
     seen = gpu_node(snapshot, snapshot.nodes[0])
     assert (seen.cards, seen.held, seen.cpu) == ((1000, 700, 1000), ((0, 1),), 60000)
+
+
+def test_what_pods_hold_of_devices_is_told_by_kind() -> None:
+    """Two shares, a whole card, and two whole ones together."""
+    cards = tuple(
+        Device(type=DeviceType.GPU, minor=minor, resources={GPU_CORE: 100, GPU_MEMORY_RATIO: 100})
+        for minor in range(5)
+    )
+    room = {"cpu": 64000, "memory": 1 << 40, "pods": 100, GPU_CORE: 500, GPU_MEMORY_RATIO: 500}
+    pods = [
+        Pod(name=f"p{turn}", requests={"cpu": 1000, GPU_CORE: part, GPU_MEMORY_RATIO: part})
+        for turn, part in enumerate((100, 50, 40, 200))
+    ]
+    snapshot = ClusterSnapshot(
+        nodes=[Node(name="a", allocatable=room)],
+        pending=pods,
+        records=[DeviceObject(name="a", devices=cards)],
+    )
+    names = ("NodeResourcesFit", "DeviceShare")
+    plugins = tuple(PluginSetting(name=name, scores=False) for name in names)
+    after = schedule(snapshot, policy=Policy(plugins=plugins)).snapshot
+    seen = gpu_node(after, after.nodes[0])
+    assert seen.held == ((0, 2), (1, 1), (2, 1))
+    assert sorted(seen.cards) == [0, 0, 0, 500, 600]
 
 
 def test_koordinators_cards_are_scored_as_device_share_leaves_them() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, schedule
+from koordcore.framework.plugin import Plugin
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.metrics import NodeMetric, measured_of
+from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import Reservation, ReservationOwner, ReservationPhase, ReservationStatus
 from koordcore.model.resources import make_resources
@@ -23,6 +25,10 @@ from koordcore.snapshot import Change, NodeAdded, NodeRemoved, NodeReplaced, Rec
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROOM = {"cpu": 8000, "memory": 2**34, "pods": 20}
 POLICY = koordinator_policy(known_plugins())
+RATING = POLICY.with_plugin(PluginSetting(name="NodeResourcesFitPlus")).with_plugin(
+    PluginSetting(name="ScarceResourceAvoidance")
+)
+"""With the scores that Koordinator offers beside those of its shipped configuration."""
 MANY = tuple(f"n{number:02}" for number in range(0, 80, 2))
 
 
@@ -87,15 +93,17 @@ def test_every_call_decides_as_a_new_one(records: tuple[Any, ...]) -> None:
         after = decided(after.apply(*changes), pod(f"next-{step}"), owner).snapshot
 
 
-def test_no_plugin_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    after = schedule(cluster(), [pod("first")], policy=POLICY, now=NOW).snapshot
+@pytest.mark.parametrize("policy", [POLICY, RATING], ids=["shipped", "rating"])
+def test_no_plugin_is_made_anew(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = schedule(cluster(), [pod("first")], policy=policy, now=NOW).snapshot
 
     def made(*arguments: object) -> None:
         raise AssertionError("plugins were made anew")
 
     monkeypatch.setattr(cycle, "PluginSet", made)
+    monkeypatch.setattr(Plugin, "__init__", made)
     for step, changes in enumerate(CHANGES):
-        after = schedule(after.apply(*changes), [pod(f"next-{step}")], policy=POLICY, now=NOW).snapshot
+        after = schedule(after.apply(*changes), [pod(f"next-{step}")], policy=policy, now=NOW).snapshot
 
 
 def test_pods_of_other_quotas_are_asked_about_where_something_changed(

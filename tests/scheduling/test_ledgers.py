@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 import pytest
 
 from benchmarks.bench_flow import gpu_objects, gpu_pods, numa_objects
-from koordcore import ClusterSnapshot, Pod, Unschedulable, schedule, verify
+from koordcore import ClusterSnapshot, Node, Pod, Unschedulable, schedule, verify
+from koordcore.framework.workspace import Workspace
 from koordcore.manifests import snapshot_from_objects
+from koordcore.protocol.reservation import OPERATING_MODE
 from koordcore.scheduling.plugins.exact import device_state, numa_state
+from koordcore.scheduling.plugins.exact.states import ExactStates
+from koordcore.scheduling.plugins.images import image_index
+from koordcore.snapshot.changes import NodeReplaced
 from koordcore.snapshot.following import node_values
+from koordcore.topology.cpu import format_cpulist
 
 WISH = "scheduling.koordinator.sh/resource-spec"
 
@@ -71,6 +79,31 @@ def test_cpus_in_hand_are_those_on_the_pods(policy: str) -> None:
         assert {one.uid: one for one in kept.allocations} == by_uid
 
 
+@pytest.mark.parametrize("cpus", ["0-3", "4-5"])
+def test_cpus_of_a_pod_that_acts_as_a_reservation_are_in_hand_once_it_is_there(cpus: str) -> None:
+    """It comes to an empty node with CPUs that its annotation names, and leaves with them."""
+    snapshot = snapshot_from_objects(numa_objects(1)).snapshot
+    name = snapshot.layout.names[0]
+    acting = Pod(
+        name="acting",
+        uid="u",
+        labels={OPERATING_MODE: "Reservation", "koordinator.sh/qosClass": "LSR"},
+        annotations={"scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": cpus})},
+        requests={"cpu": 2000},
+    ).at(name)
+    workspace = Workspace(snapshot)
+    states = ExactStates(workspace, cpus=True, devices=True)
+    assert not states.numa[0].allocations
+    workspace.bind(acting, 0)
+    states.placed(acting, 0)
+    (held,) = states.numa[0].allocations
+    assert states.numa[0] == numa_state(snapshot, workspace.state_of(0))
+    assert format_cpulist(held.cpuset) == cpus
+    workspace.evict(acting.key, 0)
+    states.removed(acting, 0)
+    assert not states.numa[0].allocations
+
+
 def test_a_fork_that_changes_no_node_shares_what_is_known_of_them() -> None:
     """Pods that come to the queue do not make anybody read the nodes again."""
     snapshot = snapshot_from_objects(gpu_objects(2)).snapshot
@@ -79,6 +112,15 @@ def test_a_fork_that_changes_no_node_shares_what_is_known_of_them() -> None:
     moved = snapshot.assume(attrs.evolve(Pod(name="p"), node_name="gpu-00000"))
     assert node_values(moved, device_state)[1] is states[1]
     assert node_values(moved, device_state)[0] is not states[0]
+
+
+def test_images_are_counted_once_for_nodes_whose_other_words_change() -> None:
+    nodes = [Node(name=name, images={"big:1": 900 << 20}) for name in ("a", "b")]
+    snapshot = ClusterSnapshot(nodes=nodes)
+    known = image_index(snapshot)
+    cordoned = snapshot.apply(NodeReplaced(attrs.evolve(nodes[0], unschedulable=True)))
+    assert image_index(cordoned) is known
+    assert image_index(cordoned.apply(NodeReplaced(Node(name="b")))) is not known
 
 
 def test_a_reason_is_counted_once_whether_or_not_a_node_has_a_policy() -> None:

@@ -16,7 +16,10 @@ from koordcore import (
 )
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.metrics import NodeMetric, measured_of
-from koordcore.snapshot.changes import NodeReplaced, PodEnded, RecordReplaced
+from koordcore.model.nodes import Node
+from koordcore.model.numa import NodeResourceTopology
+from koordcore.snapshot import Change
+from koordcore.snapshot.changes import NodeReplaced, PodEnded, RecordAdded, RecordRemoved, RecordReplaced
 from tests.scheduling.test_neighbours_and_load import LOAD, NOW, STAMP, loaded, nodes, web
 from tests.scheduling.test_numa import node, pod
 
@@ -51,6 +54,30 @@ def test_cpus_of_a_pod_that_ended_are_given_to_the_next_one() -> None:
     second = schedule(then, policy=SHIPPED)
     assert verify(then, second) == ()
     assert {one.pod.name: one.annotations[key] for one in second.bound} == {"p3": given["p2"]}
+
+
+def test_a_topology_counts_from_the_call_on_in_which_the_first_node_tells_one() -> None:
+    """And no longer once no node does: who asks for amounts alone then gets nothing of his own."""
+    telling = snapshot_from_objects(node("n1", policy="SingleNUMANode")).snapshot
+    (topology,), (labelled,) = telling.of(NodeResourceTopology), telling.layout.nodes
+    silent = Node(name="n1", allocatable=labelled.allocatable)
+    asking = snapshot_from_objects([pod(f"p{turn}", 1, bound=False) for turn in range(4)]).snapshot.pending
+    steps: tuple[tuple[Change, ...], ...] = (
+        (),
+        (NodeReplaced(labelled), RecordAdded(topology)),
+        (NodeReplaced(silent), RecordRemoved(topology)),
+        (RecordAdded(topology), NodeReplaced(labelled)),
+    )
+    then, held = ClusterSnapshot(nodes=[silent]), []
+    for one, changes in zip(asking, steps, strict=True):
+        then = then.apply(*changes)
+        anew = ClusterSnapshot(nodes=then.nodes, records=then.records)
+        result = schedule(then, [one], policy=SHIPPED)
+        assert result == schedule(anew, [one], policy=SHIPPED)
+        (bound,) = result.bound
+        held.append("scheduling.koordinator.sh/resource-status" in bound.annotations)
+        then = result.snapshot
+    assert held == [False, True, False, True]
 
 
 def refused(snapshot: ClusterSnapshot) -> list[str]:

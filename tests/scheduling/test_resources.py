@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore import ClusterSnapshot, Node, NodeState, Pod, Unschedulable, schedule
+from koordcore import ClusterSnapshot, Node, NodeState, Pod, Shortfall, Unschedulable, schedule
 
 
 @pytest.mark.parametrize("bystander", [{}, {"nvidia.com/gpu": 0}])
@@ -35,3 +35,16 @@ def test_shortfalls_stand_in_the_order_of_names_whatever_nodes_there_were() -> N
     schedule(line)
     anew = ClusterSnapshot(nodes=line.nodes, pending=line.pending)
     assert schedule(line) == schedule(anew)
+
+
+@pytest.mark.parametrize(("asked", "resolvable"), [(1000, True), (1001, False)])
+def test_evictions_help_a_pod_up_to_all_that_a_node_has(asked: int, resolvable: bool) -> None:
+    there = Pod(name="there", node_name="n", requests={"cpu": 300})
+    node = Node(name="n", allocatable={"cpu": 1000, "pods": 9})
+    wanted = Pod(name="p", requests={"cpu": asked})
+    (decision,) = schedule(ClusterSnapshot(nodes=[NodeState(node, (there,))], pending=[wanted])).decisions
+    assert isinstance(decision, Unschedulable)
+    assert decision.nearest is not None
+    assert decision.nearest.shortfalls == (
+        Shortfall("Insufficient cpu", "cpu", asked, available=700, resolvable=resolvable),
+    )

@@ -128,15 +128,19 @@ class _NodeBinder:
                 yield plugin, found
 
     def _planned(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | None:
-        """Bind all by the choices that plugins make for them together, each of what is its own."""
-        asked = list(self._asked_together(keys))
-        if not asked or not all(found.plan for _, found in asked):
+        """Bind all by the choices that plugins make for them together, each of what is its own.
+
+        Of plugins that know of no choice each gets what there is in its turn.
+        """
+        asked = self._asked_together(keys)
+        planned = [(plugin, found) for plugin, found in asked if found.plan]
+        if not planned:
             return None
         mark = self.workspace.checkpoint()
-        for plugin, found in asked:
+        for plugin, found in planned:
             plugin.planned = found.plan
-        bound = self._bind_in([str(key) for key in asked[0][1].plan])
-        for plugin, _ in asked:
+        bound = self._bind_in([str(key) for key in planned[0][1].plan])
+        for plugin, _ in planned:
             plugin.planned = {}
         if isinstance(bound, dict):
             return bound

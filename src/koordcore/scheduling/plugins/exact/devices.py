@@ -224,8 +224,7 @@ class DeviceEvaluator(Evaluator):
         if loans is not None:
             # How many fit out of loans is found out by binding the plan.
             found[view.where_any(loans, np.ones(len(loans.rows), bool))] = most
-        locked = self._vendors.refused(view.numbers)
-        return found if locked is None else np.where(locked, 0, found)
+        return found
 
     def _count(self, state: NodeDevices | None, most: int) -> int:
         """Take devices for one pod after another until they do not suffice; then look for room for more."""

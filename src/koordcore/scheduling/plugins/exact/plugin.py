@@ -422,11 +422,12 @@ def _describe_numa(given: NodeAllocation) -> str:
 
 
 def describe_allocation(allocation: DeviceAllocation) -> str:
-    """Write an allocation on one line: ``gpu 0,1 (50%) + rdma 2``."""
+    """Write an allocation on one line: ``gpu 0,1 (50%) + rdma 2``; each share where cards differ in size."""
     parts = []
     for kind, holdings in allocation.devices.items():
         minors = ",".join(str(one.minor) for one in holdings)
-        shares = {amount for one in holdings for name, amount in one.resources.items() if "ratio" in name}
-        share = f" ({min(shares)}%)" if shares and min(shares) < 100 else ""
+        shares = [amount for one in holdings for name, amount in one.resources.items() if "ratio" in name]
+        told = shares if len(set(shares)) > 1 else shares[:1]
+        share = f" ({', '.join(f'{one}%' for one in told)})" if any(one < 100 for one in told) else ""
         parts.append(f"{kind} {minors}{share}")
     return " + ".join(parts)

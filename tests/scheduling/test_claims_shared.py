@@ -1,0 +1,84 @@
+"""Claims that several pods name: one allocation for all of them, wherever and however it came about."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from koordcore import PreemptionRules, Unschedulable
+from koordcore.model.claims import (
+    ClaimAllocation,
+    ClaimConsumer,
+    DeviceResult,
+    ResourceClaim,
+)
+from koordcore.model.pods import Pod, PodKey, PodResourceClaim
+from koordcore.scheduling.plugins.claims_together import sharing_one_claim
+from tests.scheduling.test_claims import DRIVER, ONE, cluster, devices, legal, pod
+from tests.scheduling.test_claims_gangs import GANG
+
+SHARED = ResourceClaim(name="shared", spec=ONE)
+
+
+def gang(*members: Pod) -> list[Pod]:
+    """Pods that start together or not at all."""
+    notes = {f"{GANG}name": "g", f"{GANG}min-available": str(len(members))}
+    return [attrs.evolve(one, annotations=notes) for one in members]
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_where_a_claim_is_by_now_is_known_of_all_nodes(claims: bool) -> None:
+    """No node has room for both members of the gang, so that what the first one got on ``a`` is free again.
+
+    Then a small pod fills ``a``, with the claim or without it; only then the last one finds its place on
+    ``b``. Of many nodes only those are asked again on which something changed.
+    """
+    sizes = {"a": 1, "b": 1, **{f"c{number:02}": 0 for number in range(80)}}
+    large = [pod(name, claim="shared", cpu=5000, priority=9) for name in ("g0", "g1")]
+    small = pod("small", claim="shared", cpu=4000, priority=5)
+    small = small if claims else attrs.evolve(small, resource_claims=())
+    late = pod("late", claim="shared", cpu=5000, priority=1)
+    result = legal(cluster(sizes, SHARED, pending=[*gang(*large), small, late]))
+    assert [one.node for one in result.bound if one.pod.name == "small"] == ["a"]
+    assert devices(result) == ({"small": ["a/gpu-0"]} if claims else {"small": [], "late": ["b/gpu-0"]})
+
+
+def test_what_a_pod_gets_beside_a_claim_that_others_use_already_is_its_own() -> None:
+    """Of two devices one is shared with a pod that runs; the other is gone once the new pod is there."""
+    result = DeviceResult(request="gpu", driver=DRIVER, pool="a", device="gpu-0")
+    taken = attrs.evolve(
+        SHARED,
+        allocation=ClaimAllocation(results=(result,)),
+        reserved_for=(ClaimConsumer("runs", "uid-runs"),),
+    )
+    both = attrs.evolve(
+        pod("both"),
+        resource_claims=(PodResourceClaim("s", claim="shared"), PodResourceClaim("own", template="one")),
+        priority=9,
+    )
+    snapshot = cluster({"a": 2}, taken, pending=[both, pod("late")])
+    found = legal(snapshot.assume(pod("runs", claim="shared").at("a")))
+    assert devices(found) == {"both": ["a/gpu-0", "a/gpu-1"]}
+    assert isinstance(found.decisions[-1], Unschedulable)
+
+
+def test_one_device_is_enough_to_be_evicted_for_members_that_share_a_claim() -> None:
+    first = legal(cluster({"a": 1}, pending=[pod("low")])).snapshot
+    members = gang(*(pod(f"g{number}", claim="shared", priority=9) for number in range(3)))
+    asked = first.with_records(SHARED).with_pending(*members)
+    result = legal(asked, PreemptionRules())
+    (plan,) = result.preemptions
+    assert [victim.pod.name for victim in plan.victims] == ["low"]
+    assert len(plan.nominations) == 3
+
+
+def test_pods_are_tied_by_a_claim_that_two_name_and_through_a_third_that_shares_with_both() -> None:
+    a, b, c, d, e = (PodKey("default", name) for name in "abcde")
+    x, y, z = (("default", name) for name in "xyz")
+    named = [(a, [x]), (b, [y]), (c, [x, y]), (d, [z]), (e, [])]
+    assert sharing_one_claim(named) == (frozenset({a, b, c}),)
+    assert sharing_one_claim([*named, (PodKey("default", "f"), [z])]) == (
+        frozenset({a, b, c}),
+        frozenset({d, PodKey("default", "f")}),
+    )
+    assert sharing_one_claim(named[:2]) == ()
