@@ -59,6 +59,8 @@ def damage_of(problem: PreemptionProblem, chosen: BoolVector, moved: BoolVector 
     if not chosen.any():
         return Damage()
     over = problem.covered[:, chosen].sum(axis=1) - np.maximum(0, problem.budgets)
+    if moved is not None and not moved.any():
+        moved = None
     evicted = chosen if moved is None else chosen & ~moved
     priorities = table.priority[evicted]
     lost = _broken(problem, chosen)

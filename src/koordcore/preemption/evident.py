@@ -102,5 +102,6 @@ def _counted(problem: PreemptionProblem, domains: Domains, objective: tuple[int,
     elif pods > 1:
         slots = np.where(domains.home >= 0, widest_slots(problem, usable), 0)
         least = max(1, fewest_pods(problem, usable, slots, 1))
-    lowest = int(problem.candidates.priority[usable].min(initial=highest))
+    priority = problem.candidates.priority
+    lowest = int((priority if usable.all() else priority[usable]).min(initial=highest))
     return (pods, priorities) == (least, highest + (least - 1) * lowest)

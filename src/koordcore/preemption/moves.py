@@ -47,8 +47,8 @@ class Unit:
 
 
 def nobody_moves(problem: PreemptionProblem) -> IntVector:
-    """Give the destinations of nobody, shape (V,)."""
-    return np.full(len(problem.candidates), -1, dtype=np.int64)
+    """Give the destinations of nobody, shape (V,), to be read only."""
+    return np.broadcast_to(np.int64(-1), len(problem.candidates))
 
 
 def arrivals_of(problem: PreemptionProblem, moves: IntVector) -> IntMatrix:
@@ -128,7 +128,7 @@ class Arrivals:
     def read(self, values: Sequence[int], chosen: BoolVector) -> IntVector:
         """Say where each candidate moves, -1 for none, shape (V,); ``chosen`` loses those who can stay."""
         problem = self._problem
-        moves = nobody_moves(problem)
+        moves = nobody_moves(problem).copy()
         going: dict[int, list[int]] = {}
         bound: set[int] = set()
         for unit in self._units:

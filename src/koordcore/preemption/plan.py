@@ -170,7 +170,7 @@ def _arrays_of(problem: PreemptionProblem, plan: PreemptionPlan) -> Start:
         if member.key in plan.nominations:
             counts[number[role_of[member.key], member.shape], row_of[plan.nominations[member.key]]] += 1
     at = {key: one for one, key in enumerate(problem.candidates.keys)}
-    chosen, moves = np.zeros(len(at), dtype=bool), nobody_moves(problem)
+    chosen, moves = np.zeros(len(at), dtype=bool), nobody_moves(problem).copy()
     chosen[[at[str(victim.pod)] for victim in plan.victims]] = True
     for move in plan.moves:
         moves[at[str(move.victim.pod)]] = row_of[move.node]

@@ -227,17 +227,18 @@ class PreemptionProblem:
         return order[starts[job] : starts[job + 1]]
 
     @cached_property
-    def by_node(self) -> tuple[IntVector, IntVector]:
-        """Candidates ordered by node, and where each node's begin, shape (N + 1,)."""
+    def by_node(self) -> tuple[IntVector | None, IntVector]:
+        """Candidates by node, ``None`` where they are, and where each node's begin, shape (N + 1,)."""
         node = self.candidates.node
-        order = np.arange(len(node)) if self.ordered else np.argsort(node, kind="stable")
-        starts = np.searchsorted(node if self.ordered else node[order], np.arange(len(self.nodes) + 1))
+        order = None if self.ordered else np.argsort(node, kind="stable")
+        starts = np.searchsorted(node if order is None else node[order], np.arange(len(self.nodes) + 1))
         return order, starts.astype(np.int64)
 
     def on_node(self, row: int) -> IntVector:
         """Give the candidates on a node."""
         order, starts = self.by_node
-        return order[starts[row] : starts[row + 1]]
+        first, end = starts[row : row + 2].tolist()
+        return np.arange(first, end) if order is None else order[first:end]
 
     @cached_property
     def restart(self) -> IntVector:
@@ -265,10 +266,12 @@ class PreemptionProblem:
     def heights(self) -> IntVector:
         """The least priority up to which evictions have to go for each candidate to leave, shape (V,)."""
         table, jobs = self.candidates, self.jobs
-        heights = table.priority.copy()
         whole = (jobs.slack == 0) & (jobs.running > 1)
-        if whole.any():
-            tight = np.flatnonzero(whole[table.job])
+        if not whole.any():
+            return table.priority
+        heights = table.priority.copy()
+        tight = np.flatnonzero(whole[table.job])
+        if len(tight):
             highest = np.full(len(jobs.slack), np.iinfo(np.int64).min, dtype=np.int64)
             np.maximum.at(highest, table.job[tight], table.priority[tight])
             heights[tight] = highest[table.job[tight]]
@@ -277,7 +280,7 @@ class PreemptionProblem:
     @cached_property
     def levels(self) -> list[int]:
         """The heights that occur among those who may leave, ascending."""
-        return few_distinct(self.heights[self.usable])
+        return few_distinct(self.heights if self.usable.all() else self.heights[self.usable])
 
     @cached_property
     def priorities(self) -> list[int]:
@@ -307,7 +310,8 @@ class PreemptionProblem:
     @cached_property
     def _amounts_by_node(self) -> IntMatrix:
         amounts = self.candidates.amounts
-        return amounts if self.ordered else np.ascontiguousarray(amounts[:, self.by_node[0]])
+        order = self.by_node[0]
+        return amounts if order is None else np.ascontiguousarray(amounts[:, order])
 
     @cached_property
     def _occupied(self) -> tuple[IntVector, IntVector]:
@@ -359,10 +363,12 @@ class PreemptionProblem:
     def in_order(self, chosen: BoolVector) -> IntVector:
         """List the chosen candidates by node."""
         found = np.flatnonzero(self._by_node(chosen))
-        return found if self.ordered else self.by_node[0][found]
+        order = self.by_node[0]
+        return found if order is None else order[found]
 
     def _by_node(self, chosen: BoolVector) -> BoolVector:
-        return chosen if self.ordered else chosen[self.by_node[0]]
+        order = self.by_node[0]
+        return chosen if order is None else chosen[order]
 
     def _summed(self, values: IntVector) -> IntVector:
         sums = np.zeros(len(self.nodes), dtype=np.int64)

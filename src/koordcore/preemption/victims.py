@@ -94,7 +94,7 @@ def collect_candidates(
     def count(mask: BoolVector, each: int) -> IntVector:
         """Pods of each job that are marked: of gangs counted, of pods without one as given."""
         if not len(used):
-            return np.full(len(single), each, dtype=np.int64)
+            return np.broadcast_to(np.int64(each), len(single))
         found = np.bincount(gang[mask & (gang >= 0)], minlength=len(running.gangs))[used]
         return np.concatenate([found, np.full(len(single), each)]).astype(np.int64)
 
