@@ -336,8 +336,10 @@ class LoneSearch:
         else:
             sums = priority + _smallest(at, starts, table.priority[ones], pods - 1)
         lost = np.where(spare, 0, np.where(tight, 1, pods))
-        order = np.lexsort((rows, sums, pods, lost))[::-1]
-        return np.stack([rows, lost, pods, sums])[:, order]
+        bounds = np.stack([rows, lost, pods, sums])
+        if (bounds[1:] == bounds[1:, :1]).all():
+            return bounds[:, ::-1]  # by their rows, which ascend
+        return bounds[:, np.lexsort((rows, sums, pods, lost))[::-1]]
 
 
 def _missing(problem: PreemptionProblem) -> tuple[tuple[IntVector, int], ...]:

@@ -51,6 +51,13 @@ def nobody_moves(problem: PreemptionProblem) -> IntVector:
     return np.broadcast_to(np.int64(-1), len(problem.candidates))
 
 
+def movers(moves: IntVector) -> IntVector:
+    """List the candidates that move."""
+    if not moves.strides[0] and (moves[:1] < 0).all():
+        return np.empty(0, np.int64)  # one value for all, as `nobody_moves` gives it
+    return np.flatnonzero(moves >= 0)
+
+
 def arrivals_of(problem: PreemptionProblem, moves: IntVector) -> IntMatrix:
     """Count what comes to each node by moves, per kind, shape (K, N)."""
     kinds = len(problem.all_shapes) - len(problem.shapes)

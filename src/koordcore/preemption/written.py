@@ -20,6 +20,7 @@ from koordcore.model.preemption import (
 )
 from koordcore.preemption.cost import broken_jobs
 from koordcore.preemption.lone import Plan
+from koordcore.preemption.moves import movers
 from koordcore.preemption.problem import PreemptionProblem
 
 
@@ -81,7 +82,7 @@ def write_plan(problem: PreemptionProblem, found: Found) -> PreemptionPlan:
     """Write down what was found: names for rows, and where everybody goes."""
     nodes, left_out = deal_members(problem, found.counts)
     layer, domain = _where(problem, found)
-    moving = np.flatnonzero(found.moves >= 0).tolist()
+    moving = movers(found.moves).tolist()
     going = {problem.candidates.keys[one]: int(found.moves[one]) for one in moving}
     victims = victims_of(problem, found.chosen)
     return PreemptionPlan(

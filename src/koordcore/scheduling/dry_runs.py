@@ -20,6 +20,7 @@ from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod, PodKey
+from koordcore.preemption.moves import movers
 from koordcore.preemption.parties import MemberShape
 from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem
 from koordcore.preemption.running import Leaving, running_on
@@ -175,7 +176,7 @@ class DryRuns:
         """Bind every member where the plan has it, without the victims, and then whoever moves."""
         victims = leaving_of(problem, chosen)
         coming = self._coming(problem, counts, moves)
-        moving = bool((moves >= 0).any())
+        moving = bool(len(movers(moves)))
         with self.without(victims, self.charged(victims)):
             mark = self._workspace.checkpoint()
             conflict = self._in_turn(problem, coming, chosen)
@@ -246,7 +247,7 @@ class DryRuns:
         shape_of = {member.key: member.shape for member in problem.members}
         row_of = self._workspace.layout.row_of
         coming = [(self._members[key], shape_of[key], row_of[node]) for key, node in nodes.items()]
-        for one in np.flatnonzero(moves >= 0).tolist():
+        for one in movers(moves).tolist():
             key = key_of(problem.candidates.keys[one])
             pod = self._workspace.pods_on(int(problem.candidates.node[one]))[key]
             coming.append((unbound(pod), int(problem.shape_of_kind[one]), int(moves[one])))
