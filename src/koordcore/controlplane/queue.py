@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.framework.hints import ChangeKind, could_help, kind_of
-from koordcore.framework.registry import kinds_with
+from koordcore.framework.requests import kinds_with
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey

@@ -18,7 +18,7 @@ from koordcore.descheduling.budgets import migrating_groups, move_groups, select
 from koordcore.descheduling.moves import Allows, Group
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
-from koordcore.framework.registry import kinds_with
+from koordcore.framework.requests import kinds_with
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
 from koordcore.model.certificates import Certificate
 from koordcore.model.cluster import PodDisruptionBudget, Workload

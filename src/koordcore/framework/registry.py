@@ -9,7 +9,7 @@ the library's own names cannot be taken.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias, cast
 
@@ -23,7 +23,6 @@ from koordcore.framework.readable import Readable
 from koordcore.framework.workspace import Workspace
 from koordcore.model.installed import offered_plugins
 from koordcore.model.policy import PluginSetting, Policy
-from koordcore.snapshot import ClusterSnapshot
 
 _HOME: Final = "koordcore.scheduling.plugins"
 
@@ -121,49 +120,6 @@ def plugin_kinds(policy: Policy) -> tuple[type[Plugin], ...]:
     """
     found = (kind for profile in policy.profiles for kind in kinds_of(profile).values())
     return tuple(dict.fromkeys(found))
-
-
-def kinds_with(policy: Policy, hook: str, snapshot: ClusterSnapshot | None = None) -> list[type[Plugin]]:
-    """Give the classes of a policy's plugins that have a class method of their own, such as ``waiting``.
-
-    Those that need records of which a cluster has none are left out, where one is given.
-
-    Raises
-    ------
-    ModelError
-        When a profile names a plugin that does not exist.
-    """
-    return [
-        kind
-        for kind, records in _kinds_with(_This(policy), hook)
-        if snapshot is None or not records or any(map(snapshot.has, records))
-    ]
-
-
-class _This:
-    """A policy by identity: to compare two takes longer than most calls have time for."""
-
-    __slots__ = ("policy",)
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __hash__(self) -> int:
-        return id(self.policy)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _This) and other.policy is self.policy
-
-
-@lru_cache(maxsize=64)  # what is remembered keeps its policy alive, so that no other has its identity
-def _kinds_with(policy: _This, hook: str) -> list[tuple[type[Plugin], list[type]]]:
-    default = getattr(Plugin, hook).__func__
-    kinds = plugin_kinds(policy.policy)
-    return [
-        (kind, [one for one in kind.needs or () if isinstance(one, type)])
-        for kind in kinds
-        if getattr(kind, hook).__func__ is not default
-    ]
 
 
 def _checked(name: str, found: object) -> type[Plugin]:

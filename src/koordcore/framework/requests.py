@@ -13,10 +13,12 @@ import attrs
 from koordcore._vector import Vector
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin
+from koordcore.framework.registry import plugin_kinds
 from koordcore.model.containers import Container
 from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.policy import Policy
 from koordcore.model.records import ClusterRecord
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_states, derived
@@ -84,6 +86,49 @@ def sleeps(plugin: type[Plugin] | Plugin, snapshot: ClusterSnapshot, marks: froz
     if needs is None or not needs.isdisjoint(marks):
         return False
     return not any(isinstance(one, type) and snapshot.has(one) for one in needs)
+
+
+def kinds_with(policy: Policy, hook: str, snapshot: ClusterSnapshot | None = None) -> list[type[Plugin]]:
+    """Give the classes of a policy's plugins that have a class method of their own, such as ``waiting``.
+
+    Those that need records of which a cluster has none are left out, where one is given.
+
+    Raises
+    ------
+    ModelError
+        When a profile names a plugin that does not exist.
+    """
+    return [
+        kind
+        for kind, records in _kinds_with(_This(policy), hook)
+        if snapshot is None or not records or any(map(snapshot.has, records))
+    ]
+
+
+class _This:
+    """A policy by identity: to compare two takes longer than most calls have time for."""
+
+    __slots__ = ("policy",)
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __hash__(self) -> int:
+        return id(self.policy)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _This) and other.policy is self.policy
+
+
+@lru_cache(maxsize=64)  # what is remembered keeps its policy alive, so that no other has its identity
+def _kinds_with(policy: _This, hook: str) -> list[tuple[type[Plugin], list[type]]]:
+    default = getattr(Plugin, hook).__func__
+    kinds = plugin_kinds(policy.policy)
+    return [
+        (kind, [one for one in kind.needs or () if isinstance(one, type)])
+        for kind in kinds
+        if getattr(kind, hook).__func__ is not default
+    ]
 
 
 def marks_in(snapshot: ClusterSnapshot, marks: frozenset[str]) -> frozenset[str]:

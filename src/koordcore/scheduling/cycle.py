@@ -15,8 +15,7 @@ from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
 from koordcore.framework.node_moves import departures_between
 from koordcore.framework.plugin_set import PluginSet
-from koordcore.framework.registry import kinds_with
-from koordcore.framework.requests import Marks
+from koordcore.framework.requests import Marks, kinds_with
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting

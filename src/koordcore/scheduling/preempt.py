@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import BoolVector, IntMatrix
+from koordcore._arrays import BoolVector
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.plugin_set import PluginSet
@@ -24,25 +24,23 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Victim
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Members, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
-from koordcore.model.reservations import Reservation
 from koordcore.preemption.alternative import rejected_alternative
 from koordcore.preemption.eligible import check_eligible
 from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
-from koordcore.preemption.running import Leaving, amounts_of, running_on
-from koordcore.preemption.setup import Wanted, leaving_pods, make_problem
+from koordcore.preemption.running import running_on
+from koordcore.preemption.setup import leaving_pods
 from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of, with_offers, with_present
+from koordcore.scheduling.eviction_question import EvictionQuestions
 from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
-from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
-from koordcore.snapshot.following import once
 
 
 class Preemptor:
@@ -71,7 +69,7 @@ class Preemptor:
         self._workspace, self._plugins = workspace, plugins
         self._rules, self._limits = rules, limits
         self._table = table
-        self._minimums = table.minimums()
+        self._questions = EvictionQuestions(workspace, plugins, rules, table.minimums())
         self._claims: list[Claim] = []
         self.plans: list[PreemptionPlan] = []
 
@@ -192,13 +190,14 @@ class Preemptor:
         names = frozenset((job.preemptor, *pods))
         if not self._eligible(trigger, members, classes, names):
             return None
-        leaving = leaving_pods(self._workspace.snapshot, trigger, self._gone, names)
+        gone = frozenset(one for claim in self._claims for one in claim.victims)
+        leaving = leaving_pods(self._workspace.snapshot, trigger, gone, names)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
         with runs.opened():
             whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
         if reclaiming and (whom is None or not whom.any()):
             return None
-        asked = self._problem(trigger, job.parts, spec, bound, leaving, whom)
+        asked = self._questions.problem(trigger, job.parts, spec, bound, gone, leaving, whom)
         problem = asked if aimed is None else aimed(asked, runs)
         if problem is None:
             return None
@@ -214,8 +213,8 @@ class Preemptor:
         plan = self._completed(problem, plan, runs, pods)
         plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
         if reclaiming:
-            gone = {victim.pod: self._running(victim) for victim in plan.victims}
-            plan = attrs.evolve(plan, borrowers=runs.borrowers(gone))
+            going = {victim.pod: self._running(victim) for victim in plan.victims}
+            plan = attrs.evolve(plan, borrowers=runs.borrowers(going))
         self._claim(plan, runs, pods)
         return nominated_by(plan)
 
@@ -281,7 +280,7 @@ class Preemptor:
             plan = attrs.evolve(plan, alternative=other)
         if self._rules.relocation is not Relocation.FIRST or not plan.victims:
             return plan
-        relocator = Relocator(self._workspace, self._plugins, runs, pods, self._wanted)
+        relocator = Relocator(self._workspace, self._plugins, runs, pods, self._questions.wanted)
         trigger = next(iter(pods.values()))
         return relocator.relocated(
             problem, plan, lambda asked, start: self._plan(asked, runs, trigger, start)
@@ -345,68 +344,6 @@ class Preemptor:
             mask = own.may_fit_after_preemption()
             statuses = {node: "Unschedulable" for node in on_node if mask[workspace.layout.row_of[node]]}
         return check_eligible(trigger, members, on_node, statuses, jobs).eligible
-
-    @property
-    def _gone(self) -> frozenset[Leaving]:
-        """Victims of the plans that stand."""
-        return frozenset(one for claim in self._claims for one in claim.victims)
-
-    def _problem(
-        self,
-        trigger: Pod,
-        pending: Mapping[str, tuple[tuple[Pod, ...], int]],
-        spec: NetworkTopologySpec | None,
-        bound: Sequence[str],
-        leaving: Sequence[Pod],
-        whom: BoolVector | None,
-    ) -> PreemptionProblem:
-        workspace, layout, gone = self._workspace, self._workspace.layout, self._gone
-        free = workspace.free.copy()
-        for key, row in sorted(gone):
-            free[:, row] += amounts_of(layout, workspace.pods_on(row)[key])
-        lent = [self._lent(pod) for pods, _ in pending.values() for pod in pods]
-        common = lent[0]
-        if common is not None and all(one is not None and np.array_equal(one, common) for one in lent):
-            # Room of reservations that all members may use; that it is not used twice is for the dry run.
-            free += common
-        reserved = [one for one in workspace.snapshot.of(Reservation) if one.active]
-        places = ((one.pod_key, layout.row_of.get(one.status.node_name)) for one in reserved)
-        restart = self._rules.restart_costs
-        return make_problem(
-            workspace.snapshot,
-            trigger,
-            pending,
-            minimums=self._minimums,
-            own=frozenset((key, row) for key, row in places if row is not None),
-            gone=gone,
-            leaving=leaving,
-            tree=once(workspace.snapshot, network_tree),
-            spec=spec,
-            bound=bound,
-            wanted={pod.key: self._wanted(pod) for pods, _ in pending.values() for pod in pods},
-            free=free,
-            nominated=self._nominations(trigger),
-            restart=(lambda pod: restart.get(str(pod.key), 0)) if restart else None,
-            whom=whom,
-        )
-
-    def _nominations(self, trigger: Pod) -> list[Pod]:
-        """Pods of the cluster that are nominated somewhere, count, and hold no room yet in this call."""
-        waiting = [pod for pod in self._workspace.snapshot.pending if pod.nominated_node]
-        holds, counts = self._workspace.came, self._plugins.nominated.counts
-        return [pod for pod in waiting if not holds(pod.key) and counts(pod, trigger)]
-
-    def _lent(self, pod: Pod) -> IntMatrix | None:
-        scheduling_class = self._plugins.class_of(pod)
-        source = scheduling_class.source if isinstance(scheduling_class, SchedulingClass) else None
-        return None if source is None else source.lifted(slice(None))
-
-    def _wanted(self, pod: Pod) -> Wanted:
-        scheduling_class = self._plugins.class_of(pod)
-        assert isinstance(scheduling_class, SchedulingClass)
-        return Wanted(
-            id(scheduling_class), scheduling_class.may_fit_after_preemption(), scheduling_class.amounts
-        )
 
     # -- standing plans --------------------------------------------------------------------------------
 
