@@ -83,30 +83,37 @@ class PluginSet:
         snapshot = self.workspace.snapshot
         kinds: list[type[Plugin]] = [Readable, *plugin_kinds(self._policy)]
         marks = frozenset(one for kind in kinds for one in kind.needs or () if isinstance(one, str))
-        self._marks, carried = Marks(marks), marks_in(snapshot, marks)
-        self._woken = frozenset[str]()
+        carried = marks_in(snapshot, marks)
         for plugin in islice(self._known.values(), before, None):
             plugin.asleep = sleeps(plugin, snapshot, carried)
         return made
 
     def wake(self, pod: Pod) -> None:
         """Wake the plugins that a pod concerns by its marks."""
-        if self._sleeping:
-            marks = self._marks.on(pod)
-            if not marks <= self._woken:
-                self._woken |= marks
-                self._wake(marks)
+        if self._sleeping and (marks := self._marks.on(pod)):
+            self._wake(marks)
 
     def _wake(self, found: Collection[object]) -> None:
-        for plugin in self._sleeping:
-            if not cast("frozenset[object]", plugin.needs).isdisjoint(found):
-                plugin.asleep = False
-        self._sleeping = [one for one in self._sleeping if one.asleep]
+        needed = cast("list[frozenset[object]]", [one.needs for one in self._sleeping])
+        woken = [
+            one for one, needs in zip(self._sleeping, needed, strict=True) if not needs.isdisjoint(found)
+        ]
+        for plugin in woken:
+            plugin.asleep = False
+        if woken:
+            self._let_sleep(one for one in self._sleeping if one.asleep)
+
+    def _let_sleep(self, plugins: Iterable[Plugin]) -> None:
+        """Leave some plugins asleep, and look for no marks but those that would wake one of them."""
+        self._sleeping = list(plugins)
+        self._marks = Marks(
+            frozenset(mark for one in self._sleeping for mark in one.needs or () if isinstance(mark, str))
+        )
 
     def _assemble(self, made: list[tuple[Plugin, PluginSetting]]) -> None:
         """Sort the plugins by what they are asked for."""
         workspace = self.workspace
-        self._sleeping = [one for one in self._known.values() if one.asleep]
+        self._let_sleep(one for one in self._known.values() if one.asleep)
         self.plugins = [plugin for plugin, _ in made]
         self.settings = [setting for _, setting in made]
         # An entry wants what the joint plugin behind it was asked already.
@@ -286,7 +293,7 @@ class PluginSet:
         if last is not None and key is last[0]:  # to hash what equal pods want costs more than a refusal
             return last[1]
         common = key
-        if any(key[number] is not None for number in self._refusing):
+        if self._refusing and any(key[number] is not None for number in self._refusing):
             common = tuple(None if number in self._refusing else one for number, one in enumerate(key))
         found = self._class_at(common, pod)
         if common is not key:

@@ -66,7 +66,7 @@ class Marks:
         found = _NO_MARKS
         if any(said):
             found = found.union(name for name, value in zip(self._fields, said, strict=True) if value)
-        for mapping in (labels, annotations):
+        for mapping in (labels, annotations) if self._keys else ():
             # To ask a frozen mapping whether it is empty takes longer than to see that it is the empty one.
             if mapping is not EMPTY and not self._keys.isdisjoint(mapping):
                 found |= self._keys.intersection(mapping)
