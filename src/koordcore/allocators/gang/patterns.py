@@ -35,7 +35,7 @@ class NodePatterns:
         Per kind: the greatest count of the last shape for every combination of the others, -1 where the
         combination itself does not fit, shape (kinds, combinations).
     grid
-        The combinations, shape (combinations, shapes - 1).
+        The combinations, shape (combinations, shapes - 1): all of them, the last column changing fastest.
     """
 
     kind: IntVector
@@ -53,12 +53,17 @@ class NodePatterns:
     def maximal(self, kind: int, conflicts: Sequence[Pattern] = ()) -> tuple[Pattern, ...] | None:
         """Give the patterns that no other contains; None when there are too many."""
         most = self._within(kind, conflicts)
-        fitting = most >= 0
-        rows = np.column_stack((self.grid[fitting], most[fitting]))
-        above = np.all(rows[:, None, :] <= rows[None, :, :], axis=2).sum(axis=1)
-        kept = rows[above == 1]
-        if len(kept) > _MOST_PATTERNS:
+        # Whatever is held within more members is held too: a pattern that another contains is contained in
+        # one that has one member more of a single shape.
+        largest = most >= 0
+        stride = len(self.grid)
+        for counts in self.grid.T:
+            stride //= int(counts.max()) + 1
+            inner = np.flatnonzero(counts < counts.max())
+            largest[inner] &= most[inner + stride] < most[inner]
+        if np.count_nonzero(largest) > _MOST_PATTERNS:
             return None
+        kept = np.column_stack((self.grid[largest], most[largest]))
         return tuple(sorted((tuple(row) for row in kept.tolist() if any(row)), reverse=True))
 
     def exact(
@@ -98,7 +103,9 @@ def node_patterns(free: IntMatrix, requests: IntMatrix, slots: IntMatrix) -> Nod
     table = _combinations(ranges)
     needs = table @ requests[:-1]
     most = np.broadcast_to(slots[-1], (len(table), nodes)).copy()
-    fits = (table[:, :, None] <= slots[None, :-1, :]).all(axis=1)
+    fits = np.ones(most.shape, dtype=np.bool_)
+    for shape in range(len(ranges)):
+        fits &= table[:, shape, None] <= slots[shape]
     for row in range(free.shape[0]):
         left = free[row][None, :] - needs[:, row][:, None]
         fits &= (left >= 0) | (needs[:, row] == 0)[:, None]
