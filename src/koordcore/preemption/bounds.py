@@ -95,7 +95,7 @@ def usable_up_to(problem: PreemptionProblem, priority: int | None) -> BoolVector
         return fine
     whole = jobs.breakable.copy()
     whole[table.job[~fine]] = False
-    usable: BoolVector = fine & (whole | (jobs.slack > 0))[table.job]
+    usable: BoolVector = fine & (whole | jobs.spares)[table.job]
     return usable
 
 

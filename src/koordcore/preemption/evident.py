@@ -96,7 +96,8 @@ def _counted(problem: PreemptionProblem, domains: Domains, objective: tuple[int,
     usable = usable_up_to(problem, highest)
     least = 1
     if jobs:
-        spared = usable & (problem.jobs.slack > 0)[problem.candidates.job]
+        spares = problem.jobs.spares
+        spared = usable & spares[problem.candidates.job] if spares.any() else np.zeros_like(usable)
         if holding(problem, widest_slots(problem, spared), domains, Members.MINIMUM).any():
             return False
     elif pods > 1:

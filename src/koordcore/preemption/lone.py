@@ -208,12 +208,18 @@ class LoneSearch:
         low, high = 0, len(self._levels)
         while low < high:
             middle = (low + high) // 2
-            gone = self._usable & (self._height <= self._levels[middle])
+            gone = self._leaving(middle)
             if all(int(given[gone].sum()) >= missing for given, missing in self._shared):
                 high = middle
             else:
                 low = middle + 1
         return low
+
+    def _leaving(self, level: int) -> BoolVector:
+        """Tell who may leave up to a level, shape (V,), to be read only."""
+        if level == len(self._levels) - 1:
+            return self._usable  # the heights of all of them are among the levels
+        return self._usable & (self._height <= self._levels[level])
 
     def _fewest_shared(self, priority: int) -> int:
         """Count how many have to leave at least for what is missing beside the nodes."""
@@ -284,7 +290,7 @@ class LoneSearch:
         if not level:
             return self._allowed & self._taken_now
         problem = self._problem
-        gone = self._usable & (self._height <= self._levels[level])
+        gone = self._leaving(level)
         opens = self._allowed.copy()
         opens[np.flatnonzero(~self._taken_now)] &= problem.counted(gone)[~self._taken_now] > 0
         for resource, lack in zip(self._asked, self._lack, strict=True):
@@ -298,23 +304,25 @@ class LoneSearch:
             return np.stack([rows[::-1], *np.zeros((3, len(rows)), dtype=np.int64)])
         problem, priority = self._problem, self._levels[level]
         table, jobs = problem.candidates, problem.jobs
-        there, homes = self._usable & (self._height <= priority), table.node
+        there, homes = self._leaving(level), table.node
         if len(rows) < len(problem.nodes):
             position = np.full(len(problem.nodes), -1, dtype=np.int64)
             position[rows] = np.arange(len(rows))
             homes = position[table.node]
-            there &= homes >= 0
+            there = there & (homes >= 0)
         # Where they stand in order and all of them count, nothing is copied.
         every = bool(there.all()) and problem.ordered
         ones = slice(None) if every else problem.in_order(there)
         at = homes[ones]
-        starts = problem.by_node[1][rows] if every else np.searchsorted(at, np.arange(len(rows)))
+        starts = problem.by_node.starts[rows] if every else np.searchsorted(at, np.arange(len(rows)))
         pods = np.full(len(rows), self._fewest_shared(priority), dtype=np.int64)
         lacks = [
             (one, lack) for one, lack in zip(self._asked, self._lack[:, rows], strict=True) if lack.max() > 0
         ]
         for resource, lack in lacks:
-            np.maximum(pods, _fewest(at, starts, table.amounts[resource, ones], lack), out=pods)
+            given = table.amounts[resource, ones]
+            largest = problem.by_node.largest(resource)[rows] if every else _largest(starts, given)
+            np.maximum(pods, _fewest(at, given, largest, lack), out=pods)
         if len(lacks) + len(self._shared) > 1:
             # A single pod is enough only where it gives all that is lacking.
             alone = np.ones(len(at), dtype=np.bool_)
@@ -326,13 +334,13 @@ class LoneSearch:
             if self._shared:
                 single |= (self._lack[:, rows] <= 0).all(axis=0)
             pods[(pods == 1) & ~single] = 2
-        spare = _marked(at, (jobs.slack > 0), table.job[ones], len(rows))
-        tight = _marked(at, (jobs.running > 1), table.job[ones], len(rows))
+        spare = _marked(at, jobs.spares, table.job[ones], len(rows))
+        tight = _marked(at, jobs.several, table.job[ones], len(rows))
         if self._shared:
             sums = priority + (pods - 1) * min(priority, int(table.priority[self._usable].min()))
             far = np.flatnonzero(np.any([given > 0 for given, _ in self._shared], axis=0) & self._usable)
-            spare |= bool((jobs.slack[table.job[far]] > 0).any())
-            tight |= bool((jobs.running[table.job[far]] > 1).any())
+            spare |= bool(jobs.spares[table.job[far]].any())
+            tight |= bool(jobs.several[table.job[far]].any())
         else:
             sums = priority + _smallest(at, starts, table.priority[ones], pods - 1)
         lost = np.where(spare, 0, np.where(tight, 1, pods))
@@ -389,19 +397,28 @@ def _marked(at: IntVector, marks: BoolVector, job: IntVector, number: int) -> Bo
     return there
 
 
-def _fewest(at: IntVector, starts: IntVector, given: IntVector, lack: IntVector) -> IntVector:
+def _largest(starts: IntVector, given: IntVector) -> IntVector:
+    """Give the largest amount at each position, shape (n,), where those of each begin; any where none is."""
+    if not len(given):
+        return np.zeros(len(starts), dtype=np.int64)
+    largest: IntVector = np.maximum.reduceat(given, np.minimum(starts, len(given) - 1))
+    return largest
+
+
+def _fewest(at: IntVector, given: IntVector, largest: IntVector, lack: IntVector) -> IntVector:
     """Count how many of the largest amounts at each position make up for what is lacking, shape (n,).
 
     Parameters
     ----------
-    at, starts
-        Position of each amount, ascending; where those of each position begin, shape (n,).
+    at
+        Position of each amount, ascending.
+    largest
+        The largest amount at each position, shape (n,); anything where there is none.
     """
     number = len(lack)
     fewest = (lack > 0).astype(np.int64)
     if not len(at):
         return fewest
-    largest = np.maximum.reduceat(given, np.minimum(starts, len(at) - 1))
     several = np.flatnonzero((lack > 0) & (largest < lack))
     if not len(several):
         return fewest

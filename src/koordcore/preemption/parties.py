@@ -71,6 +71,61 @@ class MemberShape:
     now: BoolVector = attrs.field(factory=lambda: np.zeros(0, dtype=np.bool_))
 
 
+@attrs.frozen(eq=False)
+class ByNode:
+    """What pods that are in the order of their nodes come to on each, worked out once for all who ask.
+
+    Parameters
+    ----------
+    node
+        Row of the node of each, ascending, shape (V,).
+    amounts
+        What each holds, shape (R, V).
+    nodes
+        How many nodes there are.
+    """
+
+    node: IntVector
+    amounts: IntMatrix
+    nodes: int
+    _sums: dict[int, IntVector] = attrs.field(factory=dict, init=False)
+    _largest: dict[int, IntVector] = attrs.field(factory=dict, init=False)
+
+    @cached_property
+    def starts(self) -> IntVector:
+        """Where each node's pods begin, shape (N + 1,)."""
+        return np.searchsorted(self.node, np.arange(self.nodes + 1)).astype(np.int64)
+
+    def sums(self, resource: int) -> IntVector:
+        """Give how much of a resource all pods of each node hold, shape (N,)."""
+        if resource not in self._sums:
+            self._sums[resource] = self.added(self.amounts[resource])
+        return self._sums[resource]
+
+    def largest(self, resource: int) -> IntVector:
+        """Give the most of a resource that a single pod of each node holds, shape (N,)."""
+        if resource not in self._largest:
+            self._largest[resource] = self._each(np.maximum, self.amounts[resource])
+        return self._largest[resource]
+
+    def added(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Add up what is said of each pod, shape (..., V), on each node, shape (..., N)."""
+        return self._each(np.add, values)
+
+    def _each(self, joined: np.ufunc, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        found = np.zeros((*values.shape[:-1], self.nodes), dtype=np.int64)
+        rows, starts = self._occupied
+        if len(rows):
+            found[..., rows] = joined.reduceat(values, starts, axis=-1)
+        return found
+
+    @cached_property
+    def _occupied(self) -> tuple[IntVector, IntVector]:
+        """Rows of the nodes with pods, and where each one's begin."""
+        rows = np.flatnonzero(self.starts[1:] > self.starts[:-1])
+        return rows, self.starts[rows]
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class Candidates:
     """Pods that may be evicted; V of them.
@@ -93,6 +148,8 @@ class Candidates:
         Which disruption budgets select each, shape (B, V).
     source
         Where each stands among the running pods, shape (V,); empty where nobody asks.
+    by_node
+        What those of each node come to, where they are in the order of their nodes and it is known.
     """
 
     keys: Sequence[str]
@@ -103,6 +160,7 @@ class Candidates:
     restart: IntVector = attrs.field(factory=no_counts)
     covered: BoolMatrix = attrs.field(factory=lambda: np.zeros((0, 0), dtype=np.bool_))
     source: IntVector = attrs.field(factory=no_counts)
+    by_node: ByNode | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -141,7 +199,19 @@ class Jobs:
         return slack
 
     @cached_property
+    def spares(self) -> BoolVector:
+        """Which of them can spare a pod, shape (J,)."""
+        return self.slack > 0 if self.gang.any() else np.zeros(len(self.least), dtype=np.bool_)
+
+    @cached_property
+    def several(self) -> BoolVector:
+        """Which of them have more than one pod, shape (J,)."""
+        return self.running > 1 if self.gang.any() else np.zeros(len(self.least), dtype=np.bool_)
+
+    @cached_property
     def breakable(self) -> BoolVector:
         """Which jobs may be broken: all their pods may be evicted, shape (J,)."""
+        if not self.gang.any():
+            return np.ones(len(self.least), dtype=np.bool_)
         breakable: BoolVector = self.protected == 0
         return breakable

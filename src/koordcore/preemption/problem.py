@@ -12,7 +12,15 @@ from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
-from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, MemberShape, few_distinct, no_counts
+from koordcore.preemption.parties import (
+    BoolMatrix,
+    ByNode,
+    Candidates,
+    Jobs,
+    MemberShape,
+    few_distinct,
+    no_counts,
+)
 from koordcore.preemption.shares import Shares
 from koordcore.topology.network import NetworkTopology
 
@@ -227,18 +235,24 @@ class PreemptionProblem:
         return order[starts[job] : starts[job + 1]]
 
     @cached_property
-    def by_node(self) -> tuple[IntVector | None, IntVector]:
-        """Candidates by node, ``None`` where they are, and where each node's begin, shape (N + 1,)."""
-        node = self.candidates.node
-        order = None if self.ordered else np.argsort(node, kind="stable")
-        starts = np.searchsorted(node if order is None else node[order], np.arange(len(self.nodes) + 1))
-        return order, starts.astype(np.int64)
+    def order(self) -> IntVector | None:
+        """Candidates in the order of their nodes, shape (V,); ``None`` where they are."""
+        return None if self.ordered else np.argsort(self.candidates.node, kind="stable")
+
+    @cached_property
+    def by_node(self) -> ByNode:
+        """What the candidates on each node come to, in the order of the nodes."""
+        table, order = self.candidates, self.order
+        if table.by_node is not None:
+            return table.by_node
+        if order is None:
+            return ByNode(table.node, table.amounts, len(self.nodes))
+        return ByNode(table.node[order], np.ascontiguousarray(table.amounts[:, order]), len(self.nodes))
 
     def on_node(self, row: int) -> IntVector:
         """Give the candidates on a node."""
-        order, starts = self.by_node
-        first, end = starts[row : row + 2].tolist()
-        return np.arange(first, end) if order is None else order[first:end]
+        first, end = self.by_node.starts[row : row + 2].tolist()
+        return np.arange(first, end) if self.order is None else self.order[first:end]
 
     @cached_property
     def restart(self) -> IntVector:
@@ -256,7 +270,7 @@ class PreemptionProblem:
     @cached_property
     def usable(self) -> BoolVector:
         """Who may leave at all, shape (V,): alone, as what a gang can spare, or with the whole gang."""
-        able = self.jobs.breakable | (self.jobs.slack > 0)
+        able = self.jobs.breakable | self.jobs.spares
         usable: BoolVector = (
             np.ones_like(able, shape=len(self.candidates)) if able.all() else able[self.candidates.job]
         )
@@ -266,7 +280,7 @@ class PreemptionProblem:
     def heights(self) -> IntVector:
         """The least priority up to which evictions have to go for each candidate to leave, shape (V,)."""
         table, jobs = self.candidates, self.jobs
-        whole = (jobs.slack == 0) & (jobs.running > 1)
+        whole = jobs.several & ~jobs.spares
         if not whole.any():
             return table.priority
         heights = table.priority.copy()
@@ -305,20 +319,7 @@ class PreemptionProblem:
     def ordered(self) -> bool:
         """The candidates are in the order of their nodes."""
         node = self.candidates.node
-        return bool((node[1:] >= node[:-1]).all())
-
-    @cached_property
-    def _amounts_by_node(self) -> IntMatrix:
-        amounts = self.candidates.amounts
-        order = self.by_node[0]
-        return amounts if order is None else np.ascontiguousarray(amounts[:, order])
-
-    @cached_property
-    def _occupied(self) -> tuple[IntVector, IntVector]:
-        """Rows of the nodes with candidates, and where each one's begin in the order by node."""
-        starts = self.by_node[1]
-        rows = np.flatnonzero(starts[1:] > starts[:-1])
-        return rows, starts[rows]
+        return self.candidates.by_node is not None or bool((node[1:] >= node[:-1]).all())
 
     def gathered(self, counts: IntMatrix) -> bool:
         """Tell whether members that have to lie together do; ``counts`` has shape (C, N)."""
@@ -343,47 +344,28 @@ class PreemptionProblem:
 
     def given(self, resource: int, chosen: BoolVector) -> IntVector:
         """Give how much of a resource the chosen candidates give back on each node, shape (N,)."""
-        amounts = self._amounts_by_node[resource]
-        if not chosen.all():
-            return self._summed(amounts * self._by_node(chosen))
-        if resource not in self._given_by_all:
-            self._given_by_all[resource] = self._summed(amounts)
-        return self._given_by_all[resource]
-
-    @cached_property
-    def _given_by_all(self) -> dict[int, IntVector]:
-        return {}
+        if chosen.all():
+            return self.by_node.sums(resource)
+        return self.by_node.added(self.by_node.amounts[resource] * self._in_order(chosen))
 
     def counted(self, chosen: BoolVector) -> IntVector:
         """Count the chosen candidates on each node, shape (N,)."""
         if chosen.all():
-            return np.diff(self.by_node[1])
-        return self._summed(self._by_node(chosen).astype(np.int64))
+            return np.diff(self.by_node.starts)
+        return self.by_node.added(self._in_order(chosen).astype(np.int64))
 
     def in_order(self, chosen: BoolVector) -> IntVector:
         """List the chosen candidates by node."""
-        found = np.flatnonzero(self._by_node(chosen))
-        order = self.by_node[0]
-        return found if order is None else order[found]
+        found = np.flatnonzero(self._in_order(chosen))
+        return found if self.order is None else self.order[found]
 
-    def _by_node(self, chosen: BoolVector) -> BoolVector:
-        order = self.by_node[0]
-        return chosen if order is None else chosen[order]
-
-    def _summed(self, values: IntVector) -> IntVector:
-        sums = np.zeros(len(self.nodes), dtype=np.int64)
-        rows, starts = self._occupied
-        if len(rows):
-            sums[rows] = np.add.reduceat(values, starts)
-        return sums
+    def _in_order(self, chosen: BoolVector) -> BoolVector:
+        return chosen if self.order is None else chosen[self.order]
 
     def freed(self, chosen: BoolVector) -> IntMatrix:
         """Give what the nodes have left once the chosen candidates have gone, shape (R, N)."""
         if not chosen.any():
             return self.free.copy()
-        rows, starts = self._occupied
-        amounts = self._amounts_by_node
-        given = amounts if chosen.all() else amounts * self._by_node(chosen)
-        room = self.free.copy()
-        room[:, rows] += np.add.reduceat(given, starts, axis=1)
-        return room
+        amounts = self.by_node.amounts
+        given = amounts if chosen.all() else amounts * self._in_order(chosen)
+        return self.free + self.by_node.added(given)

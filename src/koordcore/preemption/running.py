@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -17,6 +18,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import EVERYTHING
+from koordcore.preemption.parties import ByNode
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.preemption import is_protected
 from koordcore.protocol.quota import quota_label
@@ -55,7 +57,7 @@ Leaving: TypeAlias = tuple[PodKey, int]
 """A pod with the row of its node."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class RunningPods:
     """Every running pod as columns, by node, then key; V of them. Says nothing of who preempts.
 
@@ -75,6 +77,8 @@ class RunningPods:
         Kubernetes' groups had a say in the columns.
     team, teams
         Index of the quota that its label names and its namespace, among the sorted pairs of all, shape (V,).
+    nodes
+        How many nodes there are.
     """
 
     pods: tuple[Pod, ...]
@@ -89,6 +93,19 @@ class RunningPods:
     teams: tuple[tuple[str, str], ...]
     whole: frozenset[str] = frozenset()
     grouped: bool = False
+    nodes: int
+
+    @cached_property
+    def every(self) -> IntVector:
+        """The numbers of all pods, shape (V,), to be read only."""
+        every = np.arange(len(self.pods))
+        every.flags.writeable = False
+        return every
+
+    @cached_property
+    def by_node(self) -> ByNode:
+        """What the pods of each node come to."""
+        return ByNode(self.node, self.amounts, self.nodes)
 
     def marked(self, named: Collection[Leaving]) -> BoolVector:
         """Tell which of the pods are named, shape (V,)."""
@@ -194,6 +211,7 @@ def _columns(
         grouped=groups is not None,
         team=np.array([number_of[pair] for pair in pairs], dtype=np.int64),
         teams=teams,
+        nodes=len(layout.names),
     )
 
 
@@ -236,6 +254,7 @@ def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPo
         grouped=fresh.grouped,
         team=spliced(team, theirs),
         teams=teams,
+        nodes=fresh.nodes,
     )
 
 

@@ -77,11 +77,12 @@ def collect_candidates(
     there = ~running.marked(gone) & ~running.leaving
     below = running.priority < preemptor.priority if whom is None else whom
     listed = there & running.evictable & below & ~running.marked(protected)
-    ones = np.flatnonzero(listed)
     # Mostly all that run are less important than who preempts: then nothing is copied.
-    rows: Rows = slice(None) if len(ones) == len(listed) else ones
+    every = bool(listed.all())
+    ones = running.every if every else np.flatnonzero(listed)
+    rows: Rows = slice(None) if every else ones
     gang, least = _gangs(running, there, minimums)
-    job, used, single = _numbered(gang[rows])
+    job, used, single = _numbered(gang[rows] if len(least) else None, running.every[: len(ones)])
 
     def key(one: int) -> str:
         return str(running.pods[int(ones[one])].key)
@@ -112,6 +113,7 @@ def collect_candidates(
             [[covers(budget, pod) for pod in pods] for budget in budgets], dtype=np.bool_
         ).reshape(len(budgets), len(ones)),
         source=ones,
+        by_node=running.by_node if every else None,
     )
     jobs = Jobs(
         names=Names(len(used) + len(single), name),
@@ -123,15 +125,15 @@ def collect_candidates(
     return candidates, jobs
 
 
-def _numbered(gang: IntVector) -> tuple[IntVector, IntVector, IntVector]:
+def _numbered(gang: IntVector | None, numbers: IntVector) -> tuple[IntVector, IntVector, IntVector]:
     """Number the jobs of pods whose gangs are given, ``(V,)``: gangs first, then each pod without one.
 
-    Gives the job of each pod, ``(V,)``; the gangs that occur, ``(G,)``; where pods without one are, ``(S,)``.
+    ``gang`` is ``None`` where nobody is in one; ``numbers`` are those from 0 on, ``(V,)``. Gives the job of
+    each pod, ``(V,)``; the gangs that occur, ``(G,)``; where pods without one are, ``(S,)``.
     """
+    if gang is None or (gang < 0).all():
+        return numbers, np.empty(0, np.int64), numbers
     alone = gang < 0
-    if alone.all():
-        every = np.arange(len(gang))
-        return every, np.empty(0, np.int64), every
     single = np.flatnonzero(alone)
     used = np.unique(gang[~alone])
     job = np.empty(len(gang), dtype=np.int64)
