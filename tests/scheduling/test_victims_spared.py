@@ -1,10 +1,13 @@
-"""Pods that stay, or move, although somebody leaves: rooms of reservations, and moves without any search."""
+"""Pods that stay, or move, although somebody leaves; rooms of reservations and of promises that count."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, Nominated, PreemptionRules, schedule, verify
+from koordcore import Bound, ClusterSnapshot, Nominated, PreemptionRules, Unschedulable, schedule, verify
 from koordcore.model.certificates import Limits
 from koordcore.model.gangs import PodGroup
 from koordcore.model.preemption import Relocation
@@ -45,3 +48,30 @@ def test_victims_that_fit_elsewhere_move_although_there_is_no_time_to_search() -
     assert verify(snapshot, result) == ()
     (plan,) = result.preemptions
     assert {move.victim.pod.name: move.node for move in plan.moves} == {"a": "n2", "c": "n3"}
+
+
+@pytest.mark.parametrize("cpu", [1500, 3000], ids=["bound", "nominated"])
+@pytest.mark.parametrize("least", [2, 3], ids=["no room", "lacks members"])
+def test_whoever_comes_after_a_gang_that_gives_its_promise_up_counts_on_that_room(
+    cpu: int, least: int
+) -> None:
+    """Who came before it could not; of the same kind, and next in the queue, is who can."""
+    waiting = [
+        flow.pod("before", 3000, 10),
+        attrs.evolve(flow.pod("g-0", 2000, 10, "g"), nominated_node="n1"),
+        flow.pod("g-1", 9000, 10, "g"),
+        flow.pod("next", cpu, 10),
+    ]
+    created = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 2, 3)]
+    snapshot = ClusterSnapshot(
+        nodes=[flow.node("n1", 4000, flow.pod("low", 2000))],
+        pending=[attrs.evolve(one, created=time) for one, time in zip(waiting, created, strict=True)],
+        records=[PodGroup(namespace="default", name="g", min_member=least)],
+    )
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert [one.name for one in result.withdrawn] == ["g-0"]
+    before, *_, last = result.decisions
+    assert isinstance(before, Unschedulable)
+    assert isinstance(last, Bound if cpu == 1500 else Nominated)
+    assert flow.victims(result) == ([] if cpu == 1500 else ["low"])

@@ -75,6 +75,8 @@ class Preemptor:
         self._minimums = table.minimums()
         self._claims: list[Claim] = []
         self.plans: list[PreemptionPlan] = []
+        self.withdrawn: list[PodKey] = []
+        """Pods that have given up in this call what was promised to them."""
 
     def for_pod(self, pod: Pod) -> list[Nominated] | None:
         """Make room for a pod without a gang, where every plugin lets it."""
@@ -321,17 +323,14 @@ class Preemptor:
         classes: Mapping[PodKey, SchedulingClass | Refusal],
         jobs: Collection[str],
     ) -> bool:
-        workspace = self._workspace
-        nodes = {pod.nominated_node for pod in members if pod.nominated_node in workspace.layout.row_of}
-        on_node = {
-            str(node): tuple(workspace.pods_on(workspace.layout.row_of[str(node)]).values())
-            for node in sorted(map(str, nodes))
-        }
+        workspace, row_of = self._workspace, self._workspace.layout.row_of
+        nodes = sorted({str(pod.nominated_node) for pod in members if pod.nominated_node in row_of})
+        on_node = {node: tuple(workspace.pods_on(row_of[node]).values()) for node in nodes}
         own = classes[trigger.key]
         statuses = {}
         if isinstance(own, SchedulingClass) and on_node:
             mask = own.may_fit_after_preemption()
-            statuses = {node: "Unschedulable" for node in on_node if mask[workspace.layout.row_of[node]]}
+            statuses = {node: "Unschedulable" for node in on_node if mask[row_of[node]]}
         return check_eligible(trigger, members, on_node, statuses, jobs).eligible
 
     @property
@@ -380,7 +379,9 @@ class Preemptor:
 
     def _nominations(self, trigger: Pod) -> list[Pod]:
         """Pods of the cluster that are nominated somewhere, count, and hold no room yet in this call."""
+        given_up = {*self.withdrawn}
         waiting = [pod for pod in self._workspace.snapshot.pending if pod.nominated_node]
+        waiting = [pod for pod in waiting if pod.key not in given_up]
         held: Counter[PodKey] = Counter()
         for pod, _, sign in self._workspace.journal[self._workspace.began :] if waiting else ():
             held[pod.key] += sign
