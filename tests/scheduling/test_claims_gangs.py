@@ -137,6 +137,21 @@ def test_a_claim_that_all_members_share_takes_them_to_one_node() -> None:
     assert len(result.bound) == 3
 
 
+def test_that_no_node_has_room_for_all_who_share_a_claim_is_proven() -> None:
+    """Three nodes have room for one member each; two of the three share a card."""
+    shared = ResourceClaim(name="shared", spec=TEMPLATES["gpu"])
+    members = [*(member(f"m{number}", named="shared", least=3) for number in range(2))]
+    members.append(member("m2", "gpu", least=3))
+    snapshot = cluster([whole_gpus(name, 2) for name in "abc"], members, shared)
+    narrow = [attrs.evolve(state.node, allocatable={"cpu": 1000, "pods": 110}) for state in snapshot.nodes]
+    result = legal(snapshot.with_nodes(*narrow))
+    assert not result.bound
+    (job,) = result.jobs
+    assert job.certificate is not None
+    assert job.certificate.proven
+    assert job.detail.endswith("a, has 1 of 2 cpu; 1 more needed")
+
+
 # -- claims of Kubernetes' own groups -----------------------------------------------------------------------
 
 

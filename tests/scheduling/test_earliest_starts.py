@@ -68,3 +68,17 @@ def test_a_gang_starts_although_ends_are_told_of_pods_that_are_gone_already() ->
     found = earliest_start(snapshot, pods, {key("gone"): NOW + 2 * HOUR, key("large"): NOW + HOUR}, now=NOW)
     assert isinstance(found, EarliestStart)
     assert found.start == NOW + HOUR
+
+
+@pytest.mark.parametrize("others", [members("h", 2, 1000, 2), [pod("lone", 2)]], ids=["gang", "pod"])
+def test_a_gang_does_not_start_before_the_others_that_are_asked_about_with_it(others: list[Pod]) -> None:
+    """There is room for the gang at once, and for the others too once a running pod has gone."""
+    pods = [*members("g", 2, 1000, 2), *others]
+    running = Pod(name="old", requests={"cpu": 2000}).at("n")
+    snapshot = ClusterSnapshot(
+        nodes=[Node(name="n", allocatable={"cpu": 4000, "memory": 2**40, "pods": 10})], pending=pods
+    ).assume(running)
+    found = earliest_start(snapshot, pods, {key("old"): NOW + HOUR}, now=NOW)
+    assert isinstance(found, EarliestStart)
+    assert (found.start, found.too_early) == (NOW + HOUR, NOW)
+    assert set(found.nodes) == {one.key for one in pods}

@@ -136,12 +136,12 @@ def cluster_after(
 
 
 def _placed(result: ScheduleResult) -> bool:
-    """Tell whether everybody got a node, or every job at least its minimum."""
-    alone = {one.pod for one in result.decisions}
-    bound = {one.pod for one in result.bound}
-    if alone <= bound:
-        return True
-    return bool(result.jobs) and all(plan.placed >= max(1, plan.least) for plan in result.jobs)
+    """Tell whether everybody got a node, or every job at least its minimum and whoever is in none his own."""
+    alone = len(result.decisions) - sum(plan.members for plan in result.jobs)
+    if len(result.bound) - sum(plan.placed for plan in result.jobs) < alone:
+        return False
+    everybody = len(result.bound) == len(result.decisions)
+    return everybody or all(plan.placed >= max(1, plan.least) for plan in result.jobs)
 
 
 def _gains_only(pods: Iterable[Pod]) -> bool:

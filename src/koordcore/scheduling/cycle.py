@@ -192,7 +192,6 @@ class SchedulingCycle:
 
             self._table = JobTable(self.workspace.snapshot, policy)
         self._preemptor: Preemptor | None = None
-        self._withdrawn: list[PodKey] = []
         if preempt is not None and self._table is not None:
             from koordcore.scheduling.preempt import Preemptor
 
@@ -234,6 +233,7 @@ class SchedulingCycle:
 
         Else it would hold room for ever that it cannot use, against who is more important as well.
         """
+        assert self._preemptor is not None, "only a call that may evict withdraws promises"
         refused = [one.pod for one in found if isinstance(one, Unschedulable)]
         promised = self.plugins.nominated.of(refused)
         if promised:
@@ -242,7 +242,7 @@ class SchedulingCycle:
             rows = {str(pod.nominated_node): row for pod, row in promised}
             there = {node: tuple(self.workspace.pods_on(row).values()) for node, row in rows.items()}
             if not terminating_victims((pod for pod, _ in promised), there, self._names()):
-                self._withdrawn += [pod.key for pod, _ in promised]
+                self._preemptor.withdrawn += [pod.key for pod, _ in promised]
                 self.plugins.nominated.forget(pod.key for pod, _ in promised)
 
     def _names(self) -> frozenset[str]:
@@ -312,7 +312,7 @@ class SchedulingCycle:
         if self._preemptor is not None:
             from koordcore.scheduling.outcomes import nominate
 
-            end = nominate(end, self.decisions, self._withdrawn)
+            end = nominate(end, self.decisions, self._preemptor.withdrawn)
             end = with_victims_leaving(end, self._preemptor.plans)
         for kind in kinds_with(self.policy, "closed", self._start):
             end = kind.closed(self._start, end, self.decisions, self._now)
@@ -333,7 +333,7 @@ class SchedulingCycle:
             jobs=tuple(self._plans),
             together=() if self._together is None else tuple(self._together.plans),
             preemptions=tuple(self._preemptor.plans) if self._preemptor is not None else (),
-            withdrawn=tuple(sorted(self._withdrawn)),
+            withdrawn=tuple(sorted(self._preemptor.withdrawn)) if self._preemptor is not None else (),
             policy=self.policy,
             stats=counts,
         )

@@ -12,7 +12,7 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.gangs import NetworkTopologySpec
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.reservations import Reservation
 from koordcore.preemption.problem import PreemptionProblem
@@ -34,12 +34,15 @@ class EvictionQuestions:
         For whom room is made, and how.
     minimums
         Minimum of every gang that is known, by id.
+    withdrawn
+        Pods that have given up in this call what was promised to them; the call adds to it.
     """
 
     workspace: Workspace
     plugins: PluginSet
     rules: PreemptionRules
     minimums: Mapping[str, int]
+    withdrawn: Sequence[PodKey]
 
     def problem(
         self,
@@ -91,6 +94,9 @@ class EvictionQuestions:
     def _nominations(self, trigger: Pod) -> list[Pod]:
         """Pods of the cluster that are nominated somewhere, count, and hold no room yet in this call."""
         waiting = [pod for pod in self.workspace.snapshot.pending if pod.nominated_node]
+        if waiting and self.withdrawn:
+            given_up = {*self.withdrawn}
+            waiting = [pod for pod in waiting if pod.key not in given_up]
         holds, counts = self.workspace.came, self.plugins.nominated.counts
         return [pod for pod in waiting if not holds(pod.key) and counts(pod, trigger)]
 

@@ -123,7 +123,7 @@ def with_amounts(
         if found is None or not len(found.requests):
             continue
         shapes = zip(problem.shapes, found.requests.T, strict=True)
-        table = attrs.evolve(table, amounts=np.vstack([table.amounts, found.gives]))
+        table = attrs.evolve(table, amounts=np.vstack([table.amounts, found.gives]), by_node=None)
         problem = attrs.evolve(
             problem,
             free=np.vstack([problem.free, found.free]),

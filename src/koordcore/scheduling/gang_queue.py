@@ -92,7 +92,7 @@ class JointTurns:
         for turn in queue:
             if isinstance(turn, Job) and (self._joins(turn) or self._takes_nothing(turn)):
                 parted = self._evicting and run and _priority(run[-1]) != _priority(turn)
-                if parted or (run and self._joins(turn) and _key(run[-1]) != _key(turn)):
+                if parted or (self._joins(turn) and not self._shares_label(run, turn)):
                     yield from self._planned(run)
                     run = []
                 run.append(turn)
@@ -122,6 +122,11 @@ class JointTurns:
             and sum(job.least(name) for name in job.members) > 0
             and not any(pod.nominated_node for pod in job.pods)
         )
+
+    def _shares_label(self, run: Sequence[Job], job: Job) -> bool:
+        """Tell whether a job needs one value of the same label as those of a run that are planned."""
+        last = next(filter(self._joins, reversed(run)), job)
+        return _key(last) == _key(job)
 
     def _together(self, pod: Pod) -> bool:
         profile = self._policy.profile_of(pod.scheduler_name) or self._policy

@@ -69,9 +69,11 @@ class Preemptor:
         self._workspace, self._plugins = workspace, plugins
         self._rules, self._limits = rules, limits
         self._table = table
-        self._questions = EvictionQuestions(workspace, plugins, rules, table.minimums())
         self._claims: list[Claim] = []
         self.plans: list[PreemptionPlan] = []
+        self.withdrawn: list[PodKey] = []
+        """Pods that have given up in this call what was promised to them."""
+        self._questions = EvictionQuestions(workspace, plugins, rules, table.minimums(), self.withdrawn)
 
     def for_pod(self, pod: Pod) -> list[Nominated] | None:
         """Make room for a pod without a gang, where every plugin lets it."""
@@ -332,17 +334,14 @@ class Preemptor:
         classes: Mapping[PodKey, SchedulingClass | Refusal],
         jobs: Collection[str],
     ) -> bool:
-        workspace = self._workspace
-        nodes = {pod.nominated_node for pod in members if pod.nominated_node in workspace.layout.row_of}
-        on_node = {
-            str(node): tuple(workspace.pods_on(workspace.layout.row_of[str(node)]).values())
-            for node in sorted(map(str, nodes))
-        }
+        workspace, row_of = self._workspace, self._workspace.layout.row_of
+        nodes = sorted({str(pod.nominated_node) for pod in members if pod.nominated_node in row_of})
+        on_node = {node: tuple(workspace.pods_on(row_of[node]).values()) for node in nodes}
         own = classes[trigger.key]
         statuses = {}
         if isinstance(own, SchedulingClass) and on_node:
             mask = own.may_fit_after_preemption()
-            statuses = {node: "Unschedulable" for node in on_node if mask[workspace.layout.row_of[node]]}
+            statuses = {node: "Unschedulable" for node in on_node if mask[row_of[node]]}
         return check_eligible(trigger, members, on_node, statuses, jobs).eligible
 
     # -- standing plans --------------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+"""Evictions among quotas: what those who leave go on asking for, and what a bound is told of."""
+
+from __future__ import annotations
+
+from koordcore import ClusterSnapshot, Nominated, PreemptionRules, Unschedulable, schedule, verify
+from koordcore.model.certificates import CertificateStatus, Limits
+from koordcore.model.gangs import PodGroup
+from tests.preemption.test_flow import GROUP
+from tests.preemption.test_quotas import RULES, node, pod, quota, victims
+
+
+def test_who_is_evicted_asks_again_so_that_no_other_quota_grows_by_its_share() -> None:
+    """There is room for ``other`` once ``low`` has left; by what both quotas ask for it is not its due."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 8, pod("low", 3, "a")), node("m", 1)],
+        pending=[pod("high", 2, "a", 10), pod("other", 6, "b")],
+        records=[quota("a", 6, 20), quota("b", 6, 20)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert victims(result) == ["low"]
+    high, other = result.decisions
+    assert isinstance(high, Nominated)
+    assert isinstance(other, Unschedulable)
+    assert "quotaName: b" in other.message
+
+
+def test_who_leaves_for_a_pod_of_no_quota_goes_on_counting_in_its_own() -> None:
+    """There is room for ``high`` at once; ``low`` uses what their quota may, and comes back for it."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 4, pod("low", 3, "a", 20)), node("m", 1)],
+        pending=[pod("first", 4, "", 30), pod("high", 1, "a", 10)],
+        records=[quota("a", 3, 3)],
+    )
+    result = schedule(snapshot, preempt=PreemptionRules(reclaim=False))
+    assert verify(snapshot, result) == ()
+    assert victims(result) == ["low"]
+    first, high = result.decisions
+    assert isinstance(first, Nominated)
+    assert isinstance(high, Unschedulable)
+    assert "quotaName: a" in high.message
+
+
+def test_a_plan_without_time_to_search_has_no_bound_where_evictions_may_raise_a_quota() -> None:
+    """``low`` belongs to no quota: what it uses is shared among these once it has left."""
+    gang = [pod(f"g{number}", 2, "a", 10, **{GROUP: "g"}) for number in range(3)]
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 7, pod("low", 3, "zz"), pod("mine", 4, "a")), node("m", 3)],
+        pending=gang,
+        records=[quota("a", 2, 15), quota("b", 1, 11), PodGroup(namespace="default", name="g", min_member=3)],
+    )
+    (plan,) = schedule(snapshot, preempt=RULES, limits=Limits(deterministic_time=1e-6)).preemptions
+    assert plan.certificate.status is CertificateStatus.HEURISTIC
+    (best,) = schedule(snapshot, preempt=RULES).preemptions
+    assert best.certificate.proven
+    assert best.damage <= plan.damage

@@ -1,0 +1,51 @@
+"""Evictions for gangs with parts: where the parts may lie, and beside gangs of their group that have none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import attrs
+
+from koordcore import ClusterSnapshot, Node, Pod, PreemptionRules
+from koordcore.model.gangs import PodGroup
+from koordcore.result import ScheduleResult
+from tests.scheduling.test_sub_groups import MUST, NETWORK, group, legal, nodes, pods
+
+SLICE = {"subGroups": [{"name": "leader"}, {"name": "w", "size": 2, "gatherStrategy": MUST}]}
+
+
+def evicting(
+    there: list[Node], waiting: list[Pod], *groups: PodGroup, cheap: Sequence[str] = ()
+) -> ScheduleResult:
+    """Make room for pods on nodes that are full; who runs on some of them is less important."""
+    snapshot = ClusterSnapshot(
+        nodes=there,
+        pending=[attrs.evolve(one, priority=9) for one in waiting],
+        records=[NETWORK, *groups],
+    )
+    olds = [
+        Pod(name=f"old-{node.name}", requests={"nvidia.com/gpu": 8}, priority=int(node.name not in cheap))
+        for node in there
+    ]
+    full = snapshot.assume(*(old.at(node.name) for old, node in zip(olds, there, strict=True)))
+    return legal(full, preempt=PreemptionRules())
+
+
+def test_a_slice_does_not_reach_beyond_its_rack_for_cheaper_victims() -> None:
+    """The racks of one node have the least important pods; one of them is for the leader."""
+    waiting = [*pods("g", "leader", 1), *pods("g", "w", 2)]
+    result = evicting(nodes(1, 2, 1), waiting, group("g", 3, SLICE), cheap=("r0-0", "r2-0"))
+    (plan,) = result.preemptions
+    assert plan.nominations == {"default/g-leader0": "r2-0", "default/g-w0": "r1-0", "default/g-w1": "r1-1"}
+    assert plan.certificate.proven
+
+
+def test_room_is_made_for_a_gang_with_parts_and_one_without_in_the_same_group() -> None:
+    names = json.dumps(["default/g", "default/h"])
+    groups = [group("g", 3, SLICE, groups=names), group("h", 1, None, groups=names)]
+    waiting = [*pods("g", "leader", 1), *pods("g", "w", 2), *pods("h", "", 1)]
+    result = evicting(nodes(1, 2, 1), waiting, *groups)
+    (plan,) = result.preemptions
+    assert {plan.nominations[f"default/g-w{number}"] for number in range(2)} == {"r1-0", "r1-1"}
+    assert len(plan.nominations) == 4

@@ -1,0 +1,77 @@
+"""Pods that stay, or move, although somebody leaves; rooms of reservations and of promises that count."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import attrs
+import pytest
+
+from koordcore import Bound, ClusterSnapshot, Nominated, PreemptionRules, Unschedulable, schedule, verify
+from koordcore.model.certificates import Limits
+from koordcore.model.gangs import PodGroup
+from koordcore.model.preemption import Relocation
+from tests.preemption import test_flow as flow
+from tests.reservations.worlds import POLICY, must, node, pod, reservation, uses
+
+pytestmark = pytest.mark.solver
+
+
+@pytest.mark.parametrize("how", [must(), uses("r"), {}], ids=["must", "uses", "may"])
+def test_an_owner_counts_on_its_reservation_beside_who_leaves(how: dict[str, str]) -> None:
+    """Three of five CPUs are held for it, so that the other two are all that it has somebody leave for."""
+    low = [pod(name, cpu, node_name="n1") for name, cpu in (("a", 2), ("b", 2), ("c", 1))]
+    owner = pod("p", 5, "a", annotations=how, priority=9)
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1")], records=[reservation("r", 3, "n1")], pending=[owner]
+    ).assume(*low)
+    result = schedule(snapshot, policy=POLICY, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    (decision,) = result.decisions
+    assert isinstance(decision, Nominated)
+    assert [victim.pod.name for victim in decision.victims] == ["a"]
+
+
+def test_victims_that_fit_elsewhere_move_although_there_is_no_time_to_search() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[
+            flow.node("n1", 4000, flow.pod("a", 1500), flow.pod("c", 1500)),
+            flow.node("n2", 4000, flow.pod("b", 2000, 99), flow.pod("e", 500)),
+            flow.node("n3", 4000, flow.pod("d", 2000, 99)),
+            flow.node("n4", 4000, flow.pod("f", 4000, 3)),
+        ],
+        pending=[flow.pod("p1", 3500, 10, "g"), flow.pod("p2", 3000, 10, "g")],
+        records=[PodGroup(namespace="default", name="g", min_member=2)],
+    )
+    rules = PreemptionRules(relocation=Relocation.FIRST)
+    result = schedule(snapshot, preempt=rules, limits=Limits(deterministic_time=1e-6))
+    assert verify(snapshot, result) == ()
+    (plan,) = result.preemptions
+    assert {move.victim.pod.name: move.node for move in plan.moves} == {"a": "n2", "c": "n3"}
+
+
+@pytest.mark.parametrize("cpu", [1500, 3000], ids=["bound", "nominated"])
+@pytest.mark.parametrize("least", [2, 3], ids=["no room", "lacks members"])
+def test_whoever_comes_after_a_gang_that_gives_its_promise_up_counts_on_that_room(
+    cpu: int, least: int
+) -> None:
+    """Who came before it could not; of the same kind, and next in the queue, is who can."""
+    waiting = [
+        flow.pod("before", 3000, 10),
+        attrs.evolve(flow.pod("g-0", 2000, 10, "g"), nominated_node="n1"),
+        flow.pod("g-1", 9000, 10, "g"),
+        flow.pod("next", cpu, 10),
+    ]
+    created = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 2, 3)]
+    snapshot = ClusterSnapshot(
+        nodes=[flow.node("n1", 4000, flow.pod("low", 2000))],
+        pending=[attrs.evolve(one, created=time) for one, time in zip(waiting, created, strict=True)],
+        records=[PodGroup(namespace="default", name="g", min_member=least)],
+    )
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert [one.name for one in result.withdrawn] == ["g-0"]
+    before, *_, last = result.decisions
+    assert isinstance(before, Unschedulable)
+    assert isinstance(last, Bound if cpu == 1500 else Nominated)
+    assert flow.victims(result) == ([] if cpu == 1500 else ["low"])
