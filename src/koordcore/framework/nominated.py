@@ -99,11 +99,10 @@ class NominatedPods:
 
     def counts(self, waiting: Pod, pod: Pod) -> bool:
         """Tell whether a pod has to leave a nominated one its room."""
-        if any(plugin.outranks(pod, waiting) for plugin, _ in self._plugins.everyone):
+        ranking = self._plugins.ranking
+        if any(plugin.outranks(pod, waiting) for plugin in ranking):
             return False
-        if waiting.priority >= pod.priority:
-            return True
-        return any(plugin.outranks(waiting, pod) for plugin, _ in self._plugins.everyone)
+        return waiting.priority >= pod.priority or any(plugin.outranks(waiting, pod) for plugin in ranking)
 
     def concern(self, pod: Pod) -> bool:
         """Tell whether any nominated pod counts against one."""

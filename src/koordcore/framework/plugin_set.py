@@ -55,6 +55,8 @@ class PluginSet:
         That of the profile.
     everyone
         The plugins of all profiles with their settings, each once.
+    ranking
+        Those of them that may say that a pod counts for more than its priority.
 
     Raises
     ------
@@ -134,6 +136,7 @@ class PluginSet:
         # Who matches the pods of a call all together.
         overriding = (one for one, _ in self.everyone if type(one).matches is not Plugin.matches)
         self.matching = [one for one in overriding if one.matches]
+        self.ranking = [one for one, _ in self.everyone if type(one).outranks is not Plugin.outranks]
         # Who knows pods that have to be on one node.
         self.tying = [one for one in self.plugins if type(one).tied is not Plugin.tied]
         self._removing = [one for one, _ in self.everyone if type(one).removed is not Plugin.removed]

@@ -7,11 +7,14 @@ fall by who happens to ask first (``docs/loops.md``).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from koordcore._arrays import BoolVector
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
@@ -28,6 +31,14 @@ def _nominated(snapshot: ClusterSnapshot) -> tuple[Pod, ...]:
 
 def _rank(pod: Pod) -> tuple[int, bool, PodKey]:
     return -pod.priority, not pod.nominated_node, pod.key
+
+
+class _Line(NamedTuple):
+    """Who is nominated in a quota: ranks, ascending; the number of each; what the first so many ask for."""
+
+    ranks: list[tuple[int, bool, PodKey]]
+    place: dict[PodKey, int]
+    sums: list[Counter[str]]
 
 
 class QuotaRanks:
@@ -48,6 +59,11 @@ class QuotaRanks:
         self._net = Counter[PodKey]()
         self._moved: dict[PodKey, Pod] = {}
         self._cursor = workspace.began
+        self._snapshot: ClusterSnapshot | None = None
+        self._seen: dict[PodKey, tuple[Pod, QuotaPod, str | None]] = {}
+        self._waiting: dict[str | None, list[Pod]] = {}
+        self._teams: dict[str, BoolVector] = {}
+        self._lines: dict[str, _Line] = {}
 
     def promised(self, ledger: QuotaLedger, pod: Pod, other: Pod) -> bool:
         """Tell whether those before a pod leave it a part of its quota's promise, wherever it stands now.
@@ -58,19 +74,17 @@ class QuotaRanks:
         It has to have a part of all that both pods ask for: whose quota is beyond its promise in one of these
         may be evicted for the other, and would else come back before that is there.
         """
-        if ledger is not self._ledger:
-            self._ledger, self._known = ledger, {}
+        self._look_at(ledger)
         if pod.key not in self._known:
             self._known[pod.key] = self._answer(ledger, pod)
         parts = self._known[pod.key]
-        wanted = self._read(other).request if parts else {}
+        wanted = self._asks(ledger, other)[0].request if parts else {}
         both = [has for name, has in parts.items() if wanted.get(name, 0)]
         return bool(both) and all(both)
 
     def _answer(self, ledger: QuotaLedger, pod: Pod) -> dict[str, bool]:
         """Tell for what a pod asks for, and its quota limits, whether it has a part of the promise."""
-        asked = self._read(pod)
-        name = ledger.resolve(asked)
+        asked, name = self._asks(ledger, pod)
         if name is None or name in BUILTIN_QUOTAS:
             return {}
         wanted = {key for key, amount in asked.request.items() if amount and key in ledger.max_of(name)}
@@ -90,28 +104,70 @@ class QuotaRanks:
         if self._net[pod.key] > 0:
             used.subtract(asked.request)
         running = running_on(snapshot)
-        teams = [
-            number
-            for number, (quota, space) in enumerate(running.teams)
-            if ledger.resolve(QuotaPod(key=PodKey(space, "-"), quota=quota)) == name
-        ]
-        less = np.isin(running.team, teams) & ((running.priority < pod.priority) | running.leaving)
+        less = self._team(ledger, name) & ((running.priority < pod.priority) | running.leaving)
         for one in np.flatnonzero(less).tolist():
             other = running.pods[one]
             if self._net[other.key] >= 0:
-                used.subtract(self._read(other).request)
+                used.subtract(self._asks(ledger, other)[0].request)
         for key, other in self._moved.items():
             behind = other.priority < pod.priority or other.leaving
-            if self._net[key] > 0 and behind and self._is_of(ledger, other, name):
-                used.subtract(self._read(other).request)
-        rank = _rank(pod)
-        for other in once(snapshot, _nominated):
-            if other.key != pod.key and self._net[other.key] <= 0 and _rank(other) < rank:
-                used.update(self._read(other).request if self._is_of(ledger, other, name) else {})
+            if self._net[key] > 0 and behind:
+                request, quota = self._asks(ledger, other)
+                used.subtract(request.request if quota == name else {})
+        line = self._line(ledger, name)
+        ahead = bisect_left(line.ranks, _rank(pod))
+        used.update(line.sums[ahead])
+        if line.place.get(pod.key, ahead) < ahead:
+            used.subtract(asked.request)
         return used
 
-    def _is_of(self, ledger: QuotaLedger, pod: Pod, name: str) -> bool:
-        return ledger.resolve(self._read(pod)) == name
+    def _look_at(self, ledger: QuotaLedger) -> None:
+        """Forget what another ledger said; which pods are of which quota stays for a snapshot."""
+        if ledger is self._ledger:
+            return
+        snapshot = self._workspace.snapshot
+        if snapshot is not self._snapshot or self._ledger is None or ledger.quotas is not self._ledger.quotas:
+            self._snapshot, self._seen, self._waiting, self._teams = snapshot, {}, {}, {}
+        self._ledger, self._known, self._lines = ledger, {}, {}
+
+    def _asks(self, ledger: QuotaLedger, pod: Pod) -> tuple[QuotaPod, str | None]:
+        """Give a pod as quotas see it, and its quota."""
+        seen = self._seen.get(pod.key)
+        if seen is None or seen[0] is not pod:
+            asked = self._read(pod)
+            seen = self._seen[pod.key] = (pod, asked, ledger.resolve(asked))
+        return seen[1:]
+
+    def _nominated(self, ledger: QuotaLedger, name: str) -> list[Pod]:
+        """List who is nominated in a quota, by rank."""
+        if not self._waiting:
+            for pod in sorted(once(self._workspace.snapshot, _nominated), key=_rank):
+                self._waiting.setdefault(self._asks(ledger, pod)[1], []).append(pod)
+        return self._waiting.get(name, [])
+
+    def _line(self, ledger: QuotaLedger, name: str) -> _Line:
+        """Add up, one by one, what those ask for who are nominated in a quota and are not there yet."""
+        if name not in self._lines:
+            pods = [pod for pod in self._nominated(ledger, name) if self._net[pod.key] <= 0]
+            sums = [Counter[str]()]
+            for pod in pods:
+                sums.append(sums[-1].copy())
+                sums[-1].update(self._asks(ledger, pod)[0].request)
+            place = {pod.key: number for number, pod in enumerate(pods)}
+            self._lines[name] = _Line([*map(_rank, pods)], place, sums)
+        return self._lines[name]
+
+    def _team(self, ledger: QuotaLedger, name: str) -> BoolVector:
+        """Tell which of the running pods are of a quota, shape (V,)."""
+        if name not in self._teams:
+            running = running_on(self._workspace.snapshot)
+            teams = [
+                number
+                for number, (quota, space) in enumerate(running.teams)
+                if ledger.resolve(QuotaPod(key=PodKey(space, "-"), quota=quota)) == name
+            ]
+            self._teams[name] = np.isin(running.team, teams)
+        return self._teams[name]
 
     def _follow(self) -> None:
         """Read who came and left in this call."""
