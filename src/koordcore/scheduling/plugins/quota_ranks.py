@@ -64,6 +64,7 @@ class QuotaRanks:
         self._waiting: dict[str | None, list[Pod]] = {}
         self._teams: dict[str, BoolVector] = {}
         self._lines: dict[str, _Line] = {}
+        self._held: dict[tuple[str, int], Counter[str]] = {}
 
     def promised(self, ledger: QuotaLedger, pod: Pod, other: Pod) -> bool:
         """Tell whether those before a pod leave it a part of its quota's promise, wherever it stands now.
@@ -99,27 +100,35 @@ class QuotaRanks:
     def _before(self, ledger: QuotaLedger, pod: Pod, asked: QuotaPod, name: str) -> Counter[str]:
         """Add up what the pods before one hold of its quota, or wait for on a node."""
         self._follow()
-        snapshot = self._workspace.snapshot
         used = Counter(ledger.used_of(name))
         if self._net[pod.key] > 0:
             used.subtract(asked.request)
-        running = running_on(snapshot)
-        less = self._team(ledger, name) & ((running.priority < pod.priority) | running.leaving)
-        for one in np.flatnonzero(less).tolist():
-            other = running.pods[one]
-            if self._net[other.key] >= 0:
-                used.subtract(self._asks(ledger, other)[0].request)
-        for key, other in self._moved.items():
-            behind = other.priority < pod.priority or other.leaving
-            if self._net[key] > 0 and behind:
-                request, quota = self._asks(ledger, other)
-                used.subtract(request.request if quota == name else {})
+        used.subtract(self._behind(ledger, name, pod.priority))
         line = self._line(ledger, name)
         ahead = bisect_left(line.ranks, _rank(pod))
         used.update(line.sums[ahead])
         if line.place.get(pod.key, ahead) < ahead:
             used.subtract(asked.request)
         return used
+
+    def _behind(self, ledger: QuotaLedger, name: str, priority: int) -> Counter[str]:
+        """Add up what those of a quota hold who are less important, or have to go."""
+        known = self._held.get((name, priority))
+        if known is not None:
+            return known
+        held = Counter[str]()
+        running = running_on(self._workspace.snapshot)
+        less = self._team(ledger, name) & ((running.priority < priority) | running.leaving)
+        for one in np.flatnonzero(less).tolist():
+            other = running.pods[one]
+            if self._net[other.key] >= 0:
+                held.update(self._asks(ledger, other)[0].request)
+        for key, other in self._moved.items():
+            if self._net[key] > 0 and (other.priority < priority or other.leaving):
+                request, quota = self._asks(ledger, other)
+                held.update(request.request if quota == name else {})
+        self._held[name, priority] = held
+        return held
 
     def _look_at(self, ledger: QuotaLedger) -> None:
         """Forget what another ledger said; which pods are of which quota stays for a snapshot."""
@@ -128,7 +137,7 @@ class QuotaRanks:
         snapshot = self._workspace.snapshot
         if snapshot is not self._snapshot or self._ledger is None or ledger.quotas is not self._ledger.quotas:
             self._snapshot, self._seen, self._waiting, self._teams = snapshot, {}, {}, {}
-        self._ledger, self._known, self._lines = ledger, {}, {}
+        self._ledger, self._known, self._lines, self._held = ledger, {}, {}, {}
 
     def _asks(self, ledger: QuotaLedger, pod: Pod) -> tuple[QuotaPod, str | None]:
         """Give a pod as quotas see it, and its quota."""
