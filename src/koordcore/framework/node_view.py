@@ -253,6 +253,9 @@ class Source(Protocol):
     def lifted(self, rows: Rows, *, scored: bool = False) -> IntMatrix | None:
         """Give the amounts that go away with them on each node, ``(R, n)``; for scores on request."""
 
+    def lifted_with(self, others: Iterable[Source]) -> IntMatrix | None:
+        """Give the same, ``(R, N)``, where pods of other classes come as well: all that any of them lifts."""
+
     def loans(self, rows: Rows) -> Loans:
         """Give what one pod may draw from on some nodes."""
 

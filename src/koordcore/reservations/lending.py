@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -9,7 +10,7 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore._record import record
-from koordcore.framework.node_view import Loan
+from koordcore.framework.node_view import Loan, Source
 from koordcore.model.pods import PodKey
 from koordcore.protocol.reservation import is_operating_pod
 from koordcore.reservations.cache import ReservationLedger
@@ -136,6 +137,14 @@ class Lending:
         spread = np.zeros((number, len(whole)), np.int64)
         np.add.at(spread, self.ledger.row[numbers], whole[:, numbers].T)
         return spread[rows].T
+
+    def lifted_with(self, others: Iterable[Source]) -> IntMatrix | None:
+        """Give what goes away on each node when pods of other classes come as well: ``(R, N)``."""
+        matched = self.matched.copy()
+        for other in others:
+            assert isinstance(other, Lending)
+            matched |= other.matched
+        return Lending(self.ledger, matched, together=self.together).lifted(slice(None))
 
     def loans(self, rows: Rows) -> ReservationLoans:
         """Give what the pods may draw from on some nodes."""

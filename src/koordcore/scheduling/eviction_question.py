@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix
+from koordcore.framework.node_view import Source
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -53,23 +54,28 @@ class EvictionQuestions:
         gone: Collection[Leaving],
         leaving: Sequence[Pod],
         whom: BoolVector | None,
+        *,
+        certain: bool = False,
     ) -> PreemptionProblem:
         """Write one; see :func:`~koordcore.preemption.setup.make_problem`.
+
+        Room of reservations counts on their nodes, for whichever member, as much as they may use together: no
+        plan is missed, and who may use it, and that it is not used twice, is for the dry run.
 
         Parameters
         ----------
         gone
             Victims of the plans that stand.
+        certain
+            Count only what all members may use.
         """
         workspace, layout = self.workspace, self.workspace.layout
         free = workspace.free.copy()
         for key, row in sorted(gone):
             free[:, row] += amounts_of(layout, workspace.pods_on(row)[key])
-        lent = [self._lent(pod) for pods, _ in pending.values() for pod in pods]
-        common = lent[0]
-        if common is not None and all(one is not None and np.array_equal(one, common) for one in lent):
-            # Room of reservations that all members may use; that it is not used twice is for the dry run.
-            free += common
+        lent = self._lent(pending, certain=certain)
+        if lent is not None:
+            free += lent
         reserved = [one for one in workspace.snapshot.of(Reservation) if one.active]
         places = ((one.pod_key, layout.row_of.get(one.status.node_name)) for one in reserved)
         restart = self.rules.restart_costs
@@ -100,10 +106,28 @@ class EvictionQuestions:
         holds, counts = self.workspace.came, self.plugins.nominated.counts
         return [pod for pod in waiting if not holds(pod.key) and counts(pod, trigger)]
 
-    def _lent(self, pod: Pod) -> IntMatrix | None:
-        scheduling_class = self.plugins.class_of(pod)
-        source = scheduling_class.source if isinstance(scheduling_class, SchedulingClass) else None
-        return None if source is None else source.lifted(slice(None))
+    def lends_unequally(self, pending: Mapping[str, tuple[tuple[Pod, ...], int]]) -> bool:
+        """Tell whether some members may use room of reservations that others may not."""
+        return len(self._sources(pending)) > 1
+
+    def _lent(self, pending: Mapping[str, tuple[tuple[Pod, ...], int]], *, certain: bool) -> IntMatrix | None:
+        """Give the room of reservations that counts, shape (R, N)."""
+        sources = self._sources(pending)
+        lending = [one for one in sources if one is not None]
+        if not certain or len(sources) == 1:
+            return lending[0].lifted_with(lending[1:]) if lending else None
+        found = [one.lifted(slice(None)) for one in lending if len(lending) == len(sources)]
+        lent = [one for one in found if one is not None]
+        return np.minimum.reduce(lent) if lent and len(lent) == len(sources) else None
+
+    def _sources(self, pending: Mapping[str, tuple[tuple[Pod, ...], int]]) -> list[Source | None]:
+        """List where members may draw from beside what is free; ``None`` for nowhere; those alike once."""
+        found: dict[object, Source | None] = {}
+        members = (pod for pods, _ in pending.values() for pod in pods)
+        for one in dict.fromkeys(map(self.plugins.class_of, members)):
+            source = one.source if isinstance(one, SchedulingClass) else None
+            found.setdefault(None if source is None else source.gone, source)
+        return list(found.values())
 
     def wanted(self, pod: Pod) -> Wanted:
         """Tell what a pod asks of nodes."""

@@ -199,15 +199,34 @@ class Preemptor:
             whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
         if reclaiming and (whom is None or not whom.any()):
             return None
-        asked = self._questions.problem(trigger, job.parts, spec, bound, gone, leaving, whom)
-        problem = asked if aimed is None else aimed(asked, runs)
-        if problem is None:
-            return None
-        with runs.opened():
-            beyond = any(
-                isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
+        beyond = any(
+            isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
+        )
+
+        def planned(*, certain: bool) -> tuple[PreemptionProblem, PreemptionPlan | NotHelpful] | None:
+            asked = self._questions.problem(
+                trigger, job.parts, spec, bound, gone, leaving, whom, certain=certain
             )
-            problem, plan = self._planned(problem, runs, trigger, pods, beyond=beyond)
+            problem = asked if aimed is None else aimed(asked, runs)
+            if problem is None:
+                return None
+            with runs.opened():
+                return self._planned(problem, runs, trigger, pods, beyond=beyond)
+
+        found = planned(certain=False)
+        if found is None:
+            return None
+        problem, plan = found
+        if (
+            isinstance(plan, NotHelpful)
+            and not plan.certificate.proven
+            and self._questions.lends_unequally(job.parts)
+        ):
+            # Who may use which reservation was too much to find out: without what not all of them may.
+            problem, plan = planned(certain=True) or found
+            if isinstance(plan, PreemptionPlan):
+                unknown = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
+                plan = attrs.evolve(plan, certificate=unknown)
         if isinstance(plan, NotHelpful) or not plan.nominations:
             return None
         if not (plan.victims or self._claims or leaving):
