@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
 
-from koordcore._arrays import BoolVector, IntVector
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import NodeView, Source
 from koordcore.framework.plugin import Plugin
@@ -26,6 +26,17 @@ def source_of(parts: Sequence[Part]) -> tuple[Source | None, Plugin | None]:
         if source is not None:
             return source, part.plugin
     return None, None
+
+
+def lifted_in(sources: Iterable[Source | None]) -> IntMatrix | None:
+    """Give what goes away on each node, ``(R, N)``, for pods of several classes together; ``None``: nothing.
+
+    Each may use its own; what several may use counts once.
+    """
+    found = [one for one in sources if one is not None]
+    if len(found) <= 1:
+        return found[0].lifted(slice(None)) if found else None
+    return found[0].lifted_with(found[1:])
 
 
 def _all_fit(filters: Sequence[Evaluator], view: NodeView) -> BoolVector:

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix
+from koordcore.framework.class_sources import lifted_in
 from koordcore.framework.node_view import Source
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -113,12 +114,11 @@ class EvictionQuestions:
     def _lent(self, pending: Mapping[str, tuple[tuple[Pod, ...], int]], *, certain: bool) -> IntMatrix | None:
         """Give the room of reservations that counts, shape (R, N)."""
         sources = self._sources(pending)
-        lending = [one for one in sources if one is not None]
-        if not certain or len(sources) == 1:
-            return lending[0].lifted_with(lending[1:]) if lending else None
-        found = [one.lifted(slice(None)) for one in lending if len(lending) == len(sources)]
-        lent = [one for one in found if one is not None]
-        return np.minimum.reduce(lent) if lent and len(lent) == len(sources) else None
+        if not certain:
+            return lifted_in(sources)
+        lent = [None if one is None else one.lifted(slice(None)) for one in sources]
+        lifted = [one for one in lent if one is not None]
+        return np.minimum.reduce(lifted) if len(lifted) == len(lent) else None
 
     def _sources(self, pending: Mapping[str, tuple[tuple[Pod, ...], int]]) -> list[Source | None]:
         """List where members may draw from beside what is free; ``None`` for nowhere; those alike once."""

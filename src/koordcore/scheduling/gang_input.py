@@ -15,8 +15,8 @@ import numpy as np
 
 from koordcore._arrays import FIRST_RESOURCES, IntMatrix, IntVector
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
+from koordcore.framework.class_sources import lifted_in
 from koordcore.framework.evaluator import Refusal
-from koordcore.framework.node_view import FREE
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -185,14 +185,12 @@ def _amounts(resources: Sequence[str], scheduling_class: SchedulingClass) -> Int
 
 
 def _free(workspace: Workspace, inputs: PlanningInput, resources: Sequence[str]) -> IntMatrix:
-    """Give what the nodes of the tree have left, without what counts as gone for some members: ``(R, n)``.
+    """Give what the nodes of the tree have left, without what counts as gone for any member: ``(R, n)``.
 
     Who may use what is found out by binding.
     """
-    most: IntMatrix = workspace.free
-    for scheduling_class in inputs.classes:
-        if scheduling_class.source is not None:
-            most = np.maximum(most, scheduling_class.view().amounts[FREE])
+    lifted = lifted_in(one.source for one in inputs.classes)
+    most = workspace.free if lifted is None else workspace.free + lifted
     found: IntMatrix = most[:, inputs.rows]
     index = workspace.layout.index
     strange = [row for row, name in enumerate(resources) if name not in index]

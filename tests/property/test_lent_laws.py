@@ -1,11 +1,11 @@
-"""Laws of evictions beside reservations: what members of a gang may use there counts for those who may."""
+"""Laws of gangs beside reservations, with evictions or without: each member may use its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations, product
 
-from hypothesis import example, given, strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, PreemptionRules, schedule, verify
 from koordcore.model.gangs import PodGroup
@@ -57,6 +57,26 @@ def cheapest(members: Sequence[Member], held: Held, lows: Sequence[Low]) -> tupl
     return best
 
 
+def cluster_of(members: Sequence[Member], held: Held, lows: Sequence[Low]) -> ClusterSnapshot:
+    """Write the objects; all members have to start together."""
+    running = [
+        pod(f"low-{number}", cpu, node_name=NODES[at], priority=priority)
+        for number, (at, cpu, priority) in enumerate(lows)
+    ]
+    waiting = [
+        pod(f"g-{number}", cpu, app, labels={"app": app, LABEL_POD_GROUP: "g"}, priority=9)
+        for number, (app, cpu) in enumerate(members)
+    ]
+    records = [
+        reservation(f"r-{NODES[at]}-{app}", cpu, NODES[at], app, allocate_once=False)
+        for (at, app), cpu in held.items()
+    ]
+    group = PodGroup(namespace="default", name="g", min_member=len(members))
+    return ClusterSnapshot(
+        nodes=[node(name, CPUS) for name in NODES], records=[*records, group], pending=waiting
+    ).assume(*running)
+
+
 @given(
     members=st.lists(st.tuples(st.sampled_from(APPS), st.integers(2, 6)), min_size=1, max_size=3),
     held=st.dictionaries(st.tuples(st.integers(0, 1), st.sampled_from(APPS)), st.integers(1, 4), max_size=3),
@@ -73,24 +93,8 @@ def test_what_is_proven_beside_reservations_is_the_least(
     members: list[Member], held: Held, lows: list[Low]
 ) -> None:
     """Beside trying everybody everywhere; and a plan is found wherever there is one."""
-    if not holds((), (), held, lows):
-        return
-    running = [
-        pod(f"low-{number}", cpu, node_name=NODES[at], priority=priority)
-        for number, (at, cpu, priority) in enumerate(lows)
-    ]
-    waiting = [
-        pod(f"g-{number}", cpu, app, labels={"app": app, LABEL_POD_GROUP: "g"}, priority=9)
-        for number, (app, cpu) in enumerate(members)
-    ]
-    records = [
-        reservation(f"r-{NODES[at]}-{app}", cpu, NODES[at], app, allocate_once=False)
-        for (at, app), cpu in held.items()
-    ]
-    group = PodGroup(namespace="default", name="g", min_member=len(members))
-    snapshot = ClusterSnapshot(
-        nodes=[node(name, CPUS) for name in NODES], records=[*records, group], pending=waiting
-    ).assume(*running)
+    assume(holds((), (), held, lows))
+    snapshot = cluster_of(members, held, lows)
     result = schedule(snapshot, policy=POLICY, preempt=PreemptionRules())
     assert verify(snapshot, result) == ()
     best = cheapest(members, held, lows)
@@ -103,3 +107,20 @@ def test_what_is_proven_beside_reservations_is_the_least(
         (plan,) = result.preemptions
         found = (plan.damage.highest, plan.damage.pods, plan.damage.priorities)
         assert found == best if plan.certificate.proven else found >= best
+
+
+@given(
+    members=st.lists(st.tuples(st.sampled_from(APPS), st.integers(1, 6)), min_size=1, max_size=4),
+    held=st.dictionaries(st.tuples(st.integers(0, 1), st.sampled_from(APPS)), st.integers(1, 5), max_size=3),
+    lows=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3), st.just(1)), max_size=3),
+)
+@example(members=[("b", 2), ("a", 6), ("b", 5), ("a", 3)], held={(1, "b"): 4, (1, "a"): 3}, lows=[])
+def test_a_gang_starts_beside_reservations_wherever_it_can(
+    members: list[Member], held: Held, lows: list[Low]
+) -> None:
+    assume(holds((), (), held, lows))
+    snapshot = cluster_of(members, held, lows)
+    result = schedule(snapshot, policy=POLICY)
+    assert verify(snapshot, result) == ()
+    some = any(holds(places, members, held, lows) for places in product((0, 1), repeat=len(members)))
+    assert len(result.bound) == (len(members) if some else 0)
