@@ -44,6 +44,8 @@ _of_pod: Final = attrgetter(
 )
 _of_container: Final = attrgetter(*(field.name for field in attrs.fields(Container)))
 _FIELDS: Final = frozenset(one.name for one in attrs.fields(Pod))
+_PLAIN: Final = Pod(name="-")
+"""It says nothing but its name."""
 
 
 class Marks:
@@ -58,18 +60,21 @@ class Marks:
     def __init__(self, marks: frozenset[str]) -> None:
         self._fields = tuple(sorted(marks & _FIELDS))
         self._keys = marks - _FIELDS
-        self._said = attrgetter("labels", "annotations", *self._fields)
+        self._said = attrgetter(*self._fields) if self._fields else None
+        # Most pods say what one does that says nothing, which is seen at a glance.
+        quiet = self._said is not None and not any(getattr(_PLAIN, name) for name in self._fields)
+        self._nothing: object = self._said(_PLAIN) if self._said is not None and quiet else _PLAIN
 
     def on(self, pod: Pod) -> frozenset[str]:
         """Give the marks that a pod has."""
-        labels, annotations, *said = self._said(pod)
         found = _NO_MARKS
-        if any(said):
-            found = found.union(name for name, value in zip(self._fields, said, strict=True) if value)
-        for mapping in (labels, annotations) if self._keys else ():
-            # To ask a frozen mapping whether it is empty takes longer than to see that it is the empty one.
-            if mapping is not EMPTY and not self._keys.isdisjoint(mapping):
-                found |= self._keys.intersection(mapping)
+        if self._said is not None and self._said(pod) != self._nothing:
+            found = frozenset(name for name in self._fields if getattr(pod, name))
+        if self._keys:
+            for mapping in (pod.labels, pod.annotations):
+                # To ask whether a frozen mapping is empty takes longer than to see that it is the empty one.
+                if mapping is not EMPTY and not self._keys.isdisjoint(mapping):
+                    found |= self._keys.intersection(mapping)
         return found
 
     def among(self, pods: Iterable[Pod]) -> frozenset[str]:
