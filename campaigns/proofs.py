@@ -13,6 +13,7 @@ import attrs
 from campaigns.brute import best_gathering, cheapest_eviction
 from campaigns.case import Case, Failure, Figures, Object, check_laws
 from campaigns.plans import policy_of
+from campaigns.spared import one_job, spared
 from campaigns.worlds import NETWORK, NOW, THEMES, draw_world
 from koordcore import Certificate, Limits, PreemptionRules, ScheduleResult, schedule
 from koordcore.checking import check_certificate
@@ -30,12 +31,18 @@ class Proofs:
     """The campaign; see the module."""
 
     name = "proofs"
-    laws: tuple[str, ...] = ("answers", "repeated", "best", "cheapest", "budgets")
+    laws: tuple[str, ...] = ("answers", "repeated", "best", "cheapest", "spared", "budgets")
     open_laws: tuple[str, ...] = ()
 
     def draw(self, chance: random.Random) -> Case:
-        """Draw a gathering, an eviction, a queue of gangs, or a whole world."""
-        kind = chance.choice(("gather", "evict", "queue", "world"))
+        """Draw a gathering, an eviction, a queue of gangs, a whole world, or a job that needs room in one."""
+        kind = chance.choice(("gather", "evict", "queue", "world", "job"))
+        if kind == "job":
+            # Gathering and promises of quotas come before cheaper victims, and load counts who has left.
+            off = dict.fromkeys(("network", "quotas", "nominated", "load", "budgets"), 0.0)
+            world = draw_world(chance, {**THEMES, "gangs": 0.7, "reservations": 0.6, **off})
+            objects = one_job(world["objects"])
+            return {"kind": kind, **world, "objects": objects, "preempt": {}}
         if kind == "world":
             themes = {**THEMES, "gangs": 0.9, "network": 0.8, "quotas": 0.1, "nominated": 0.0}
             return {"kind": kind, **draw_world(chance, themes), "preempt": chance.choice((None, {}, {}))}
@@ -72,12 +79,14 @@ class Proofs:
         """Ask once with a budget for everything, and again with less."""
         question = _Question(case)
         result = question.asked(PLENTY)
+        alone = case["kind"] == "job"
         figures["outcome", case["kind"]] += len(result.decisions)
         return check_laws(
             {
                 "repeated": lambda: _repeated(result, figures),
                 "best": lambda: _best(case, result),
                 "cheapest": lambda: _cheapest(case, result),
+                "spared": lambda: spared(question.snapshot, result, question.now) if alone else (),
                 "budgets": lambda: _budgets(case, question),
             },
             laws,
@@ -88,9 +97,9 @@ class _Question:
     """A case, read once, and what was answered within each budget."""
 
     def __init__(self, case: Case) -> None:
-        self._snapshot = snapshot_from_objects(case["objects"], strict=True).snapshot
+        self.snapshot = snapshot_from_objects(case["objects"], strict=True).snapshot
         self._rules = None if case["preempt"] is None else PreemptionRules(**case["preempt"])
-        self._now = datetime.fromisoformat(case["now"])
+        self.now = datetime.fromisoformat(case["now"])
         self._policy = policy_of(case["policy"])
         self._turns = "Together" if case["kind"] == "queue" else self._policy.gangs
         self._known: dict[tuple[float, bool], ScheduleResult] = {}
@@ -99,9 +108,9 @@ class _Question:
         """Ask with a budget; ``alone``: gangs one by one."""
         if (budget, alone) not in self._known:
             self._known[budget, alone] = schedule(
-                self._snapshot,
+                self.snapshot,
                 policy=attrs.evolve(self._policy, gangs=self._policy.gangs if alone else self._turns),
-                now=self._now,
+                now=self.now,
                 preempt=self._rules,
                 limits=Limits(budget),
             )
