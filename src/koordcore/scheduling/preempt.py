@@ -222,7 +222,7 @@ class Preemptor:
             and not plan.certificate.proven
             and self._questions.lends_unequally(job.parts)
         ):
-            # Who may use which reservation was too much to find out: without what not all of them may.
+            # Who may draw from what was too much to find out: without what not all of them may draw from.
             problem, plan = planned(certain=True) or found
             if isinstance(plan, PreemptionPlan):
                 unknown = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
