@@ -67,6 +67,7 @@ class NominatedPods:
         self.claimed: list[Pod] = []
         """Pods that were nominated in this call, as they are counted on their nodes."""
         self._held: list[Pod] = []
+        self._rest: dict[int, list[Pod]] = {}
         self._limiting: list[Plugin] | None = None
         row_of = workspace.layout.row_of
         for pod in sorted(pods, key=attrgetter("key")):
@@ -189,8 +190,26 @@ class NominatedPods:
             Pods that are decided together with it.
         """
         found = [one for row in sorted(self._on) for one in self.against(pod, row) if one.key not in besides]
-        with self._assumed(found):
+        others = {*besides, *(one.key for one in found)}
+        before = self._rest
+        self._rest = {row: [one for one in there if one.key not in others] for row, there in self._on.items()}
+        try:
+            with self._assumed(found):
+                yield
+        finally:
+            self._rest = before
+
+    @contextmanager
+    def for_others(self) -> Iterator[None]:
+        """Within :meth:`assumed`, let those count as ever who do not count against whom that is about.
+
+        A pod that moves to make room may be less important than they are.
+        """
+        kept, self._on = self._on, self._on or self._rest
+        try:
             yield
+        finally:
+            self._on = kept
 
     @contextmanager
     def _assumed(self, pods: list[Pod]) -> Iterator[None]:

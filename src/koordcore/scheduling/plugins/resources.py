@@ -14,6 +14,7 @@ import numpy as np
 
 from koordcore._arrays import (
     AMOUNT_LIMIT,
+    FIRST_RESOURCES,
     PODS_ROW,
     BoolVector,
     IntMatrix,
@@ -212,7 +213,11 @@ class FitEvaluator(Evaluator):
         for name, resource, amount in self._asked:
             unresolvable = None if name == PODS else whole[resource] < amount
             lacking = free[resource] < amount
-            found.append(Lack(lacking, _reason(name), name, amount, free[resource].copy(), unresolvable))
+            available = free[resource].copy()
+            if name not in FIRST_RESOURCES:
+                # A node that offers none has none, whoever held some of it there before it went.
+                available[whole[resource] == 0] = 0
+            found.append(Lack(lacking, _reason(name), name, amount, available, unresolvable))
         nothing = np.zeros_like(free[PODS_ROW])
         found += [
             Lack(nothing < amount, _reason(name), name, amount, nothing, nothing < amount)
