@@ -213,16 +213,18 @@ class NominatedPods:
 
     @contextmanager
     def _assumed(self, pods: list[Pod]) -> Iterator[None]:
-        kept, self._on = self._on, {}
-        self._held = [
+        # One may be opened within another, for pods that move to make room.
+        kept, self._on, before = self._on, {}, self._held
+        more = [
             assume_nominated(self._workspace, self._plugins, pod, str(pod.nominated_node)) for pod in pods
         ]
+        self._held = [*before, *more]
         try:
             yield
         finally:
-            for pod in reversed(self._held):
+            for pod in reversed(more):
                 forget_nominated(self._workspace, self._plugins, pod)
-            self._on, self._held = kept, []
+            self._on, self._held = kept, before
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
