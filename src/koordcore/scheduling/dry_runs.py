@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from typing import TypeAlias
@@ -207,10 +207,8 @@ class DryRuns:
                 if shape >= len(problem.shapes):
                     nowhere[shape] = taken[shape].sum()
                 return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
-            moves = shape >= len(problem.shapes)
-            with self._plugins.nominated.for_others() if moves else nullcontext():
-                placed = place_there(self._workspace, self._plugins, pod, row, tried=True)
-            if placed is None or (placed.on_loan and moves):
+            placed = place_there(self._workspace, self._plugins, pod, row, tried=True)
+            if placed is None or (placed.on_loan and shape >= len(problem.shapes)):
                 return Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere)
         return None
 

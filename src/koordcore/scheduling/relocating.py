@@ -131,8 +131,7 @@ class Relocator:
         if pod is None or pod.fixed or pod.daemon:
             return None
         mark = self.workspace.checkpoint()
-        with self.plugins.nominated.for_others():
-            decision = place_pod(self.workspace, self.plugins, unbound(pod))
+        decision = place_pod(self.workspace, self.plugins, unbound(pod))
         if isinstance(decision, Bound) and not decision.on_loan and (whole or decision.node != victim.node):
             return Move(victim, decision.node)
         self.workspace.rollback(mark)
