@@ -212,12 +212,10 @@ class FitEvaluator(Evaluator):
         found = []
         for name, resource, amount in self._asked:
             unresolvable = None if name == PODS else whole[resource] < amount
-            lacking = free[resource] < amount
-            available = free[resource].copy()
-            if name not in FIRST_RESOURCES:
-                # A node that offers none has none, whoever held some of it there before it went.
-                available[whole[resource] == 0] = 0
-            found.append(Lack(lacking, _reason(name), name, amount, available, unresolvable))
+            # Of what a node does not offer it has none, whoever held some of it there before it went.
+            none = (whole[resource] == 0) & (name not in FIRST_RESOURCES)
+            available = np.where(none, 0, free[resource])
+            found.append(Lack(free[resource] < amount, _reason(name), name, amount, available, unresolvable))
         nothing = np.zeros_like(free[PODS_ROW])
         found += [
             Lack(nothing < amount, _reason(name), name, amount, nothing, nothing < amount)
@@ -292,12 +290,10 @@ class ScoredResources:
     resources
         Resource names with weights; names that no node has are left out.
     args
-        Where the shape of a broken line comes from, if there is one.
+        Where the shape of a broken line comes from.
     """
 
-    def __init__(
-        self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs | None = None
-    ) -> None:
+    def __init__(self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
         self._workspace = workspace
         layout = workspace.layout
         kept = [(name, weight) for name, weight in resources if name in layout.index]
@@ -306,7 +302,7 @@ class ScoredResources:
         self._capacities = workspace.once(Capacities)
         self._weights: IntMatrix = np.array([weight for _, weight in kept], np.int64)[:, None]
         self._same = len({weight for _, weight in kept}) == 1
-        self.table = ratio_table(args.shape) if args and args.shape else np.zeros(101, np.int64)
+        self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
 
     @property
     def capacity(self) -> Capacity:
@@ -450,5 +446,5 @@ class BalancedAllocation(Plugin):
         names = _looked_at(self._resources, requests)
         scored = self._scored.get(names)
         if scored is None:
-            scored = self._scored[names] = ScoredResources(self.workspace, names)
+            scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
         return BalancedEvaluator(requests, scored)

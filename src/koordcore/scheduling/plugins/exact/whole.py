@@ -15,7 +15,7 @@ from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_view import FREE, REQUESTED, NodeView
 from koordcore.framework.workspace import Workspace
 from koordcore.model.numa import NUMAArgs
-from koordcore.model.plugin_args import ScoringStrategy
+from koordcore.model.plugin_args import FitArgs, ScoringStrategy
 from koordcore.model.resources import Resources, is_scalar
 from koordcore.scheduling.plugins.resources import ScoredResources
 from koordcore.scoring.resources import HALF, least_percent, most_percent
@@ -42,7 +42,7 @@ class WholeNodeEvaluator(Evaluator):
 
     def __init__(self, workspace: Workspace, requests: Resources, args: NUMAArgs) -> None:
         kept = [(name, weight) for name, weight in args.weights if not is_scalar(name) or requests.get(name)]
-        self._scored = ScoredResources(workspace, kept)
+        self._scored = ScoredResources(workspace, kept, FitArgs())
         own = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in self._scored.names]
         most = args.scoring is ScoringStrategy.MOST_ALLOCATED
         self._percent = most_percent if most else least_percent
