@@ -75,3 +75,22 @@ def test_whoever_comes_after_a_gang_that_gives_its_promise_up_counts_on_that_roo
     assert isinstance(before, Unschedulable)
     assert isinstance(last, Bound if cpu == 1500 else Nominated)
     assert flow.victims(result) == ([] if cpu == 1500 else ["low"])
+
+
+@pytest.mark.parametrize("promised", [5, 0], ids=["to the more important", "to the less important"])
+def test_nobody_moves_into_room_that_is_promised_to_who_is_more_important(promised: int) -> None:
+    """The preemptor need not heed that promise; who moves for it has to."""
+    waiting = attrs.evolve(flow.pod("waiting", 2000, promised), nominated_node="n2")
+    asking = attrs.evolve(flow.pod("p", 2000, 10), node_selector={"name": "n1"})
+    states = [
+        flow.node("n1", 4000, flow.pod("low", 2000, 1), flow.pod("high", 2000, 99)),
+        flow.node("n2", 4000, flow.pod("other", 2000, 99)),
+    ]
+    named = [attrs.evolve(one, node=attrs.evolve(one.node, labels={"name": one.name})) for one in states]
+    snapshot = ClusterSnapshot(nodes=named, pending=[asking, waiting])
+    rules = PreemptionRules(relocation=Relocation.FIRST)
+    result = schedule(snapshot, [asking], preempt=rules)
+    assert verify(snapshot, result) == ()
+    assert flow.victims(result) == ["low"]
+    (plan,) = result.preemptions
+    assert [move.node for move in plan.moves] == ([] if promised else ["n2"])

@@ -67,6 +67,7 @@ class NominatedPods:
         self.claimed: list[Pod] = []
         """Pods that were nominated in this call, as they are counted on their nodes."""
         self._held: list[Pod] = []
+        self._rest: dict[int, list[Pod]] = {}
         self._limiting: list[Plugin] | None = None
         row_of = workspace.layout.row_of
         for pod in sorted(pods, key=attrgetter("key")):
@@ -189,21 +190,48 @@ class NominatedPods:
             Pods that are decided together with it.
         """
         found = [one for row in sorted(self._on) for one in self.against(pod, row) if one.key not in besides]
-        with self._assumed(found):
-            yield
+        settled = {pod.key, *besides, *(one.key for one in found)}
+        before = self._rest
+        self._rest = {
+            row: [one for one in there if one.key not in settled] for row, there in self._on.items()
+        }
+        try:
+            with self._assumed(found):
+                yield
+        finally:
+            self._rest = before
 
     @contextmanager
-    def _assumed(self, pods: list[Pod]) -> Iterator[None]:
-        kept, self._on = self._on, {}
-        self._held = [
-            assume_nominated(self._workspace, self._plugins, pod, str(pod.nominated_node)) for pod in pods
-        ]
+    def for_others(self) -> Iterator[None]:
+        """Within :meth:`assumed`, let those count again who do not count against whom that is about.
+
+        A pod that moves to make room may be less important than they are.
+        """
+        kept, self._on = self._on, self._on or self._rest
         try:
             yield
         finally:
-            for pod in reversed(self._held):
+            self._on = kept
+
+    def others_against(self, pod: Pod) -> tuple[PodKey, ...]:
+        """Name, for :meth:`for_others`, those who count against a pod anywhere."""
+        rest = self._on or self._rest
+        return tuple(one.key for row in sorted(rest) for one in rest[row] if self.counts(one, pod))
+
+    @contextmanager
+    def _assumed(self, pods: list[Pod]) -> Iterator[None]:
+        # One may be opened within another, for pods that move to make room.
+        kept, self._on, before = self._on, {}, self._held
+        more = [
+            assume_nominated(self._workspace, self._plugins, pod, str(pod.nominated_node)) for pod in pods
+        ]
+        self._held = [*before, *more]
+        try:
+            yield
+        finally:
+            for pod in reversed(more):
                 forget_nominated(self._workspace, self._plugins, pod)
-            self._on, self._held = kept, []
+            self._on, self._held = kept, before
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from itertools import chain
 from typing import TypeAlias
@@ -207,8 +207,10 @@ class DryRuns:
                 if shape >= len(problem.shapes):
                     nowhere[shape] = taken[shape].sum()
                 return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
-            placed = place_there(self._workspace, self._plugins, pod, row, tried=True)
-            if placed is None or (placed.on_loan and shape >= len(problem.shapes)):
+            moves = shape >= len(problem.shapes)
+            with self._plugins.nominated.for_others() if moves else nullcontext():
+                placed = place_there(self._workspace, self._plugins, pod, row, tried=True)
+            if placed is None or (placed.on_loan and moves):
                 return Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere)
         return None
 

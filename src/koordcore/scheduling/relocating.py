@@ -81,7 +81,8 @@ class Relocator:
             if not isinstance(self.plugins.class_of(free), SchedulingClass):
                 continue
             number, allowed, amounts = self.wanted(free)
-            known = (number, problem.candidates.amounts[:, one].tobytes())
+            heeded = self.plugins.nominated.others_against(free)
+            known = (number, problem.candidates.amounts[:, one].tobytes(), heeded)
             if known not in kinds:
                 kinds[known] = (len(kinds), MemberShape(request=amounts, allowed=allowed), free)
             kind[one] = kinds[known][0]
@@ -131,7 +132,8 @@ class Relocator:
         if pod is None or pod.fixed or pod.daemon:
             return None
         mark = self.workspace.checkpoint()
-        decision = place_pod(self.workspace, self.plugins, unbound(pod))
+        with self.plugins.nominated.for_others():
+            decision = place_pod(self.workspace, self.plugins, unbound(pod))
         if isinstance(decision, Bound) and not decision.on_loan and (whole or decision.node != victim.node):
             return Move(victim, decision.node)
         self.workspace.rollback(mark)
