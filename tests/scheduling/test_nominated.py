@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from koordcore import (
+    Bound,
     ClusterSnapshot,
     Node,
     Nominated,
     Pod,
     PreemptionRules,
     Unschedulable,
+    Waiting,
     schedule,
     verify,
 )
@@ -16,6 +18,8 @@ from koordcore.explaining import explain
 from koordcore.explaining.cycle import explain_cycle
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.gang import ANNOTATION_MIN_AVAILABLE, ANNOTATION_MODE
+from koordcore.protocol.gang_names import ANNOTATION_GANG_NAME
 from tests.reservations.worlds import POLICY, must, node, pod, reservation
 
 FAR = Affinity(anti=PodAffinity(required=(PodAffinityTerm("zone", LabelSelector({"app": "b"})),)))
@@ -115,3 +119,16 @@ def test_who_is_nominated_in_this_call_keeps_his_room_from_who_spreads_anyhow() 
     assert isinstance(first, Nominated)
     assert isinstance(second, Unschedulable)
     assert verify(snapshot, result) == ()
+
+
+def test_a_nominated_member_that_waits_where_it_has_a_place_counts_there_once() -> None:
+    held_back = {ANNOTATION_GANG_NAME: "g", ANNOTATION_MIN_AVAILABLE: "2", ANNOTATION_MODE: "NonStrict"}
+    first = Pod(name="g-0", priority=9, nominated_node="n1", requests={"cpu": 2000}, annotations=held_back)
+    second = Pod(name="g-1", priority=9, requests={"cpu": 9000}, annotations=held_back)
+    after = Pod(name="after", requests={"cpu": 2000})
+    snapshot = ClusterSnapshot(nodes=[zone("n1", "z")], pending=[first, second, after])
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert [type(one) for one in result.decisions] == [Waiting, Unschedulable, Bound]
+    # Nor is any of it left behind for a later call that asks about one of them.
+    assert isinstance(schedule(snapshot, [after]).decisions[0], Bound)

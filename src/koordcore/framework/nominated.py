@@ -22,6 +22,7 @@ from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 
 if TYPE_CHECKING:
@@ -93,6 +94,14 @@ class NominatedPods:
             row = self._row.pop(key, None)
             if row is not None:
                 self._on[row] = [one for one in self._on[row] if one.key != key]
+
+    def decided(self, decisions: Iterable[PodDecision]) -> None:
+        """Take note of who got a place, if only to wait there, or is nominated anew: each counts as that."""
+        self.forget(
+            one.pod
+            for one in decisions
+            if isinstance(one, Bound | Nominated) or (isinstance(one, Waiting) and one.held is not None)
+        )
 
     def against(self, pod: Pod, row: int) -> list[Pod]:
         """Give the pods that count on a node when a pod asks for it, by name."""

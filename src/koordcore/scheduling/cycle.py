@@ -221,8 +221,7 @@ class SchedulingCycle:
         assert turn is not None, "nobody has the turn"
         found = self._decide_pod(turn) if isinstance(turn, Pod) else self._decide_group(turn)
         if self.plugins.nominated.exist:
-            # Who got a place, or is nominated anew, counts there as what it is now.
-            self.plugins.nominated.forget(one.pod for one in found if isinstance(one, Bound | Nominated))
+            self.plugins.nominated.decided(found)
             if self._preemptor is not None:
                 self._withdraw(found)
         self.decisions += found
