@@ -94,3 +94,21 @@ def test_nobody_moves_into_room_that_is_promised_to_who_is_more_important(promis
     assert flow.victims(result) == ["low"]
     (plan,) = result.preemptions
     assert [move.node for move in plan.moves] == ([] if promised else ["n2"])
+
+
+def test_a_plan_names_whose_room_its_moves_count_on() -> None:
+    """Who leaves anyhow, as less important than the preemptor, though not than who moves there."""
+    gone = datetime(2026, 1, 1, tzinfo=UTC)
+    ends = attrs.evolve(flow.pod("ends", 3000, 1), deleted=gone, disruption="PreemptionByScheduler")
+    asking = attrs.evolve(flow.pod("p", 2000, 10), node_selector={"name": "n1"})
+    states = [
+        flow.node("n1", 4000, flow.pod("low", 2000, 1), flow.pod("high", 2000, 99)),
+        flow.node("n2", 4000, ends),
+    ]
+    named = [attrs.evolve(one, node=attrs.evolve(one.node, labels={"name": one.name})) for one in states]
+    snapshot = ClusterSnapshot(nodes=named, pending=[asking])
+    result = schedule(snapshot, preempt=PreemptionRules(relocation=Relocation.FIRST))
+    assert verify(snapshot, result) == ()
+    (plan,) = result.preemptions
+    assert [move.node for move in plan.moves] == ["n2"]
+    assert [one.pod.name for one in plan.leaving] == ["ends"]

@@ -170,23 +170,30 @@ def _check_room(
     pods: Mapping[PodKey, Pod],
     gone: Mapping[PodKey, Pod],
 ) -> Iterator[Violation]:
-    """On every node to which somebody comes, what stays and what comes fits together."""
+    """On every node to which somebody comes, what stays and what comes fits together.
+
+    For whom others make room by moving may count on the room of those who leave anyhow, there as well.
+    """
     if not result.policy.filters("NodeResourcesFit"):
         return
     coming: dict[str, list[Pod]] = defaultdict(list)
+    counting: dict[str, list[Pod]] = defaultdict(list)
     for one in nominated:
         coming[one.node].append(pods[one.pod])
+        counting[one.node].append(pods[one.pod])
     for plan in result.preemptions:
+        members = [pods[one.pod] for one in nominated if str(one.pod) in plan.nominations]
         for move in plan.moves:
             if move.victim.pod in gone:
                 coming[move.node].append(gone[move.victim.pod])
+                counting[move.node] += members
     states = {state.name: state for state in result.snapshot.nodes}
     jobs = {plan.job for plan in result.preemptions}
     classes = classes_of_resources(result.snapshot, result.policy)
     for node in sorted(coming):
         if node not in states:
             continue
-        away = {*gone, *leaving_anyhow(snapshot, coming[node], jobs)}
+        away = {*gone, *leaving_anyhow(snapshot, counting[node], jobs)}
         staying = [pod for pod in states[node].pods if pod.key not in away]
         holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
         lent = [_lent(result.snapshot, holder, coming[node]) for holder in holders]

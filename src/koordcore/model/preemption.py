@@ -182,8 +182,8 @@ class PreemptionPlan:
     alternative
         The cheapest plan elsewhere, as far as it was looked for.
     leaving
-        Pods on the members' nodes that leave anyhow and whose room the plan counts on; they cost nothing and
-        are not evicted again.
+        Pods that leave anyhow from the nodes of the members, or from those that victims move to, and whose
+        room the plan counts on; they cost nothing and are not evicted again.
     job
         For whom: ids of its gangs joined by commas, or the pod's key; empty where nobody asked by name.
     borrowers

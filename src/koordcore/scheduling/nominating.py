@@ -11,8 +11,8 @@ from koordcore.scheduling.freeing import key_of
 
 
 def counted_on(plan: PreemptionPlan, leaving: Sequence[Pod]) -> tuple[Victim, ...]:
-    """Name who leaves anyhow from the nodes that members are nominated to."""
-    nodes = set(plan.nominations.values())
+    """Name who leaves anyhow from the nodes that members are nominated to, or victims move to."""
+    nodes = {*plan.nominations.values(), *(move.node for move in plan.moves)}
     there = (pod for pod in leaving if pod.node_name in nodes)
     named = (Victim(pod.key, str(pod.node_name), pod.priority, str(pod.key)) for pod in there)
     return tuple(sorted(named, key=lambda victim: (victim.node, victim.pod)))
