@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from campaigns.api import Api
 from campaigns.brute import best_gathering, cheapest_eviction
@@ -112,6 +112,7 @@ def test_a_law_of_the_tests_is_held_to_examples_of_a_seed(monkeypatch: pytest.Mo
     seen: list[int] = []
 
     @given(st.integers(0, 10**9))
+    @settings(max_examples=50)
     def few_are_large(number: int) -> None:
         seen.append(number)
         assert number < 10**8

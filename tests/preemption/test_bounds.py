@@ -13,7 +13,7 @@ from tests.preemption.worlds import problem_of, random_problem
 
 def test_a_floor_is_never_above_the_cheapest_plan() -> None:
     plans = 0
-    for seed in range(300):
+    for seed in range(120):
         problem = random_problem(seed)
         for members in Members:
             plan = plan_preemption(problem, members=members, gather=Gather.IF_FREE)
@@ -21,7 +21,7 @@ def test_a_floor_is_never_above_the_cheapest_plan() -> None:
                 plans += 1
                 everywhere = Domains(np.zeros(len(problem.nodes), dtype=np.int64), 1)
                 assert floor_of(problem, everywhere, members).vector <= plan.damage.vector
-    assert plans > 200
+    assert plans > 80
 
 
 def test_fewest_pods_counts_at_the_best_rate() -> None:

@@ -116,7 +116,7 @@ def cluster(world: World) -> ClusterSnapshot:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(worlds())
 def test_a_gang_starts_exactly_where_it_can(world: World) -> None:
     snapshot = cluster(world)

@@ -125,7 +125,7 @@ def outcome(result: ScheduleResult) -> list[tuple[Any, ...]]:
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(clusters(), numa_args, device_args, st.data())
 def test_the_order_of_plugins_makes_no_difference(
     snapshot: ClusterSnapshot, numa: NUMAArgs, devices: DevicePolicy, data: st.DataObject
@@ -217,7 +217,7 @@ def _one_pod_each(snapshot: ClusterSnapshot) -> list[tuple[ClusterSnapshot, Pod]
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(clusters(most=1), numa_args, device_args)
 def test_the_arguments_of_both_hold_under_every_policy(
     snapshot: ClusterSnapshot, numa: NUMAArgs, devices: DevicePolicy

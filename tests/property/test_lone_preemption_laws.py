@@ -20,7 +20,7 @@ from tests.preemption.worlds import problem_of, random_problem
 from tests.reference.preemption_brute import Mask, best_by_enumeration
 
 seeds = st.integers(0, 10**6)
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=15, deadline=None)
 
 
 def one_member(seed: int) -> PreemptionProblem:

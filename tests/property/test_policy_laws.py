@@ -10,7 +10,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from koordcore.errors import ManifestError
 from koordcore.manifests.plugins import PLUGIN_POINTS
@@ -107,6 +107,7 @@ ARGS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     ),
     "Reservation": some(enablePreemption=st.booleans(), gcDurationSeconds=st.integers(1, 9999)),
 }
+EARLY = ("Reservation", "Coscheduling")
 POINTS = ("multiPoint", "preFilter", "filter", "preScore", "score")
 
 
@@ -153,7 +154,8 @@ def read(raw: dict[str, Any]) -> tuple[Policy, ...] | None:
 
 
 @given(configurations())
-@settings(max_examples=25)
+@settings(max_examples=15)
+@example({"profiles": [{"plugins": {"preFilter": {"enabled": [{"name": one} for one in EARLY]}}}]})
 def test_a_configuration_comes_back(raw: dict[str, Any]) -> None:
     policies = read(raw)
     if policies is None:

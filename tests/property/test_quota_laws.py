@@ -176,7 +176,7 @@ def masked(tree: SlowTree, runtimes: dict[str, dict[str, int]]) -> dict[str, dic
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(forests(), policies)
 def test_trees_agree_with_the_slow_reference(
     case: tuple[list[ElasticQuota], dict[str, QuotaUsage], Resources], policy: QuotaPolicy
@@ -204,7 +204,7 @@ def test_the_order_of_quotas_is_irrelevant(
     assert one.statuses() == other.statuses()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(forests())
 def test_children_share_what_their_parent_has(
     case: tuple[list[ElasticQuota], dict[str, QuotaUsage], Resources],

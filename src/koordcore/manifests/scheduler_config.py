@@ -113,7 +113,7 @@ class SchedulerProfile:
     @property
     def deciding(self) -> tuple[str, ...]:
         """Plugins that filter or score: in filter order, then those that refuse early, then the others."""
-        return tuple(dict.fromkeys((*self._filtering(), *self.names("score"))))
+        return tuple(dict.fromkeys((*self.names("filter"), *self._early(), *self.names("score"))))
 
     @property
     def holding(self) -> tuple[str, ...]:
@@ -121,10 +121,9 @@ class SchedulerProfile:
         there = {name for refs in self.points.values() for name in (one.name for one in refs)}
         return tuple(name for name in _HOLDING if name in there and name not in self.deciding)
 
-    def _filtering(self) -> tuple[str, ...]:
-        """Plugins that refuse: at ``filter``, or at ``preFilter`` where they have no filter."""
-        early = (one for one in self.names("preFilter") if "filter" not in PLUGIN_POINTS.get(one, ()))
-        return (*self.names("filter"), *early)
+    def _early(self) -> tuple[str, ...]:
+        """Plugins that refuse at ``preFilter`` and have no filter."""
+        return tuple(one for one in self.names("preFilter") if "filter" not in PLUGIN_POINTS.get(one, ()))
 
     def policy(self, known: Collection[str]) -> Policy:
         """Give the profile as a policy.
@@ -134,7 +133,8 @@ class SchedulerProfile:
         known
             Names of the plugins that the library has. The others are left out; :meth:`missing` lists them.
         """
-        filtering = (*self._filtering(), *self.holding)
+        # In the order in which it is read again once it has been written: who holds room may filter there.
+        filtering = (*self.names("filter"), *self.holding, *self._early())
         settings = []
         for name in dict.fromkeys((*filtering, *self.deciding)):
             if name in known:
