@@ -28,6 +28,8 @@ def moved_rows(array: NDArray[T], edits: Sequence[Splice]) -> NDArray[T]:
         rows = np.arange(array.shape[-1])
         for at, gone, come in edits:
             rows = np.concatenate([rows[:at], np.full(come, -1, np.int64), rows[at + gone :]])
+        if not array.shape[-1]:
+            return np.zeros((*array.shape[:-1], len(rows)), array.dtype)  # nothing could be taken from it
         moved = array.take(rows, axis=-1)
         moved[..., rows < 0] = 0
         return moved

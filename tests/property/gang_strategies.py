@@ -124,6 +124,24 @@ def networks(draw: st.DrawFn, nodes: int) -> tuple[tuple[str, ...], ...]:
     return tuple(paths)
 
 
+def _slots(
+    draw: st.DrawFn, free: tuple[tuple[int, ...], ...], requests: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, ...], ...]:
+    """Draw what each node takes of each shape by itself, which is never more than its amounts let it."""
+    return tuple(
+        tuple(
+            min(
+                (
+                    draw(st.sampled_from((9, 9, 1, 0))),
+                    *(amounts[node] // want for amounts, want in zip(free, request, strict=True) if want),
+                )
+            )
+            for node in range(len(free[0]))
+        )
+        for request in requests
+    )
+
+
 def _multiples(draw: st.DrawFn, depth: int, ruled: tuple[int, ...]) -> tuple[int, ...]:
     if draw(st.booleans()):
         return (1,) * (depth + 1)
@@ -166,18 +184,21 @@ def mixed_instances(draw: st.DrawFn) -> Instance:
     depth, nodes = len(paths[0]), len(paths)
     shapes, rows = draw(st.integers(2, 3)), draw(st.integers(1, 2))
     requests = tuple(tuple(draw(st.integers(0, 4)) for _ in range(rows)) for _ in range(shapes))
-    roles = []
+    roles: list[tuple[tuple[int, ...], int, int]] = []
     for _ in range(draw(st.integers(1, 2)) if shapes == 2 else 1):
         members = tuple(draw(st.integers(0, 2)) for _ in range(shapes))
+        if not roles and not any(members):
+            members = (1, *members[1:])  # nobody is no gang
         roles.append((members, draw(st.integers(0, sum(members))), draw(st.sampled_from((0, 0, depth, 1)))))
     prefer = tuple(draw(st.permutations(range(1, depth + 1))))[: draw(st.integers(0, depth))]
     one = st.integers(0, 1)
     must = draw(st.sampled_from((0, 0, *range(1, depth + 1))))
+    free = tuple(tuple(draw(st.integers(0, 8)) for _ in paths) for _ in range(rows))
     return Instance(
         paths=paths,
-        free=tuple(tuple(draw(st.integers(0, 8)) for _ in paths) for _ in range(rows)),
+        free=free,
         requests=requests,
-        slots=tuple(tuple(draw(st.sampled_from((9, 9, 1, 0))) for _ in paths) for _ in range(shapes)),
+        slots=_slots(draw, free, requests),
         roles=tuple(roles),
         must_depth=must,
         prefer_depths=prefer,
@@ -198,11 +219,13 @@ def sliced_instances(draw: st.DrawFn) -> Instance:
     same = draw(st.booleans())
     roles = [((size, 0), size, own)] * slices
     roles += [((free, 0) if same else (0, free), free, 0)] * bool(free)
+    amounts = (tuple(draw(st.integers(0, 8)) for _ in paths),)
+    requests = ((draw(st.integers(1, 4)),), (draw(st.integers(0, 4)),))
     return Instance(
         paths=paths,
-        free=(tuple(draw(st.integers(0, 8)) for _ in paths),),
-        requests=((draw(st.integers(1, 4)),), (draw(st.integers(0, 4)),)),
-        slots=tuple(tuple(draw(st.sampled_from((9, 9, 1, 0))) for _ in paths) for _ in range(2)),
+        free=amounts,
+        requests=requests,
+        slots=_slots(draw, amounts, requests),
         roles=tuple(roles),
         must_depth=draw(st.sampled_from((0, 0, *range(1, depth + 1)))),
         prefer_depths=tuple(draw(st.permutations(range(1, depth + 1))))[: draw(st.integers(0, depth))],

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from benchmarks.claims_data import CLASSES, claim, request, whole_gpus
 from koordcore import ClusterSnapshot, Node, Pod, schedule, verify
+from koordcore.model.certificates import CertificateStatus
 from koordcore.model.claims import ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import PodResourceClaim
 
@@ -125,4 +126,5 @@ def test_a_gang_starts_exactly_where_it_can(world: World) -> None:
     assert (len(result.bound) >= world.least) is startable(world)
     if not result.bound:
         certificate = result.jobs[0].certificate
-        assert certificate is None or certificate.proven
+        # That devices which members share or choose run out is not always shown, and never claimed then.
+        assert certificate is None or certificate.proven or certificate.status is CertificateStatus.HEURISTIC

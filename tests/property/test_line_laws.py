@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule
@@ -139,6 +140,12 @@ def test_a_spliced_sequence_is_the_list_that_was_spliced(
             other = vector.changed({row: -1})
             assert vector.apart(other) == ([plain[row]], [-1]) == Vector(plain).apart(other)
     assert start == Vector(range(1, number + 1))
+
+
+@pytest.mark.parametrize("number", [1, 20])
+def test_rows_come_to_where_there_were_none(number: int) -> None:
+    edits = [Splice(row, 0, 1) for row in range(number)]
+    assert moved_rows(np.empty((2, 0), np.int64), edits).tolist() == [[0] * number] * 2
 
 
 @given(st.sets(st.integers(0, 999), max_size=300), st.sets(st.integers(0, 999), max_size=9))

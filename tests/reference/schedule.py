@@ -14,6 +14,7 @@ from koordcore.scheduling.cycle import queue_order
 from koordcore.snapshot import ClusterSnapshot
 
 SCORED = ("cpu", "memory")
+CARDS = "nvidia.com/gpu"
 
 
 def fits(pod: Pod, node: Node, held: list[Pod]) -> bool:
@@ -67,6 +68,14 @@ def balanced(pod: Pod, node: Node, held: list[Pod]) -> int:
     return math.trunc((1.0 - abs(fractions[0] - fractions[1]) / 2) * 100)
 
 
+def packed(pod: Pod, node: Node, held: list[Pod]) -> int:
+    """How full the cards would be, in percent: those are packed, and go before CPUs and memory."""
+    if not pod.requests.get(CARDS, 0):
+        return 0
+    used = sum(one.requests.get(CARDS, 0) for one in (*held, pod))
+    return used * 100 // node.allocatable[CARDS]
+
+
 def soft_taints(pod: Pod, node: Node) -> int:
     soft = [one for one in pod.tolerations if one.effect in (None, TaintEffect.PREFER_NO_SCHEDULE)]
     return sum(
@@ -99,6 +108,7 @@ def place(pod: Pod, nodes: dict[str, Node], held: dict[str, list[Pod]]) -> str |
         + 2 * likes[name]
         + least_allocated(pod, nodes[name], held[name])
         + balanced(pod, nodes[name], held[name])
+        + 10 * packed(pod, nodes[name], held[name])
         for name in feasible
     }
     return min(feasible, key=lambda name: (-totals[name], name))
