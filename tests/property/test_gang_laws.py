@@ -44,7 +44,7 @@ def agrees(problem: Instance, placed: GangPlacement | GangShortfall) -> None:
         assert placed.certificate.status is CertificateStatus.INFEASIBLE
         return
     assert placement_violations(tree, demand, placed.nodes) == ()
-    assert placed.certificate.proven
+    assert placed.certificate.status is CertificateStatus.PROVEN
     assert placed.certificate.objective == best
     assert {*placed.nodes, *placed.left_out} == {member.key for member in demand.members}
 

@@ -112,3 +112,21 @@ def test_a_plan_names_whose_room_its_moves_count_on() -> None:
     (plan,) = result.preemptions
     assert [move.node for move in plan.moves] == ["n2"]
     assert [one.pod.name for one in plan.leaving] == ["ends"]
+
+
+@pytest.mark.parametrize(("least", "moves"), [(1, ["n2"]), (2, [])])
+def test_who_is_left_of_a_gang_below_its_minimum_moves_nowhere(least: int, moves: list[str]) -> None:
+    """It runs, and could not start again: its gang needs more at once than there are."""
+    asking = attrs.evolve(flow.pod("p", 2000, 10), node_selector={"name": "n1"})
+    states = [
+        flow.node("n1", 4000, flow.pod("g-0", 2000, 1, "g"), flow.pod("high", 2000, 99)),
+        flow.node("n2", 4000),
+    ]
+    named = [attrs.evolve(one, node=attrs.evolve(one.node, labels={"name": one.name})) for one in states]
+    gang = PodGroup(namespace="default", name="g", min_member=least)
+    snapshot = ClusterSnapshot(nodes=named, pending=[asking], records=[gang])
+    result = schedule(snapshot, preempt=PreemptionRules(relocation=Relocation.FIRST))
+    assert verify(snapshot, result) == ()
+    assert flow.victims(result) == ["g-0"]
+    (plan,) = result.preemptions
+    assert [move.node for move in plan.moves] == moves

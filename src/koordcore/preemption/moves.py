@@ -6,7 +6,7 @@ breaks its minimum moves, or nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import attrs
 import numpy as np
@@ -67,7 +67,9 @@ def arrivals_of(problem: PreemptionProblem, moves: IntVector) -> IntMatrix:
     return counts
 
 
-def with_moves(program: Program, problem: PreemptionProblem, units: Iterable[Unit]) -> list[Unit]:
+def with_moves(
+    program: Program, problem: PreemptionProblem, units: Iterable[Unit], whole: Container[int]
+) -> list[Unit]:
     """Let units move all of whose candidates have somewhere to go.
 
     Parameters
@@ -76,10 +78,13 @@ def with_moves(program: Program, problem: PreemptionProblem, units: Iterable[Uni
         The program that is built, and what is asked.
     units
         Candidates that leave together.
+    whole
+        Gangs that leave as one unit. Those that run below their minimum could not start elsewhere.
     """
     made = []
     for unit in units:
-        if (problem.shape_of_kind[list(unit.ones)] < 0).any():
+        few = unit.job in whole and len(unit.ones) < problem.jobs.least[unit.job]
+        if few or (problem.shape_of_kind[list(unit.ones)] < 0).any():
             made.append(unit)
             continue
         moved = program.integer(0, len(unit.ones) // unit.step)

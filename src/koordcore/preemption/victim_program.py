@@ -158,7 +158,7 @@ class VictimProgram:
         self.arrivals: Arrivals | None = None
         if problem.refuges is None:
             return
-        self.units = with_moves(self.program, problem, self.units)
+        self.units = with_moves(self.program, problem, self.units, self.broken)
         for unit in self.units:
             if unit.job in self.broken and unit.moved >= 0:
                 self.kept[unit.job] = unit.moved

@@ -331,7 +331,9 @@ class RoleModel:
         for (role, index), share in self.shares.items():
             values[share] = shares.get((role, index), 0)
         for role, active in self.active.items():
-            values[active] = int(any(values[share] for share, _ in self._shares_of(role)))
+            # A role that needs nobody is complete without anybody, too.
+            enough = self._on is None and demand.roles[role].unit < 0 >= demand.roles[role].min_available
+            values[active] = int(enough or any(values[share] for share, _ in self._shares_of(role)))
         for here, each, variables in self._counted:
             values[here] = sum(values[variable] for variable in variables) // each
         for role, total in self.herds.items():
