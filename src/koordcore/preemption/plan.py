@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 import attrs
@@ -29,7 +30,7 @@ from koordcore.preemption.bounds import (
     usable_up_to,
     widest_slots,
 )
-from koordcore.preemption.cost import damage_of
+from koordcore.preemption.cost import broken_jobs, close, damage_of
 from koordcore.preemption.domains import depths_of, domains_at
 from koordcore.preemption.evident import with_evidence
 from koordcore.preemption.exact import ExactAnswer, certify_nowhere, solve_exact
@@ -46,6 +47,8 @@ MOST_ROUNDS: Final = 64
 """Each round learns from a dry run that did not hold; plugins that count amounts need none."""
 _EVIDENT: Final = 2_000
 """Candidates up to which evidence is looked for that nothing helps."""
+_SPARED: Final = 32
+"""Victims of a plan that is not proven of whom it is tried, one after the other, whether they could stay."""
 _NO_SEARCH: Final = 1e-5
 """With a budget so small the solver would give the draft back after it had written the program down."""
 
@@ -362,16 +365,42 @@ def _scope(
 def _found(problem: PreemptionProblem, answer: ExactAnswer, depth: int, dry_run: DryRun | None) -> Found:
     chosen, moves, certificate = answer.chosen, answer.moves, answer.certificate
     if not certificate.proven:
-        fewer = spare(problem, answer.counts, chosen, moves)
-        stay = np.where(fewer, moves, -1)
-        # Amounts may not be the only reason why somebody leaves.
-        if (fewer == chosen).all() or dry_run is None or dry_run(answer.counts, fewer, stay) is None:
-            chosen, moves = fewer, stay
+        chosen = _spared(problem, answer, dry_run)
+        moves = np.where(chosen, moves, -1)
     damage = damage_of(problem, chosen, moves >= 0)
     if damage.vector != certificate.objective:
         bound = min(certificate.bound, damage.vector)
         certificate = Certificate.make_bounded(damage.vector, bound)
     return Found(answer.counts, chosen, moves, damage, certificate, depth)
+
+
+def _spared(problem: PreemptionProblem, answer: ExactAnswer, dry_run: DryRun | None) -> BoolVector:
+    """Let those stay whom nobody needs to leave, shape (V,).
+
+    Amounts may not be the only reason why somebody leaves: where not all can stay whom they let, one after
+    the other is tried, the dearest first, and of a gang that breaks all that are left of it.
+    """
+    chosen, table = answer.chosen, problem.candidates
+
+    def holds(some: BoolVector) -> bool:
+        return dry_run is None or dry_run(answer.counts, some, np.where(some, answer.moves, -1)) is None
+
+    fewer = spare(problem, answer.counts, chosen, answer.moves)
+    staying = np.flatnonzero(chosen & ~fewer).tolist()
+    if not staying or holds(fewer):
+        return fewer
+    broken = broken_jobs(problem, chosen)
+    units: dict[int, list[int]] = {}
+    for one in sorted(staying, key=lambda one: (-table.priority[one], table.keys[one])):
+        job = int(table.job[one])
+        units.setdefault(job if broken[job] else ~one, []).append(one)
+    for ones in islice(units.values(), _SPARED):
+        some = chosen.copy()
+        some[ones] = False
+        closed = close(problem, some)
+        if closed is not None and (closed == some).all() and holds(some):
+            chosen = some
+    return chosen
 
 
 # -- writing the plan ----------------------------------------------------------------------------------------
