@@ -275,3 +275,22 @@ def test_nobody_borrows_by_what_is_only_promised_to_a_pod_that_waits() -> None:
     result = schedule(snapshot, preempt=PreemptionRules())
     assert verify(snapshot, result) == ()
     assert evictions(result) == {}
+
+
+@pytest.mark.parametrize(("promised", "started"), [(10, ["g-0"]), (20, ["g-0", "g-1"])])
+def test_nobody_gives_back_more_than_is_promised_to_a_gang(promised: int, started: list[str]) -> None:
+    """One member is enough; the other fits beside it once the borrower has gone, and borrows itself."""
+    members = [work(f"g-{one}", 10, "lender", gang="g") for one in range(2)]
+    for one in members:
+        one["metadata"]["annotations"][f"{GANG}min-available"] = "1"
+    snapshot = cluster(
+        quota("lender", promised, 100),
+        quota("borrower", 0, 100),
+        work("r", 90, "borrower", on="n1", priority=100),
+        *members,
+        cpu=95,
+    )
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert evictions(result) == {"default/g": ["r"]}
+    assert [key.split("/")[1] for key in result.preemptions[0].nominations] == started

@@ -197,9 +197,13 @@ class Preemptor:
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
         with runs.opened():
             whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
+            least = _at_least(job) if reclaiming else job
+            unpromised = least.pending != members and runs.givers(members) != runs.givers(least.pending)
         if reclaiming and (whom is None or not whom.any()):
             return None
-        beyond = any(
+        if unpromised:  # nobody leaves for what is not promised: the other members take what is free later
+            return self._preempt(least, spec, bound, aimed, reclaiming=True)
+        beyond_amounts = any(
             isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
         )
 
@@ -211,7 +215,7 @@ class Preemptor:
             if problem is None:
                 return None
             with runs.opened():
-                return self._planned(problem, runs, trigger, pods, beyond=beyond)
+                return self._planned(problem, runs, trigger, pods, beyond_amounts=beyond_amounts)
 
         found = planned(certain=False)
         if found is None:
@@ -246,14 +250,14 @@ class Preemptor:
         trigger: Pod,
         pods: Mapping[str, Pod],
         *,
-        beyond: bool,
+        beyond_amounts: bool,
     ) -> tuple[PreemptionProblem, PreemptionPlan | NotHelpful]:
         """Plan with what plugins have to say, also beyond amounts; gives what was asked in the end, too."""
         if self._rules.relocation is Relocation.NEVER:
             problem = with_amounts(self._workspace, self._plugins, problem, pods)
         if is_lone(problem):
             problem = with_present(problem, runs.fits_now(trigger))
-        elif beyond:
+        elif beyond_amounts:
             # Mostly amounts tell enough; to count cards and CPUs on emptied nodes takes far longer.
             plan = self._plan(problem, runs, trigger, rounds=1)
             if plan.certificate.proven:
@@ -270,7 +274,7 @@ class Preemptor:
         """
         if not runs.budgets:
             return None
-        asked = [pod for pods, least in job.parts.values() for pod in pods[: max(1, least)]]
+        asked = _at_least(job).pending
         priority = job.trigger.priority
         below = runs.givers(asked) if reclaiming else None
         if below is None and (reclaiming or runs.entitled(asked)):
@@ -399,6 +403,14 @@ def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionPr
     from koordcore.scheduling.group_preemption import with_own_layers
 
     return lambda problem, _: with_own_layers(job, problem)
+
+
+def _at_least(job: PreemptingJob) -> PreemptingJob:
+    """Give a job with the members alone that its gangs need, or one of each that needs nobody."""
+    parts = {name: (pods[: max(1, least)], least) for name, (pods, least) in job.parts.items()}
+    pending = tuple(pod for pods, _ in parts.values() for pod in pods)
+    trigger = min(pending, key=lambda pod: (pod.priority, pod.key), default=job.trigger)
+    return attrs.evolve(job, trigger=trigger, pending=pending, parts=immutabledict(parts))
 
 
 def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:
