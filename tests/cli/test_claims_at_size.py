@@ -1,4 +1,4 @@
-"""Fifty nodes with eight cards in partitions, as a dump: what each command says of them."""
+"""Twenty nodes with eight cards in partitions, as a dump: what each command says of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROFILES: Final = {
     "4g.40gb": (4, 4, (0,)),
     "7g.80gb": (7, 8, (0,)),
 }
-NODES, CARDS = 50, 8
+NODES, CARDS = 20, 8
 
 
 def resource(kind: str, name: str, spec: Any, **rest: Any) -> dict[str, Any]:
@@ -121,8 +121,8 @@ def written(folder: Path, *pods: dict[str, Any]) -> Path:
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every card has half of it in use; three hundred pods want the other half of one, and one a card."""
-    small = [pod(f"p{number:03}", template="4g-40gb") for number in range(300)]
+    """Every card has half of it in use; 120 pods want the other half of one, and one a card."""
+    small = [pod(f"p{number:03}", template="4g-40gb") for number in range(120)]
     return written(tmp_path_factory.mktemp("many"), LARGE, *small)
 
 
@@ -143,7 +143,7 @@ def test_a_plan_is_checked_by_another_reading_of_the_rules(
     plan = said(capsys, "schedule", dump, "-o", "json")
     path = tmp_path / "plan.json"
     path.write_text(plan, encoding="utf-8")
-    assert "legal: 301 decisions checked" in said(capsys, "verify", "--plan", path, dump)
+    assert "legal: 121 decisions checked" in said(capsys, "verify", "--plan", path, dump)
     # Somebody writes down the other card of the node, which the next pod has already.
     path.write_text(plan.replace("gpu-0-4g-40gb-0", "gpu-1-4g-40gb-0"), encoding="utf-8")
     assert "counter gpu-1/memory-slice-0 is exceeded by 1\n" in said(capsys, "verify", "--plan", path, dump)
@@ -165,7 +165,7 @@ def test_patches_write_claims_before_bindings(capsys: pytest.CaptureFixture[str]
 def test_inspect_tells_holders_counters_and_what_still_fits(
     capsys: pytest.CaptureFixture[str], dump: Path
 ) -> None:
-    assert "mig       5600   400       1600     50           32" in said(capsys, "inspect", dump)
+    assert "mig       2240   160        640     20           32" in said(capsys, "inspect", dump)
     shown = said(capsys, "inspect", "--node", "n07", dump)
     card = shown[shown.index("    gpu-3 ") : shown.index("    gpu-4 ")]
     assert card.splitlines() == [
@@ -205,7 +205,7 @@ def test_a_partition_moves_so_that_a_large_profile_fits(
 def test_simulate_plays_claims_that_are_freed_when_pods_end(
     capsys: pytest.CaptureFixture[str], alone: Path
 ) -> None:
-    """Of 400 cards half of each is in use; the first to be free is that of run-00-0, at one o'clock."""
+    """Of 160 cards half of each is in use; the first to be free is that of run-00-0, at one o'clock."""
     (run,) = json.loads(said(capsys, "simulate", alone, "--policy", "default", "-o", "json"))
     assert (run["tasks"], run["refused"], run["peak"]) == (1, 0, 50.0)
     waiting = dict(zip(run["time"], run["pending"], strict=True))
@@ -214,7 +214,7 @@ def test_simulate_plays_claims_that_are_freed_when_pods_end(
     assert [waiting[second] for second in sorted(waiting)[:2]] == [1, 0]
     assert sorted(waiting)[:2] == [0, one_o_clock]
     assert used[max(used)] == 0.0
-    assert used[one_o_clock] == round(100 * (200 - 3 / 2 + 1) / 400, 2)  # three halves go, and one card comes
+    assert used[one_o_clock] == round(100 * (80 - 3 / 2 + 1) / 160, 2)  # three halves go, and one card comes
 
 
 def test_a_policy_of_cards_alone_says_that_it_looks_at_no_claims(
