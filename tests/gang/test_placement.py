@@ -458,3 +458,15 @@ def test_members_of_one_shape_keep_to_what_nodes_are_barred_from(
     assert isinstance(placed, GangPlacement)
     assert dict(placed.nodes) == nodes
     assert placement_violations(tree, demand, placed.nodes) == ()
+
+
+@pytest.mark.parametrize("others", [0, 3], ids=["alone", "beside a role that has enough"])
+def test_a_role_of_fewer_members_than_it_needs_does_not_start(others: int) -> None:
+    """However many places there are, and although the other role has as many more."""
+    roles = [Role(name="few", members=(Member("d/one", 0, 0),), min_available=2)]
+    if others:
+        rest = tuple(Member(f"d/m{number}", 0, number) for number in range(1, others + 1))
+        roles.append(Role(name="rest", members=rest, min_available=1))
+    found = place_gang(EIGHT, GangDemand(roles=tuple(roles), shapes=(Shape(slots=np.full(8, 9)),)))
+    assert isinstance(found, GangShortfall)
+    assert "role few needs 2 members and has 1" in found.detail

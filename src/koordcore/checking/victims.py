@@ -172,7 +172,7 @@ def _check_room(
 ) -> Iterator[Violation]:
     """On every node to which somebody comes, what stays and what comes fits together.
 
-    For whom others make room by moving may count on the room of those who leave anyhow, there as well.
+    Whom the job may count on as leaving anyhow makes room for its members, and for who moves for them.
     """
     if not result.policy.filters("NodeResourcesFit"):
         return

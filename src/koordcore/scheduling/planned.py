@@ -95,8 +95,6 @@ def plan_and_bind(
     def places(these: IntMatrix) -> GangDemand:
         return without(ask(these, ()), inputs.refused)
 
-    if inputs.refused and falls_short(places(at_first)):
-        return found
     search = OneAfterAnother(workspace, plugins, tree, inputs, at_first, places, limits)
     other = search.found()
     if other is not None:

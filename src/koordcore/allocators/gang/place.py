@@ -48,6 +48,11 @@ def place_uniform(
     if terms.must_depth is None:
         nowhere = Certificate.make_infeasible(problem)
         return explain_shortfall(terms, fit_error=fit_error, placeable=0, certificate=nowhere)
+    short = next((role for role in demand.roles if role.min_available > len(role.members)), None)
+    if short is not None:
+        lacking = f"role {short.name} needs {short.min_available} members and has {len(short.members)}"
+        never = Certificate.make_infeasible()
+        return explain_shortfall(terms, fit_error=fit_error, placeable=0, certificate=never, lacking=lacking)
     alone = _one_node(terms)
     if alone is not None:
         return _placement(terms, [(alone, demand.size)], problem)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import IntVector
+from koordcore._vector import Vector
 from koordcore.allocators.claims.cluster import ClusterDevices, cluster_devices
 from koordcore.allocators.claims.pools import PoolKey
 from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
+from koordcore.model.records import ClusterRecord
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import once
+from koordcore.snapshot.following import changed_states, derived, once
 
 ClaimKey: TypeAlias = tuple[str, str]
 """Namespace and name of a claim."""
@@ -33,6 +36,38 @@ def claim_states(devices: ClusterDevices) -> ClaimStates:
     if not isinstance(found, ClaimStates) or found.full:
         found = devices.kept = ClaimStates(devices)
     return found
+
+
+class _Named(NamedTuple):
+    """How many pods name each claim: those that wait, and those on nodes."""
+
+    pending: tuple[Pod, ...]
+    waiting: Counter[ClaimKey]
+    running: Counter[ClaimKey]
+
+
+def _named(snapshot: ClusterSnapshot) -> _Named:
+    return _Named(snapshot.pending, _names(snapshot.pending), _names(snapshot.bound_pods()))
+
+
+def _named_again(
+    before: Vector[NodeState], _: Vector[ClusterRecord], known: _Named, snapshot: ClusterSnapshot
+) -> _Named:
+    """Follow pods that came, left, or wait now."""
+    waiting, running = known.waiting, known.running
+    if known.pending is not snapshot.pending:
+        waiting = _names(snapshot.pending)
+    left, came = Counter[ClaimKey](), Counter[ClaimKey]()
+    for old, new in changed_states(snapshot, before):
+        left += _names(() if old is None else old.pods)
+        came += _names(() if new is None else new.pods)
+    if left != came:
+        running = running + came - left
+    return _Named(snapshot.pending, waiting, running)
+
+
+def _names(pods: Iterable[Pod]) -> Counter[ClaimKey]:
+    return Counter((pod.namespace, one.claim) for pod in pods for one in pod.resource_claims if one.claim)
 
 
 class ClaimBook:
@@ -49,13 +84,7 @@ class ClaimBook:
         self._served = served_by_classes(snapshot)
         self._last: tuple[Pod, PodClaims | ClaimProblem] | None = None
         self._templates: dict[Hashable, tuple[ClaimSpec, ...] | None] = {}
-        self.named: Counter[ClaimKey] = Counter()
-        for pod in snapshot.pending:
-            self._name(pod)
-        bound = set()
-        for pod in snapshot.bound_pods():
-            self._name(pod)
-            bound.add((pod.namespace, pod.name))
+        bound = {(pod.namespace, pod.name) for pod in snapshot.bound_pods()}
         self.standing: dict[ClaimKey, ClaimAllocation] = {}
         self._reserved: dict[ClaimKey, list[ResourceClaim]] = {}
         """By namespace and name of a pod: the claims that are reserved for it."""
@@ -70,10 +99,6 @@ class ClaimBook:
             ]
             if not leave or not all(leave):
                 self.standing[claim.namespace, claim.name] = claim.allocation
-
-    def _name(self, pod: Pod) -> None:
-        if pod.resource_claims:
-            self.named.update((pod.namespace, one.claim) for one in pod.resource_claims if one.claim)
 
     def claims_of(self, pod: Pod) -> PodClaims | ClaimProblem:
         """Find the claims of a pod; the one for its extended resources comes last."""
@@ -174,6 +199,7 @@ class ClaimLedger:
     """
 
     def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self.book: ClaimBook = once(workspace.snapshot, _book)
         self.devices = cluster_devices(workspace.snapshot)
         self.states = claim_states(self.devices)
@@ -199,6 +225,11 @@ class ClaimLedger:
     def allocation(self, key: ClaimKey) -> ClaimAllocation | None:
         """Give what a claim is allocated now."""
         return self.book.standing.get(key) or self._used.get(key)
+
+    def named(self, key: ClaimKey) -> int:
+        """Tell how many pods name a claim themselves, on nodes or not, as the call began."""
+        found = derived(self._workspace.snapshot, _named, _named_again, replaced=True)
+        return found.waiting[key] + found.running[key]
 
     def fresh_users(self, key: ClaimKey) -> int:
         """Tell how many pods on nodes use a claim that is not reserved for them yet."""
