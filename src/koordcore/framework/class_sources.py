@@ -9,8 +9,9 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.node_view import NodeView, Source
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
+from koordcore.framework.sources import Source
 from koordcore.framework.static_result import Part
 
 

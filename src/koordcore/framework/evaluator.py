@@ -12,7 +12,8 @@ from immutabledict import immutabledict
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._record import record
 from koordcore.framework.lacks import Lack
-from koordcore.framework.node_view import NodeView, Others, Rating, Source
+from koordcore.framework.node_view import NodeView, Others, Rating
+from koordcore.framework.sources import Source
 from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen

@@ -18,9 +18,10 @@ from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.known_answers import KnownAnswers, PlainAnswers
 from koordcore.framework.lacks import refusal_of
-from koordcore.framework.node_view import ALL_ROWS, NodeView, Source
+from koordcore.framework.node_view import ALL_ROWS, NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
+from koordcore.framework.sources import Source
 from koordcore.framework.state_scores import AmountAnswers, Choice, Membership, StateGroups, first_of
 from koordcore.framework.static_result import Part, StaticResult
 from koordcore.framework.workspace import Workspace

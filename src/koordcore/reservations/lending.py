@@ -10,7 +10,7 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
 from koordcore._record import record
-from koordcore.framework.node_view import Loan, Source
+from koordcore.framework.sources import Loan, Source
 from koordcore.model.pods import PodKey
 from koordcore.protocol.reservation import is_operating_pod
 from koordcore.reservations.cache import ReservationLedger

@@ -9,9 +9,9 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix
 from koordcore.framework.class_sources import lifted_in
-from koordcore.framework.node_view import Source
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
+from koordcore.framework.sources import Source
 from koordcore.framework.workspace import Workspace
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey

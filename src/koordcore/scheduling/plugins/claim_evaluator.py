@@ -13,8 +13,9 @@ from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.states import Answers
 from koordcore.framework.evaluator import Evaluator, Reserved, Scope
-from koordcore.framework.node_view import Loan, Loans, NodeView
+from koordcore.framework.node_view import NodeView
 from koordcore.framework.numa_sides import NUMASides
+from koordcore.framework.sources import Loan, Loans
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import AllocationMode, ClaimAllocation, ClaimArgs, ClaimSpec, ResourceClaim
 from koordcore.model.decisions import Shortfall

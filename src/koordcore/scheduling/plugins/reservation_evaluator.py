@@ -15,7 +15,8 @@ import numpy as np
 from koordcore._arrays import PODS_ROW, BoolVector, IntVector, Rows
 from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
-from koordcore.framework.node_view import Loan, NodeView, Others, Rating, Source
+from koordcore.framework.node_view import NodeView, Others, Rating
+from koordcore.framework.sources import Loan, Source
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import (

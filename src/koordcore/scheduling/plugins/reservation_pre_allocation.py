@@ -8,7 +8,8 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, Rows
 from koordcore._record import record
-from koordcore.framework.node_view import Loan, NodeView, Others
+from koordcore.framework.node_view import NodeView, Others
+from koordcore.framework.sources import Loan
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import ReservationArgs
 from koordcore.model.resources import PODS, make_resources

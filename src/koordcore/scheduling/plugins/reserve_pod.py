@@ -10,7 +10,8 @@ import numpy as np
 from koordcore._arrays import BoolVector, Rows
 from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Reserved, Scope
-from koordcore.framework.node_view import NodeView, Others, Rating, Source
+from koordcore.framework.node_view import NodeView, Others, Rating
+from koordcore.framework.sources import Source
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import AllocatePolicy, ReservationArgs

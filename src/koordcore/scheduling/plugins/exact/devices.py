@@ -17,7 +17,8 @@ from koordcore.allocators.device.wants import fill_memory
 from koordcore.allocators.joint.together import most_together
 from koordcore.errors import ModelError
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.node_view import Loan, Loans, NodeView
+from koordcore.framework.node_view import NodeView
+from koordcore.framework.sources import Loan, Loans
 from koordcore.model.decisions import Shortfall
 from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.device_requests import (

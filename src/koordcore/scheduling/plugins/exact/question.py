@@ -23,7 +23,8 @@ from koordcore.allocators.numa_align import NUMAProvider
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import NUMARefusal, demand_on
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.node_view import REQUESTED, Loans, NodeView
+from koordcore.framework.node_view import REQUESTED, NodeView
+from koordcore.framework.sources import Loans
 from koordcore.model.decisions import Shortfall
 from koordcore.model.devices import DeviceShortfall
 from koordcore.model.numa import OF_LOAN

@@ -30,7 +30,7 @@ from koordcore.allocators.reserved_over_pods import (
     numa_nodes_of,
     numa_room_over,
 )
-from koordcore.framework.node_view import Loan
+from koordcore.framework.sources import Loan
 from koordcore.model.devices import DeviceAllocation, DeviceShortfall, DeviceType
 from koordcore.model.numa import OF_LOAN, CPUAllocation, NUMANodeResource
 from koordcore.model.pods import Pod
