@@ -27,6 +27,7 @@ __all__ = [
     "ClusterColumns",
     "ClusterLayout",
     "FloatCube",
+    "FloatMatrix",
     "IntCube",
     "IntMatrix",
     "IntVector",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 FloatCube: TypeAlias = NDArray[np.float64]
+FloatMatrix: TypeAlias = NDArray[np.float64]
 IntCube: TypeAlias = NDArray[np.int64]
 IntMatrix: TypeAlias = NDArray[np.int64]
 IntVector: TypeAlias = NDArray[np.int64]

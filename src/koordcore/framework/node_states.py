@@ -76,7 +76,7 @@ class AmountStates:
 
     def ready(self) -> bool:
         """Bring the states up to date; tell whether they can be used, or nodes are too different."""
-        table, touched, amounts = self._table, self._workspace.touched, self._workspace.amounts
+        table, touched, by_node = self._table, self._workspace.touched, self._workspace.by_node
         end = len(touched)
         if table is None or end < self._workspace.moved_at + WARM_UP:
             return False
@@ -89,7 +89,7 @@ class AmountStates:
             self._at = np.frombuffer(self._state, np.int64)
         states, kind = self._state, self._kind
         for row in rows:
-            state = table.setdefault(amounts[:, :, row].tobytes() + kind[row], len(table))
+            state = table.setdefault(by_node[row].tobytes() + kind[row], len(table))
             if state == states[row]:
                 continue
             if state > self._most:

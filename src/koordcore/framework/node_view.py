@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from koordcore._arrays import (
     AMOUNT_LIMIT,
@@ -19,6 +20,7 @@ from koordcore._arrays import (
     BoolVector,
     ClusterLayout,
     FloatCube,
+    FloatMatrix,
     IntCube,
     IntMatrix,
     IntVector,
@@ -33,11 +35,13 @@ from koordcore.snapshot import ClusterSnapshot
 if TYPE_CHECKING:
     from koordcore.framework.workspace import Workspace
 
-REQUESTED: Final = 0
-SCORED: Final = 1
-FREE: Final = 2
-SPARE: Final = 3
-_DIVIDED: Final = slice(REQUESTED, SPARE + 1, SPARE - REQUESTED)
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+SCORED: Final = 0
+REQUESTED: Final = 1
+SPARE: Final = 2
+FREE: Final = 3
+_DIVIDED: Final = slice(REQUESTED, SPARE + 1)
 """What is requested and what is spare: what kernels divide."""
 _FACTORS: Final[FloatCube] = np.array([1.0, 100.0])[:, None, None]
 
@@ -49,6 +53,12 @@ _MOVES_KEPT: Final = 16
 """How many times nodes may join or leave before what nobody has asked for since is forgotten."""
 
 
+def _by_node(cube: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Give the same memory with all of a node in a row, ``(N, K R)``."""
+    kinds, resources, nodes = cube.shape
+    return cube.reshape(kinds * resources, nodes).T
+
+
 class Amounts:
     """What is requested and free on each node now.
 
@@ -58,6 +68,9 @@ class Amounts:
         The static columns, shared with the snapshot.
     amounts
         ``(4, R, N)``: the four matrices below in one block, because whoever looks at some nodes gathers all.
+    by_node
+        ``(N, 4 R)``: the same memory, what is counted of a node in one row: one axis is read and added to in
+        half the time.
     requested, scored
         ``(R, N)`` working copies of the dynamic columns, views of ``amounts``.
     free
@@ -75,8 +88,7 @@ class Amounts:
         self.layout: ClusterLayout = snapshot.layout
         taken, scored = snapshot.columns.requested, snapshot.columns.scored
         whole = snapshot.layout.allocatable
-        self.amounts: IntCube = np.stack([taken, scored, whole - taken, whole - scored])
-        self.requested, self.scored, self.free, self.spare = self.amounts
+        self._hold(np.stack([scored, taken, whole - scored, whole - taken]))
         self.touched: array[int] = array("q")
         # Where nodes joined or left: how long `touched` was, and how rows changed. The last ones are kept.
         self._moves: list[tuple[int, NodeMoves]] = []
@@ -86,6 +98,11 @@ class Amounts:
         self._gathered_for: Rows | None = None
         self._gathered_at = 0
         self._gathered: IntCube = self.amounts
+
+    def _hold(self, amounts: IntCube) -> None:
+        self.amounts: IntCube = np.ascontiguousarray(amounts)
+        self.scored, self.requested, self.spare, self.free = self.amounts
+        self.by_node: IntMatrix = _by_node(self.amounts)
 
     def at(self, rows: Rows) -> IntCube:
         """Give the amounts of some nodes, ``(4, R, n)``, to be read only.
@@ -109,9 +126,12 @@ class Amounts:
         touched = self.touched
         if self._real is None:
             self._real = self.amounts[_DIVIDED] * _FACTORS
+            self._real_by_node: FloatMatrix = _by_node(self._real)
+            self._factors = np.repeat(_FACTORS, len(self.requested))
         elif self._real_at + 1 == len(touched):
-            row = touched[-1]
-            np.multiply(self.amounts[_DIVIDED, :, row], _FACTORS[:, :, 0], out=self._real[:, :, row])
+            row, number = touched[-1], len(self._factors) // 2
+            divided = self.by_node[row, REQUESTED * number : (SPARE + 1) * number]
+            np.multiply(divided, self._factors, out=self._real_by_node[row])
         elif self._real_at < len(touched):
             rows = np.frombuffer(touched[self._real_at :], np.int64)
             self._real[:, :, rows] = self.amounts[_DIVIDED, :, rows] * _FACTORS
@@ -134,7 +154,7 @@ class Amounts:
         """What requests, and those that scores read, add to a node's amounts: ``(4, R)``."""
         index, number = self.layout.index, len(self.layout.resources)
         flat = [0] * (4 * number)
-        for start, asked in ((0, requested), (number, scored)):
+        for start, asked in ((0, scored), (number, requested)):
             for name, amount in asked:
                 if name in index:
                     # More is on no node, so such a pod is never bound where amounts are looked at.
@@ -170,8 +190,7 @@ class Amounts:
         self._moves = [*self._moves[-_MOVES_KEPT + 1 :], (len(self.touched), moves)]
         self.era += 1
         self.layout = layout
-        self.amounts = moves.by_row(self.amounts)
-        self.requested, self.scored, self.free, self.spare = self.amounts
+        self._hold(moves.by_row(self.amounts))
         self._real = self._gathered_for = None
 
     def moved_since(self, era: int) -> Sequence[tuple[int, NodeMoves]] | None:
@@ -286,7 +305,7 @@ class NodeView:
 
     @property
     def amounts(self) -> IntCube:
-        """``(4, R, n)``, to be read only: requested, scored, free and spare, without what counts as gone.
+        """``(4, R, n)``, to be read only: scored, requested, spare and free, without what counts as gone.
 
         Inside loans only what is free counts, with what the loan adds to it.
         """

@@ -23,6 +23,8 @@ MOST_MEMBERS: Final = 256
 _RANK: Final = 32
 """Bits that a score is shifted by to make room for the row of a node."""
 _UNFIT: Final = -(2**61)
+_SIGN: Final = 63
+"""A number shifted by so many bits is -1 where it is negative, else 0."""
 _AHEAD: Final = 8
 _FARTHEST: Final = 64
 """So many states of a node are looked at in one go, one pod more in each; twice as many where it is the same
@@ -210,7 +212,7 @@ class _StateGroup:
             return Choice(-1, -1, 0)
         feasible = len(self.static.mask)
         if self._some_unfit:
-            feasible = int(states.count[:size][ranks >= 0].sum())
+            feasible += int(states.count[:size].dot(ranks >> _SIGN))  # less the nodes whose rank is negative
         return Choice(int(states.first[state]), rank >> _RANK, feasible)
 
 
@@ -299,7 +301,7 @@ class AmountAnswers:
 
     def of(self, row: int) -> tuple[bool, int]:
         """Tell whether amounts suffice on a node that is seen as it is, and its weighted score."""
-        here = self._workspace.amounts[:, :, row].tobytes()
+        here = self._workspace.by_node[row].tobytes()
         found = self._known.get(here)
         return self._learn(row, here) if found is None else found
 

@@ -150,11 +150,11 @@ class Workspace(Amounts):
                 if len(self._changes) >= _SHAPES_KEPT:
                     self._changes.clear()
                 change = self._changes[key] = self.change_of(*key)
-        column = self.amounts[:, :, row]
+        there = self.by_node[row]
         if sign > 0:
-            column += change
+            there += change.ravel()
         else:
-            column -= change
+            there -= change.ravel()
         self.touched.append(row)
         self.journal.append((pod, row, sign))
 
@@ -233,7 +233,8 @@ class Workspace(Amounts):
     def commit(self) -> None:
         """Forget how to go back: what was done so far stands, and every mark is void."""
         self._log.clear()
-        self._late.clear()
+        if self._late:
+            self._late.clear()
 
     def freeze(self) -> ClusterSnapshot:
         """Give the snapshot of the present state; the workspace stands on it and may be used on.

@@ -253,8 +253,8 @@ class SchedulingCycle:
         return frozenset((turn.name, ",".join(sorted(turn.members)), *(str(pod.key) for pod in turn.pods)))
 
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
-        kept = NOBODY if self._holds is None else self._holds.release([pod])
-        own = again(self.workspace, self.plugins, pod, kept)
+        held = self._holds
+        own = None if held is None else again(self.workspace, self.plugins, pod, held.release([pod]))
         decision = place_pod(self.workspace, self.plugins, pod) if own is None else own
         self.workspace.commit()
         if self._table is not None and isinstance(decision, Bound):

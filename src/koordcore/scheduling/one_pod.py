@@ -52,12 +52,14 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
     refused = scheduling_class.refuse()
     if refused is not None:
         return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
-    beside = plugins.nominated.refusal(pod)
-    if beside is not None:
-        return Unschedulable(pod=pod.key, nodes=number, refusal=beside.reason)
-    known = _refused_before(plugins, scheduling_class, pod)
-    if known is not None:
-        return known
+    if plugins.nominated.exist:
+        beside = plugins.nominated.refusal(pod)
+        if beside is not None:
+            return Unschedulable(pod=pod.key, nodes=number, refusal=beside.reason)
+    if plugins.refused:
+        known = _refused_before(plugins, scheduling_class, pod)
+        if known is not None:
+            return known
     choice = _choose(workspace, plugins, scheduling_class, pod)
     if not choice.feasible:
         return refused_by_nodes(plugins, scheduling_class, pod)

@@ -8,15 +8,13 @@ scheduler libraries and of Koordinator's NodeResourcesFitPlus and ScarceResource
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore._arrays import BoolVector, IntMatrix, IntVector, Rows
+from koordcore._arrays import BoolVector, FloatMatrix, IntMatrix, IntVector, Rows
 from koordcore.model.plugin_args import ShapePoint
-
-FloatMatrix: TypeAlias = NDArray[np.float64]
 
 MAX_SCORE: Final = 100
 FLOAT_EXACT: Final = 2**43

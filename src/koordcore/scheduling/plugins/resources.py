@@ -17,6 +17,7 @@ from koordcore._arrays import (
     FIRST_RESOURCES,
     PODS_ROW,
     BoolVector,
+    FloatMatrix,
     IntMatrix,
     IntVector,
     Rows,
@@ -35,7 +36,6 @@ from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, coun
 from koordcore.scoring.resources import (
     HALF,
     Capacity,
-    FloatMatrix,
     least_percent,
     most_percent,
     ratio_table,
@@ -300,6 +300,7 @@ class ScoredResources:
         self.names = tuple(name for name, _ in kept)
         self.index = as_rows([layout.index[name] for name in self.names])
         self._capacities = workspace.once(Capacities)
+        self._capacity, self._offered = self._capacities.of(self.names, self.index), layout.allocatable
         self._weights: IntMatrix = np.array([weight for _, weight in kept], np.int64)[:, None]
         self._same = len({weight for _, weight in kept}) == 1
         self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
@@ -307,7 +308,10 @@ class ScoredResources:
     @property
     def capacity(self) -> Capacity:
         """What nodes have of them now."""
-        return self._capacities.of(self.names, self.index)
+        offered = self._workspace.layout.allocatable
+        if self._offered is not offered:
+            self._capacity, self._offered = self._capacities.of(self.names, self.index), offered
+        return self._capacity
 
     def hundredfold_spare(self, view: NodeView) -> FloatMatrix:
         """Give a hundred times what is spare, to be read only: ``(K, n)``."""
