@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -42,15 +42,16 @@ class Graph:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             self._read(module_of(path), tree)
             if path.name == "__init__.py" and path.parent.name not in READERS:
-                self.roots.update(name for _, name in _imported(tree))  # what users call
+                self.roots.update(name for _, name in _imports(ast.walk(tree)))  # what users call
 
     def _read(self, module: str, tree: ast.Module) -> None:
-        known = dict(_imported(tree))
+        inside = {id(node): [*ast.walk(node)] for node in tree.body}
+        known = dict(_imports(one for nodes in inside.values() for one in nodes))
         bodies = {name: node for node in tree.body for name in _defined(node)}
         known |= {name: (module, name) for name in bodies}
         decides = module.split(".")[1:2] not in [[room] for room in READERS] or module == LOADER
         for name, node in bodies.items():
-            said = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} - {name}
+            said = {one.id for one in inside[id(node)] if isinstance(one, ast.Name)} - {name}
             self.uses[module, name] = {known[one] for one in said if one in known}
             if decides:
                 self.roots.add((module, name))
@@ -72,8 +73,8 @@ class Graph:
         return found
 
 
-def _imported(tree: ast.Module) -> Iterator[tuple[str, Name]]:
-    for node in ast.walk(tree):
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Name]]:
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             for one in node.names:
                 yield one.asname or one.name, (node.module, one.name)

@@ -220,7 +220,7 @@ def agrees_on_room(seed: int, devices: str) -> None:
 
 @pytest.mark.solver
 @DEVICES
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_a_tree_starts_with_as_many_as_find_devices_together(devices: str, seed: int) -> None:
     agrees(seed, devices)
