@@ -273,6 +273,11 @@ class NodeView:
         return self.source is None and self.drawn is None
 
     @property
+    def all_plain(self) -> bool:
+        """All nodes, as they are."""
+        return self.plain and self.rows is ALL_ROWS
+
+    @property
     def numbers(self) -> IntVector:
         """``(n,)``: number of each node."""
         rows = self.rows

@@ -27,7 +27,7 @@ from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
 from koordcore.framework.lacks import Lack
 from koordcore.framework.node_moves import NodeMoves
-from koordcore.framework.node_view import ALL_ROWS, FREE, REQUESTED, SCORED, SPARE, NodeView
+from koordcore.framework.node_view import FREE, REQUESTED, SCORED, SPARE, NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.plugin_args import BalancedArgs, FitArgs, ScoringStrategy
@@ -200,11 +200,9 @@ class FitEvaluator(Evaluator):
 
     def unresolvable(self, view: NodeView) -> BoolVector:
         whole = self._whole(view)
-        never = np.zeros(whole[0].shape, bool)
+        never = np.full(whole[0].shape, bool(self._absent))
         for _, resource, amount in self._asked[1:]:
             never |= whole[resource] < amount
-        if self._absent:
-            never[:] = True
         return never
 
     def lacks(self, view: NodeView) -> Sequence[Lack]:
@@ -315,15 +313,13 @@ class ScoredResources:
 
     def hundredfold_spare(self, view: NodeView) -> FloatMatrix:
         """Give a hundred times what is spare, to be read only: ``(K, n)``."""
-        every = view.plain and view.rows is ALL_ROWS
-        amounts = self._workspace.real[1] if every else view.amounts[SPARE] * 100.0
+        amounts = self._workspace.real[1] if view.all_plain else view.amounts[SPARE] * 100.0
         spare: FloatMatrix = amounts[self.index]
         return spare
 
     def requested(self, view: NodeView) -> IntMatrix | FloatMatrix:
         """Give what is requested, to be read only: ``(K, n)``."""
-        every = view.plain and view.rows is ALL_ROWS
-        amounts = self._workspace.real[0] if every else view.amounts[REQUESTED]
+        amounts = self._workspace.real[0] if view.all_plain else view.amounts[REQUESTED]
         requested: IntMatrix | FloatMatrix = amounts[self.index]
         return requested
 
