@@ -233,8 +233,7 @@ class Workspace(Amounts):
     def commit(self) -> None:
         """Forget how to go back: what was done so far stands, and every mark is void."""
         self._log.clear()
-        if self._late:
-            self._late.clear()
+        self._late.clear()
 
     def freeze(self) -> ClusterSnapshot:
         """Give the snapshot of the present state; the workspace stands on it and may be used on.
