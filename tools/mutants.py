@@ -135,6 +135,8 @@ def _code(tree: ast.AST) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list"):
             continue
+        if isinstance(tree, ast.keyword) and tree.arg == "strict":
+            continue  # of `zip`: an assertion
         for node in value if isinstance(value, list) else [value]:
             if isinstance(node, ast.AST) and not _for_checkers(node):
                 yield node

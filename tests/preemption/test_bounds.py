@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from koordcore.model.preemption import NO_PRIORITY, Gather, Members, PreemptionPlan
@@ -30,6 +31,15 @@ def test_fewest_pods_counts_at_the_best_rate() -> None:
     problem = problem_of([[0], [0]], pods, [(3,)] * 3)
     usable = usable_up_to(problem, None)
     assert fewest_pods(problem, usable, widest_slots(problem, usable), 3) == 3
+
+
+def test_fewest_pods_counts_no_more_members_on_a_node_than_it_takes() -> None:
+    """Amounts for two come free with each pod; a node takes one."""
+    problem = problem_of([[0], [0]], [(0, (2,), 0, ""), (1, (2,), 0, "")], [(1,)] * 2)
+    (shape,) = problem.shapes
+    problem = attrs.evolve(problem, shapes=(attrs.evolve(shape, most=np.array([1, 1])),))
+    usable = usable_up_to(problem, None)
+    assert fewest_pods(problem, usable, widest_slots(problem, usable), 2) == 2
 
 
 def test_room_that_is_free_needs_nobody() -> None:

@@ -13,12 +13,13 @@ from koordcore.checking.certificates import check_certificate
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import GatherRule
 from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPlan
+from koordcore.preemption import evident as evident_plans
 from koordcore.preemption.bounds import fewest_pods, floor_of, usable_up_to, widest_slots
 from koordcore.preemption.parties import MemberShape
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem, Refuges
 from tests.preemption.test_greedy import anywhere
-from tests.preemption.worlds import problem_of
+from tests.preemption.worlds import one_member, problem_of
 
 HARDLY_ANY = Limits(deterministic_time=1e-6)
 G = "default/g"
@@ -257,5 +258,44 @@ def test_what_a_quota_lacks_is_told_by_priority() -> None:
     assert victims(plan) == ["v1"]
     assert plan.damage.vector == (0, 0, 1, 1, 0, 0, 0)
     assert plan.certificate.proven
+    assert plan.certificate.problem is not None
+    assert check_certificate(plan.certificate.problem, plan.certificate).accepted
+
+
+def test_what_counting_shows_is_true_whatever_the_world() -> None:
+    """With no other way to find evidence: whatever counts as evident can be repeated."""
+    evident = plans = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evident_plans, "_EVIDENT", -1)
+        for seed in range(250):
+            plan = plan_preemption(one_member(seed))
+            if isinstance(plan, PreemptionPlan):
+                plans += 1
+                evident += plan.certificate.problem is not None
+                if plan.certificate.problem is not None:
+                    assert check_certificate(plan.certificate.problem, plan.certificate).accepted
+    assert (plans, evident) == (180, 151)
+
+
+def test_a_gang_that_cannot_spare_as_many_as_have_to_leave_is_no_evidence_by_counting() -> None:
+    """It can spare three of four. Whoever counts pods alone finds them cheaper than the gang."""
+    problem = problem_of([[0]], [(0, (1,), 0, G)] * 4, [(4,)], minimums={G: 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evident_plans, "_EVIDENT", -1)
+        plan = planned(plan_preemption(problem))
+    assert plan.damage.jobs == 1
+    assert plan.certificate.proven
+    assert plan.certificate.problem is None
+
+
+def test_what_a_single_gang_can_spare_is_evident_on_any_node() -> None:
+    """A restart cost is there, so that trying everybody is all there is."""
+    pods = [(1, (4,), 0, G), (2, (1,), 0, G)]
+    problem = problem_of([[0]] * 3, pods, [(4,)], minimums={G: 1})
+    table = attrs.evolve(problem.candidates, restart=np.array([3, 0]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evident_plans, "_EVIDENT", -1)
+        plan = planned(plan_preemption(attrs.evolve(problem, candidates=table)))
+    assert victims(plan) == ["v0"]
     assert plan.certificate.problem is not None
     assert check_certificate(plan.certificate.problem, plan.certificate).accepted

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import attrs
 import numpy as np
 
 from koordcore.model.preemption import Members, PreemptionPlan
 from koordcore.preemption.bounds import floor_of
-from koordcore.preemption.cost import close
+from koordcore.preemption.cost import close, damage_of
 from koordcore.preemption.greedy import draft_plan
 from koordcore.preemption.plan import plan_preemption
-from koordcore.preemption.problem import Domains, PreemptionProblem
+from koordcore.preemption.problem import ANYWHERE, Domains, PreemptionProblem
 from tests.preemption.worlds import problem_of, random_problem
 
 
@@ -29,7 +31,7 @@ def test_a_draft_does_not_take_more_of_a_gang_than_it_can_spare() -> None:
 
 def test_drafts_are_legal() -> None:
     drafts = 0
-    for seed in range(300):
+    for seed in range(120):
         problem = random_problem(seed)
         for members in Members:
             domains = anywhere(problem)
@@ -40,6 +42,70 @@ def test_drafts_are_legal() -> None:
                 assert closed is not None
                 assert (closed == draft.chosen).all()
     assert drafts > 100
+
+
+def test_most_drafts_cost_no_more_than_they_have_to() -> None:
+    plans = best = none = 0
+    for seed in range(100):
+        problem = attrs.evolve(random_problem(seed), tree=None, spec=ANYWHERE)
+        domains = anywhere(problem)
+        for members in (Members.MINIMUM, Members.ALL):
+            plan = plan_preemption(problem, members=members)
+            if not isinstance(plan, PreemptionPlan):
+                continue
+            plans += 1
+            draft = draft_plan(problem, domains, members, floor_of(problem, domains, members))
+            if draft is None:
+                none += 1
+                continue
+            assert draft.damage == damage_of(problem, draft.chosen)
+            best += draft.damage == plan.damage
+    assert (plans, none) == (127, 1)
+    assert best >= 111
+
+
+def crowded(seed: int) -> PreemptionProblem:
+    """Sixteen pods on five nodes, most of them in gangs, and four members."""
+    rng = random.Random(seed)
+    gangs = [f"default/g{number}" for number in range(4)]
+    victims = [
+        (
+            rng.randrange(5),
+            (rng.randint(1, 3), rng.randint(0, 2)),
+            rng.choice((0, 0, 1, 5)),
+            rng.choice((*gangs, "", "")),
+        )
+        for _ in range(16)
+    ]
+    shapes = [(rng.randint(2, 4), rng.randint(0, 2)) for _ in range(2)]
+    return problem_of(
+        [[rng.randint(0, 1) for _ in range(2)] for _ in range(5)],
+        victims,
+        [rng.choice(shapes) for _ in range(4)],
+        minimums={gang: rng.randint(1, 4) for gang in gangs},
+        protected={gang: 1 for gang in gangs if rng.random() < 0.2},
+        budgets=[(rng.randint(0, 1), [one for one in range(16) if rng.random() < 0.3])],
+    )
+
+
+def test_drafts_among_gangs_cost_no_more_than_they_did() -> None:
+    """What is lost in all: a draft that is worse leaves more to the solver."""
+    none, lost = 0, np.zeros(7, dtype=np.int64)
+    for seed in range(250):
+        problem = crowded(seed)
+        floor = floor_of(problem, anywhere(problem), Members.ALL)
+        draft = draft_plan(problem, anywhere(problem), Members.ALL, floor)
+        if draft is None:
+            none += 1
+        else:
+            assert draft.damage == damage_of(problem, draft.chosen)
+            lost += draft.damage.vector
+    violations, _, jobs, pods, priorities, *_ = lost.tolist()
+    assert none <= 2
+    assert violations <= 176
+    assert jobs <= 630
+    assert pods <= 1386
+    assert priorities <= 851
 
 
 def test_a_draft_puts_no_more_on_a_node_than_its_devices_take() -> None:

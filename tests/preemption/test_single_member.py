@@ -124,6 +124,13 @@ def test_two_gangs_that_can_spare_one_each_give_a_quota_back_together() -> None:
     assert plan.damage.jobs == 0
 
 
+def test_as_many_give_a_quota_back_as_the_scarcest_of_it_needs() -> None:
+    pods = [(1, (1,), 0, "")] * 3
+    problem = problem_of([[4], [0]], pods, [(4,)], allowed=[[True, False]])
+    plan = planned(pooled(problem, [[1, 1, 1], [1, 1, 1]], [0, 0], [1, 3]))
+    assert victims(plan) == ["v0", "v1", "v2"]
+
+
 def test_a_quota_that_is_overdrawn_in_what_nobody_asks_for_is_no_hindrance() -> None:
     problem = problem_of([[4]], [(0, (4,), 0, "")], [(4,)])
     plan = planned(pooled(problem, [[1], [1]], [-1, 1], [0, 1]))

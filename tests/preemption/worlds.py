@@ -11,10 +11,10 @@ import numpy as np
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.model.gangs import GatherRule, NetworkTopologySpec
 from koordcore.preemption.parties import Candidates, Jobs, MemberShape
-from koordcore.preemption.problem import PreemptionProblem, Refuges
+from koordcore.preemption.problem import ANYWHERE, Pool, PreemptionProblem, Refuges
 from koordcore.topology.network import LayerSpec, build_tree
 
-__all__ = ["problem_of", "random_problem", "with_refuges"]
+__all__ = ["one_member", "pooled", "problem_of", "random_problem", "with_refuges"]
 
 LAYERS = (LayerSpec("BlockLayer", ("block",)), LayerSpec("NodeTopologyLayer", (), "BlockLayer"))
 
@@ -162,3 +162,29 @@ def with_refuges(problem: PreemptionProblem, seed: int) -> PreemptionProblem:
     kind = [kinds.index(tuple(column)) if rng.random() < 0.8 else -1 for column in table.amounts.T.tolist()]
     refuges = Refuges(np.array(kind, dtype=np.int64), shapes)
     return attrs.evolve(problem, refuges=refuges)
+
+
+def one_member(seed: int) -> PreemptionProblem:
+    """Give a problem of one member without a network."""
+    problem = random_problem(seed, most=7)
+    role = problem.roles[0]
+    member = attrs.evolve(role.members[0], shape=0)
+    return attrs.evolve(
+        problem,
+        roles=(attrs.evolve(role, members=(member,), min_available=1),),
+        shapes=(problem.shapes[role.members[0].shape],),
+        tree=None,
+        spec=ANYWHERE,
+    )
+
+
+def pooled(problem: PreemptionProblem, seed: int) -> PreemptionProblem:
+    """Let the member take of a quota to which some candidates, wherever they are, give something back."""
+    rng = random.Random(seed)
+    gives = [[rng.choice([0, 0, 1, 2, 3]) for _ in range(len(problem.candidates))] for _ in range(2)]
+    pool = Pool(
+        room=np.array([rng.randint(-2, 4), rng.randint(0, 4)], dtype=np.int64),
+        uses=np.array([[rng.randint(0, 3), rng.randint(0, 3)]], dtype=np.int64),
+        gives=np.array(gives, dtype=np.int64).reshape(2, -1),
+    )
+    return attrs.evolve(problem, pools=(pool,))

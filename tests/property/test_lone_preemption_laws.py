@@ -15,33 +15,20 @@ from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.preemption import Members, NotHelpful
 from koordcore.preemption import node_victims
 from koordcore.preemption.plan import DryRun, plan_preemption
-from koordcore.preemption.problem import ANYWHERE, Conflict, Pool, PreemptionProblem
-from tests.preemption.worlds import problem_of, random_problem
+from koordcore.preemption.problem import Conflict, PreemptionProblem
+from tests.preemption.worlds import one_member, pooled, problem_of
 from tests.reference.preemption_brute import Mask, best_by_enumeration
 
 seeds = st.integers(0, 10**6)
-few = settings(max_examples=15, deadline=None)
-
-
-def one_member(seed: int) -> PreemptionProblem:
-    """Give a problem of one member without a network."""
-    problem = random_problem(seed, most=7)
-    role = problem.roles[0]
-    member = attrs.evolve(role.members[0], shape=0)
-    return attrs.evolve(
-        problem,
-        roles=(attrs.evolve(role, members=(member,), min_available=1),),
-        shapes=(problem.shapes[role.members[0].shape],),
-        tree=None,
-        spec=ANYWHERE,
-    )
+few = settings(max_examples=50, deadline=None)
 
 
 def refusing(problem: PreemptionProblem, *, elsewhere: bool = False) -> DryRun:
     """Look at all amounts, as the planner does that sees the whole problem."""
 
     def run(counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> Conflict | None:
-        row = int(np.flatnonzero(counts.sum(axis=0))[0])
+        ((_, row),) = np.argwhere(counts).tolist()
+        assert counts[0, row] == 1
         request = problem.shapes[0].request
         left = problem.freed(chosen)[:, row]
         short = ((request > 0) & (left < request)).any()
@@ -94,24 +81,15 @@ def test_offers_and_the_present_spare_dry_runs_and_change_nothing(seed: int) -> 
 @few
 @given(seeds)
 def test_the_solver_takes_over_where_pods_are_too_different(seed: int) -> None:
-    problem = one_member(seed)
-    plan = plan_preemption(blind(problem), dry_run=refusing(problem))
+    problem, rng = one_member(seed), random.Random(seed)
+    asked = blind(problem)
+    now = np.array([rng.random() < 0.5 for _ in problem.nodes], dtype=np.bool_)
+    asked = attrs.evolve(asked, shapes=(attrs.evolve(asked.shapes[0], now=now),))
+    plan = plan_preemption(asked, dry_run=refusing(problem))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_victims, "_MOST_STEPS", 1)
-        solved = plan_preemption(blind(problem), dry_run=refusing(problem))
+        solved = plan_preemption(asked, dry_run=refusing(problem))
     assert solved.certificate == plan.certificate
-
-
-def pooled(problem: PreemptionProblem, seed: int) -> PreemptionProblem:
-    """Let the member take of a quota to which some candidates, wherever they are, give something back."""
-    rng = random.Random(seed)
-    gives = [[rng.choice([0, 0, 1, 2, 3]) for _ in range(len(problem.candidates))] for _ in range(2)]
-    pool = Pool(
-        room=np.array([rng.randint(-2, 4), rng.randint(0, 4)], dtype=np.int64),
-        uses=np.array([[rng.randint(0, 3), rng.randint(0, 3)]], dtype=np.int64),
-        gives=np.array(gives, dtype=np.int64).reshape(2, -1),
-    )
-    return attrs.evolve(problem, pools=(pool,))
 
 
 @few

@@ -7,15 +7,16 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, Nominated, schedule, verify
+from koordcore._arrays import IntMatrix, IntVector
 from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPlan
 from koordcore.preemption.plan import plan_preemption
-from koordcore.preemption.problem import PreemptionProblem
+from koordcore.preemption.problem import ANYWHERE, Conflict, PreemptionProblem
 from tests.preemption.test_flow import RULES, after, random_cluster
 from tests.preemption.worlds import random_problem, with_refuges
 from tests.reference.preemption_brute import Mask, best_by_enumeration, best_with_moves, holds, is_legal
 
 seeds = st.integers(0, 10**6)
-few = settings(max_examples=12, deadline=None)
+few = settings(max_examples=25, deadline=None)
 
 
 def mask_of(problem: PreemptionProblem, plan: PreemptionPlan) -> Mask:
@@ -64,6 +65,33 @@ def test_nobody_can_stay(seed: int, members: Members) -> None:
         fewer = chosen.copy()
         fewer[one] = False
         assert not (is_legal(problem, fewer) and holds(problem, fewer, members))
+
+
+@few
+@given(seeds)
+def test_what_dry_runs_refuse_is_planned_again_until_it_holds(seed: int) -> None:
+    """The planner of a job of several sees one amount, the dry run all of them."""
+    problem = attrs.evolve(random_problem(seed, most=6), tree=None, spec=ANYWHERE)
+    shapes = [
+        attrs.evolve(one, request=np.where(np.arange(len(one.request)) > 0, 0, one.request))
+        for one in problem.shapes
+    ]
+    asked = attrs.evolve(problem, shapes=tuple(shapes))
+
+    def run(counts: IntMatrix, chosen: Mask, moves: IntVector) -> Conflict | None:
+        used = counts.T @ np.array([problem.shapes[shape].request for _, shape in problem.classes])
+        short = ((used > 0) & (used > problem.freed(chosen).T)).any(axis=1)
+        rows = np.flatnonzero(short).tolist()
+        return Conflict(rows[0], counts[:, rows[0]], chosen) if rows else None
+
+    plan = plan_preemption(asked, members=Members.ALL, dry_run=run, rounds=200)
+    best = best_by_enumeration(problem, Members.ALL)
+    if isinstance(plan, NotHelpful):
+        assert best.damage is None or not plan.certificate.proven
+        return
+    assert holds(problem, mask_of(problem, plan), Members.ALL)
+    assert best.damage is not None
+    assert plan.damage == best.damage or not plan.certificate.proven
 
 
 @few

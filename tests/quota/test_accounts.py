@@ -163,6 +163,12 @@ def test_the_table_says_who_borrows_and_who_lends_it() -> None:
     assert (by_name["idle"].request, by_name["idle"].runtime, by_name["lost"].runtime) == (1, 1, None)
 
 
+def test_a_single_unit_without_a_min_is_borrowed() -> None:
+    bare = ElasticQuota(name="q", max=make_resources({"gpu": 2}))
+    rows = quota_table(opened(9, [bare, quota("idle", 9, 1)], {}, q=1))
+    assert [(row.quota, row.borrowed, row.lenders) for row in rows] == [("idle", 0, ()), ("q", 1, ("idle",))]
+
+
 def test_amounts_that_are_not_there_are_zero_and_limits_that_are_not_there_none() -> None:
     bare = ElasticQuota(name="q", max=make_resources({"cpu": 4, "gpu": 2}))
     (cpu, gpu) = quota_table(open_ledger([bare], total={"cpu": 4, "gpu": 2}))

@@ -126,6 +126,17 @@ def test_what_has_no_runtime_cannot_be_explained(name: str, resource: str) -> No
         explain_runtime(company(), name, resource)
 
 
+def test_bytes_are_rounded_from_a_gibibyte_on() -> None:
+    full = (1 << 30) + 1
+    quotas = [ElasticQuota(name=name, max=make_resources({"memory": full})) for name in "ab"]
+    asked = {name: QuotaUsage(request=make_resources({"memory": full})) for name in "ab"}
+    text = format_waterfall(
+        explain_runtime(open_ledger(quotas, total={"memory": full}, usage=asked), "a", "memory")
+    )
+    assert "has ~1.00Gi to share" in text
+    assert "a, memory: runtime 536870913, used 0, max ~1.00Gi" in text
+
+
 def test_bytes_of_no_round_number_are_rounded() -> None:
     ledger = open_ledger(
         [

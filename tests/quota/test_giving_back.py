@@ -160,9 +160,17 @@ def test_a_quota_gives_back_only_what_it_and_all_above_it_borrow() -> None:
     assert lent_by(ledger, chain, [("A",)], [GPU, "cpu"]) == frozenset({"cpu"})
     assert lent_by(ledger, chain, [("p2", "P")], [GPU, "cpu"]) == frozenset({GPU, "cpu"})
     assert lent_by(ledger, chain, [("p1", "P")], [GPU]) is None
+    assert lent_by(ledger, chain, [("A",), ("p1", "P")], [GPU]) is None
     assert lent_by(ledger, (), [("A",)], [GPU]) == frozenset()
     assert gives_back(ledger, victim, [("A",)], ["cpu"])
     assert not gives_back(ledger, victim, [("A",)], [GPU])
+
+
+def test_a_single_unit_is_given_back_where_nothing_is_promised() -> None:
+    ledger = open_ledger(
+        [quota("B", {}), quota("A", {GPU: 4})], total={GPU: 9}, pods=[runs("v", "B", {GPU: 1})]
+    )
+    assert lent_by(ledger, ("B",), [("A",)], [GPU, "cpu"]) == frozenset({GPU})
 
 
 def test_victims_are_charged_on_where_their_quota_falls_to_its_min() -> None:

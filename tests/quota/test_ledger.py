@@ -121,6 +121,9 @@ def test_trees_are_apart_and_taken_from_the_default_tree() -> None:
     assert (ledger.runtime_of("in"), ledger.runtime_of("out")) == (cpu(30), cpu(70))
     ignoring = [attrs.evolve(tree_root, ignore_default_tree=True), *quotas[1:]]
     assert open_ledger(ignoring, total={"cpu": 100}, usage=usage, policy=on).runtime_of("out") == cpu(100)
+    # Only the root of a tree says so.
+    below = [tree_root, attrs.evolve(quotas[1], ignore_default_tree=True), quotas[2]]
+    assert open_ledger(below, total={"cpu": 100}, usage=usage, policy=on).runtime_of("out") == cpu(70)
 
 
 def test_usage_of_a_quota_that_does_not_exist_counts_in_the_default_quota() -> None:

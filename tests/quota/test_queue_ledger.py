@@ -74,6 +74,12 @@ def test_a_queue_without_a_cohort_has_its_own_and_nothing_else() -> None:
     assert refused(ledger, "a", {GPU: 4}).where == "ClusterQueue a"
 
 
+def test_whoever_has_nothing_of_its_own_borrows_the_first_unit() -> None:
+    ledger = open_queues([queue("a", "team", {"gpu": 3}), queue("b", "team", {"cpu": 5})], [])
+    assert ledger.borrows("b", {GPU: 1})
+    assert not ledger.borrows("b", {GPU: 0})
+
+
 def test_what_is_not_lent_stays_for_its_queue_resource_by_resource() -> None:
     """``b`` lends all its CPUs and one GPU of five."""
     quotas = [

@@ -94,8 +94,6 @@ class LoneSearch:
     def pop(self) -> Plan | None:
         """Give the cheapest plan that is left: what it costs, its node, and who leaves; None for none."""
         while True:
-            while self._found and self._found[0][1] in self._dead:
-                heappop(self._found)
             bound = self.bound()
             if self._found and (bound is None or self._found[0][:2] <= bound):
                 plan = heappop(self._found)
@@ -117,7 +115,7 @@ class LoneSearch:
             row, lost, pods, sums = self._bounds[:, self._number - 1].tolist()
             return (0, self._levels[self._level], lost, pods, sums, 0), row
         if self._level + 1 < len(self._levels):
-            return (0, self._levels[self._level + 1], 0, 0, -(2**62), 0), -1
+            return (0, self._levels[self._level + 1], 0, 0, 0, 0), -1
         return None
 
     def refuse(self, row: int, ones: Iterable[int]) -> None:
@@ -232,7 +230,7 @@ class LoneSearch:
     def _enough(self, one: int) -> int:
         """Count how many who are like a candidate make up for all that is missing beside the nodes."""
         counts = [-(-amount // int(given[one])) for given, amount in self._shared if given[one] > 0]
-        return max(counts, default=1)
+        return max(counts)
 
     def _ask_solver(self, row: int) -> None:
         """Let the solver find the cheapest victims on a node whose pods are too different to be tried."""

@@ -115,8 +115,7 @@ def plan_preemption(
     depths = depths_of(problem)
     given = None if start is None else _arrays_of(problem, start)
     proven = True
-    best: Found | None = None
-    widest: Found | None = None
+    plans: list[Found] = []
     for depth in depths:
         if is_lone(problem):
             found = _alone_at_depth(problem, depth, limits, dry_run, offers)
@@ -128,22 +127,19 @@ def plan_preemption(
         if within_budgets and found.damage.violations:
             proven = False  # that it needs so many is not shown again
             continue
-        widest = found
-        if best is None or found.damage < best.damage:
-            best = found
+        plans.append(found)
         if gather is Gather.DEEPEST:
             break
-    if best is None:
+    if not plans:
         certificate = Certificate(CertificateStatus.HEURISTIC)
         if proven:
             certificate = _nowhere(problem, depths, members, limits)
         return NotHelpful(reason=NOT_HELPFUL, message="", certificate=certificate)
-    certificate = best.certificate
-    if gather is Gather.IF_FREE and widest is not None and widest is not best:
-        # Whatever is gathered in a smaller domain lies in one of the widest as well.
-        certificate = widest.certificate
-        if certificate.objective != best.damage.vector:
-            certificate = Certificate.make_bounded(best.damage.vector, certificate.bound)
+    best = min(plans, key=lambda found: found.damage)
+    # Whatever is gathered in a smaller domain lies in one of the widest as well.
+    certificate = plans[-1].certificate
+    if certificate.objective != best.damage.vector:
+        certificate = Certificate.make_bounded(best.damage.vector, certificate.bound)
     if not proven:
         certificate = Certificate(CertificateStatus.HEURISTIC, best.damage.vector)
     return write_plan(problem, attrs.evolve(best, certificate=certificate))

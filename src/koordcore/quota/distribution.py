@@ -134,7 +134,7 @@ def scale_min(available: int, promised: Sequence[int]) -> list[int]:
     promised_sum = sum(promised)
     if available >= promised_sum:
         return list(promised)
-    if available <= 0 or promised_sum <= 0:
+    if available <= 0:
         return [0] * len(promised)
     share, whole = float(available), float(promised_sum)
     return [int(share * float(amount) / whole) for amount in promised]

@@ -290,13 +290,13 @@ def runtimes_of(
             handed = level.handled[:, group]
             share = np.where(level.handled, share, 0)
             floors, needs = np.where(handed, floors, 0), np.where(handed, needs, 0)
-        offsets = (np.arange(width, dtype=np.int64)[:, None] * size + level.starts).reshape(-1)
+        offsets = (np.arange(width, dtype=np.int64)[:, None] * size + level.starts).ravel()
         runtime[:, rows] = deal(
-            np.ascontiguousarray(share).reshape(-1),
+            share.ravel(),
             offsets,
-            floors=np.ascontiguousarray(floors).reshape(-1),
-            needs=np.ascontiguousarray(needs).reshape(-1),
-            weights=np.ascontiguousarray(arrays.weight[:, rows]).reshape(-1),
+            floors=floors.ravel(),
+            needs=needs.ravel(),
+            weights=arrays.weight[:, rows].ravel(),
             lends=np.tile(arrays.lends[rows], width),
         ).reshape(width, size)
     return scaled_min, runtime

@@ -105,7 +105,7 @@ class Siblings:
             return None
         if not (_small(least) and _small(weight)) or (weight < 0).any():
             return None
-        return least, weight.reshape(-1), np.tile(np.array(self._lends, np.bool_), len(self._shared))
+        return least, weight.ravel(), np.tile(np.array(self._lends, np.bool_), len(self._shared))
 
     def deal(
         self, needs: Sequence[Need], pool: Pool, policy: QuotaPolicy, known: Dealt | None = None
@@ -184,8 +184,8 @@ class Siblings:
         runtime = deal(
             np.array(amounts, np.int64),
             np.arange(len(amounts), dtype=np.int64) * size,
-            floors=floors.reshape(-1),
-            needs=asked.limits.reshape(-1),
+            floors=floors.ravel(),
+            needs=asked.limits.ravel(),
             weights=weight,
             lends=lends,
         )
