@@ -63,28 +63,51 @@ class _Mention:
     """Python or attrs calls it by itself."""
 
 
+def _walk(*body: ast.AST) -> Iterator[ast.AST]:
+    """Walk over trees as :func:`ast.walk` does, in another order, and past what says how a name is used."""
+    queue = list(body)
+    while queue:
+        one = queue.pop()
+        yield one
+        for name in one._fields:
+            value = getattr(one, name, None)
+            if isinstance(value, list):
+                queue += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                queue.append(value)
+
+
 def _mentioned(body: Iterable[ast.AST]) -> _Mention:
     names, attributes, texts = set[str](), set[str](), set[str]()
     members = set[tuple[str, str]]()
-    for statement in body:
-        for one in ast.walk(statement):
-            match one:
-                case ast.Attribute(value=ast.Name(id=holder), attr=attribute):
-                    attributes.add(attribute)
-                    members.add((holder, attribute))
-                case ast.Attribute(attr=attribute):
-                    attributes.add(attribute)
-                case ast.Name(id=name):
-                    names.add(name)
-                case ast.Constant(value=str(text)) if text.isidentifier():
-                    texts.add(text)
-                case ast.Constant(value=str(text)) if re.fullmatch(r"[\w.\[\], |]+", text):
-                    names.update(re.findall(r"\w+", text))  # an annotation that is written as a text
-                case ast.MatchClass(kwd_attrs=keys):
-                    attributes.update(keys)
-                case _:
-                    pass
+    for one in _walk(*body):
+        match one:
+            case ast.Attribute(value=ast.Name(id=holder), attr=attribute):
+                attributes.add(attribute)
+                members.add((holder, attribute))
+            case ast.Attribute(attr=attribute):
+                attributes.add(attribute)
+            case ast.Name(id=name):
+                names.add(name)
+            case ast.Constant(value=str(text)) if text.isidentifier():
+                texts.add(text)
+            case ast.Constant(value=str(text)) if re.fullmatch(r"[\w.\[\], |]+", text):
+                names.update(re.findall(r"\w+", text))  # an annotation that is written as a text
+            case ast.MatchClass(kwd_attrs=keys):
+                attributes.update(keys)
+            case _:
+                pass
     return _Mention(frozenset(names), frozenset(attributes), frozenset(members), frozenset(texts))
+
+
+def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Walk over statements, inner ones as well: imports are nowhere else."""
+    for one in body:
+        yield one
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(one, name, ())
+            if isinstance(inner, list):
+                yield from _statements(inner)
 
 
 def _is_all(statement: ast.stmt) -> bool:
@@ -124,7 +147,7 @@ class _Module:
     definitions: list[Definition] = attrs.Factory(list)
 
     def read(self, tree: ast.Module) -> None:
-        for one in ast.walk(tree):
+        for one in _statements(tree.body):
             if isinstance(one, ast.ImportFrom) and one.module and not one.level:
                 for alias in one.names:
                     self.imported[alias.asname or alias.name] = (one.module, alias.name)

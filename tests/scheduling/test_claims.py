@@ -26,13 +26,17 @@ from koordcore.model.claims import (
     ClaimConsumer,
     ClaimRequest,
     ClaimSpec,
+    DerivedAttribute,
     DeviceClass,
+    DeviceConstraint,
     DeviceResult,
     DeviceSubRequest,
     ResourceClaim,
     ResourceClaimTemplate,
 )
 from koordcore.model.device_slices import (
+    AttributeKind,
+    AttributeValue,
     ResourceSlice,
     SliceDevice,
 )
@@ -305,3 +309,39 @@ def test_a_count_that_is_none_is_refused() -> None:
     (refused,) = legal(cluster({"a": 1}, template, pending=[pod("p", "none")])).decisions
     assert isinstance(refused, Unschedulable)
     assert "unsupported count -1" in refused.message
+
+
+def of_models(models: dict[str, Sequence[str]]) -> ClusterSnapshot:
+    """Cards by node, and three pods that want two of one generation each: what the model begins with."""
+    generation = DerivedAttribute(
+        name=f"{DRIVER}/generation", expression=f"device.attributes['{DRIVER}'].model.split('-')[0]"
+    )
+    pair = DeviceSubRequest(class_name="gpu", count=2, derived_attributes=(generation,))
+    alike = DeviceConstraint(match_attribute=f"{DRIVER}/generation")
+    slices = [
+        attrs.evolve(
+            gpus(name, 0),
+            devices=tuple(
+                SliceDevice(
+                    name=f"gpu-{number}",
+                    attributes={"model": AttributeValue(AttributeKind.STRING, (model,))},
+                )
+                for number, model in enumerate(there)
+            ),
+        )
+        for name, there in models.items()
+    ]
+    template = ResourceClaimTemplate(name="alike", spec=ClaimSpec((ClaimRequest("gpu", (pair,)),), (alike,)))
+    return ClusterSnapshot(
+        nodes=[node(name) for name in models],
+        pending=[pod(name, "alike") for name in "pqr"],
+        records=[GPU, template, *slices],
+    )
+
+
+def test_attributes_that_are_derived_have_to_agree_and_the_checker_derives_them_too() -> None:
+    result = legal(of_models({"a": ("h100-80", "h100-94", "a100-40"), "b": ("a100-80", "l40", "a100-40")}))
+    assert sorted(devices(result).values()) == [["a/gpu-0", "a/gpu-1"], ["b/gpu-0", "b/gpu-2"]]
+    others = of_models({"a": ("h100-80", "b200", "a100-40"), "b": ("a100-80", "l40", "b200")})
+    messages = [one.message for one in verify(others, result)]
+    assert sum(f"devices do not agree in {DRIVER}/generation" in one for one in messages) == 2
