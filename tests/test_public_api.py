@@ -153,7 +153,11 @@ def test_functions_are_not_taken_for_their_packages(first: str) -> None:
     others = "; ".join(one for one in COME_BETWEEN if one != first)
     ask = "from koordcore import schedule, verify; print(callable(schedule), callable(verify))"
     assert printed(f"{first}; {ask}; {others}; {ask}") == "True True\nTrue True"
-    assert printed(f"{first}; {others}; import koordcore; print(callable(koordcore.schedule))") == "True"
+
+
+def test_functions_are_found_when_all_packages_came_before_them() -> None:
+    others = "; ".join(COME_BETWEEN)
+    assert printed(f"{others}; import koordcore; print(callable(koordcore.schedule))") == "True"
 
 
 def test_hints_of_functions_resolve() -> None:

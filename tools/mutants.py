@@ -17,6 +17,7 @@ import argparse
 import ast
 import gc
 import importlib
+import itertools
 import json
 import math
 import os
@@ -45,6 +46,11 @@ SOURCE: Final = Path("src")
 MOST_TESTS: Final = 30
 """Tests that a mutant meets at most, those that run the fewest lines of the package first."""
 MOST_SECONDS: Final = 60
+"""Of tests that are run to see whether they pass without any change."""
+AT_ONCE: Final = 40
+"""Tests that are run together to that end."""
+TOGETHER: Final = 15.0
+"""Seconds that the tests of one mutant take together at most, those that take the least first."""
 _LIVES: Final = ("survived", "not covered", "lost")
 _LOST: Final = 99
 _FOREIGN: Final = (
@@ -441,7 +447,8 @@ def main() -> None:
         for inside in (False, True):
             some = [one for one in chosen if one.inside is inside]
             files_of = sorted({test.partition("::")[0] for one in some for test in seen.of(one)})
-            trial = Trial(Worker(shadow, files_of if inside else ()), seen, asked.most, passes)
+            worker = Worker(shadow, files_of if inside else ())
+            trial = Trial(worker, seen, (asked.most, asked.seconds), passes)
             for mutant in some:
                 if time.monotonic() > start + 60 * asked.minutes:
                     break
@@ -466,6 +473,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--skip", type=int, default=0, help="go on behind so many of the sample")
     parser.add_argument("--again", type=Path, help="only those that lived, by what was printed then")
     parser.add_argument("--most", type=int, default=MOST_TESTS, help="tests that a mutant meets at most")
+    parser.add_argument("--seconds", type=float, default=TOGETHER, help="of its tests together")
     parser.add_argument("--minutes", type=float, default=4)
     return parser
 
@@ -477,8 +485,11 @@ def _named(mutant: Mutant) -> str:
 class Trial:
     """Tries mutants with tests that are known to pass without any change, the quickest first."""
 
-    def __init__(self, worker: Worker, seen: Covering, most: int, passes: dict[str, float]) -> None:
-        self._worker, self._seen, self._most = worker, seen, most
+    def __init__(
+        self, worker: Worker, seen: Covering, most: tuple[int, float], passes: dict[str, float]
+    ) -> None:
+        self._worker, self._seen = worker, seen
+        self._most, self._together = most
         self._passes = passes
 
     def outcome(self, mutant: Mutant) -> str:
@@ -489,11 +500,20 @@ class Trial:
         seconds = {one: self._passes[one] for one in tests if self._passes[one] < math.inf}
         if not seconds:
             return "not covered"
-        most = 10 + 5 * sum(seconds.values())
-        return self._worker.run(sorted(seconds, key=lambda one: (seconds[one], one)), most, mutant)[0]
+        quickest = sorted(seconds, key=lambda one: (seconds[one], one))
+        ends = itertools.accumulate(seconds[one] for one in quickest)
+        chosen = [one for one, end in zip(quickest, ends, strict=True) if end <= self._together] or quickest[
+            :1
+        ]
+        most = 10 + 5 * sum(seconds[one] for one in chosen)
+        return self._worker.run(chosen, most, mutant)[0]
 
     def _judge(self, tests: Sequence[str]) -> None:
-        """See how long tests take without a change, and which fail or last; all at once where none does."""
+        """See how long tests take without a change, and which fail or last; many at once where none does."""
+        if len(tests) > AT_ONCE:
+            for begin in range(0, len(tests), AT_ONCE):
+                self._judge(tests[begin : begin + AT_ONCE])
+            return
         if not tests:
             return
         outcome, seconds = self._worker.run(tests, MOST_SECONDS)

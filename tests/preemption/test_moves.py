@@ -72,6 +72,17 @@ def test_of_equal_pods_that_one_leaves_who_can_go_on_elsewhere() -> None:
     assert plan.damage.vector[2:] == (0, 0, 0, 0, 1)
 
 
+def test_fewer_than_a_gang_needs_do_not_move_where_it_breaks() -> None:
+    """It can spare one of three, all have to leave, and one or two of them would find room."""
+    pods = [(0, (2,), 0, G)] * 3
+    problem = problem_of([[0], [4]], pods, [(6,)], minimums={G: 2}, allowed=[[True, False]])
+    plan = planned(movable(problem, only=[0]))
+    assert (moved(plan), victims(plan)) == ({}, ["v0", "v1", "v2"])
+    plan = planned(movable(problem, only=[0, 2]))
+    assert moved(plan) == {"v0": "n2", "v2": "n2"}
+    assert plan.damage.vector[2:] == (0, 1, 0, 0, 2)
+
+
 def test_a_gang_that_breaks_does_not_move_in_part() -> None:
     """There is room for one; the other would be too few for the gang to go on."""
     pods = [(0, (4,), 0, G), (0, (4,), 0, G), (1, (8,), 9, "")]

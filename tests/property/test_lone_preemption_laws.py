@@ -189,3 +189,14 @@ def test_what_is_proven_with_evidence_can_be_proven_again(seed: int, refused: bo
         assert check_certificate(certificate.problem, certificate).accepted
     else:
         assert not certificate.infeasible or refused
+
+
+def test_no_evidence_is_claimed_where_a_dry_run_refused_fewer_victims_on_another_node() -> None:
+    """By amounts a single pod on n1 would do; the second amount, which the dry run looks at, is on n2."""
+    victims = [(0, (4, 1), 0, ""), (1, (2, 2), 0, ""), (1, (2, 2), 0, "")]
+    problem = problem_of([[0, 0], [0, 0]], victims, [(4, 4)])
+    plan = plan_preemption(blind(problem), dry_run=refusing(problem))
+    assert not isinstance(plan, NotHelpful)
+    assert plan.damage.pods == 2
+    assert plan.certificate.proven
+    assert plan.certificate.problem is None
