@@ -228,8 +228,8 @@ def _bodies(tree: ast.Module) -> set[int]:
 class Covering:
     """Which tests run which lines of a package, by files of ``tools.traces``."""
 
-    def __init__(self, package: str, files: Sequence[str]) -> None:
-        below = f"koordcore/{package}/"
+    def __init__(self, package: str, files: Sequence[str], without: Sequence[str] = ()) -> None:
+        below, self._without = f"koordcore/{package}/", tuple(without)
         self._lines: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._files: dict[str, set[str]] = defaultdict(set)
         self._sizes: Counter[str] = Counter()
@@ -244,7 +244,7 @@ class Covering:
     def _read(self, path: str, lines: dict[int, list[str]]) -> None:
         for line, contexts in lines.items():
             # Examples in docstrings stand in the sources, which are not the copy that is changed.
-            tests = {one for one in contexts if one and not one.startswith("src/")}
+            tests = {one for one in contexts if one and not one.startswith(("src/", *self._without))}
             self._lines[path, line] |= tests
             self._files[path] |= tests
             self._sizes.update(tests)
@@ -439,7 +439,7 @@ def main() -> None:
     files = parts(asked.traces) if asked.traces else []
     if asked.tests:
         files += traced(asked.tests, folder / "traces")
-    seen = Covering(asked.package, files)
+    seen = Covering(asked.package, files, asked.without)
     say(f"{len(every)} mutants, {len(seen)} tests traced in {time.monotonic() - start:.0f} s")
     counts: Counter[str] = Counter()
     passes: dict[str, float] = {}
@@ -467,6 +467,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("package")
     parser.add_argument("--tests", nargs="+", default=[], help="tests to trace before")
     parser.add_argument("--traces", type=Path, help="what tests ran, as tools.traces has written it")
+    parser.add_argument("--without", nargs="*", default=[], help="no tests whose ids begin so: slow ones")
     parser.add_argument("--files", nargs="*", default=[], help="only files whose path has one of these")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sample", type=int, default=60)

@@ -148,6 +148,13 @@ class _Greedy:
                 continue
             if free_only and cost != _FREE:
                 break
+            fresh = self._offer(number, row)
+            if fresh != cost:  # a gang can spare fewer than when the node was asked
+                now.pop(row)
+                if fresh is not None:
+                    now[row] = fresh
+                    heappush(heap, (fresh, row))
+                continue
             self._commit(number, row)
             placed += 1
             for other in sorted(self.stale):
