@@ -14,7 +14,7 @@ from koordcore.preemption.parties import Candidates, Jobs, MemberShape
 from koordcore.preemption.problem import ANYWHERE, Pool, PreemptionProblem, Refuges
 from koordcore.topology.network import LayerSpec, build_tree
 
-__all__ = ["one_member", "pooled", "problem_of", "random_problem", "with_refuges"]
+__all__ = ["gang_problem", "one_member", "pooled", "problem_of", "random_problem", "with_refuges"]
 
 LAYERS = (LayerSpec("BlockLayer", ("block",)), LayerSpec("NodeTopologyLayer", (), "BlockLayer"))
 
@@ -145,6 +145,25 @@ def random_problem(seed: int, *, most: int = 8) -> PreemptionProblem:
         return problem
     costs = np.array([rng.choice([0, 0, 3, 7]) for _ in victims], dtype=np.int64)
     return attrs.evolve(problem, candidates=attrs.evolve(problem.candidates, restart=costs))
+
+
+def gang_problem(seed: int) -> PreemptionProblem:
+    """Make a problem of two or three nodes with seven pods of two gangs."""
+    rng = random.Random(seed)
+    nodes, gangs = rng.randint(2, 3), ("default/g", "default/h")
+    victims = [
+        (rng.randrange(nodes), (rng.randint(1, 3),), rng.choice((0, 0, 0, 2)), rng.choice(gangs))
+        for _ in range(7)
+    ]
+    members = [(rng.randint(2, 5),)] * rng.randint(1, 2)
+    return problem_of(
+        [[rng.randint(0, 2)] for _ in range(nodes)],
+        victims,
+        members,
+        minimums={gang: rng.randint(1, 4) for gang in gangs},
+        budgets=[(rng.randint(0, 2), range(rng.randint(0, 7)))],
+        allowed=[[rng.random() < 0.8 for _ in range(nodes)]],
+    )
 
 
 def with_refuges(problem: PreemptionProblem, seed: int) -> PreemptionProblem:

@@ -16,7 +16,7 @@ from koordcore.preemption.cost import close, damage_of
 from koordcore.preemption.lone import LoneSearch
 from koordcore.preemption.node_victims import Wanted, cheapest_victims
 from koordcore.preemption.problem import Domains, PreemptionProblem
-from tests.preemption.worlds import one_member, pooled, problem_of
+from tests.preemption.worlds import gang_problem, one_member, pooled, problem_of
 from tests.reference.lone_bounds import NodeBound, nodes_in_order
 
 seeds = st.integers(0, 10**6)
@@ -85,10 +85,10 @@ def wanted(problem: PreemptionProblem, seed: int) -> Wanted:
     return Wanted(row, lack, shared, far, tuple(refused))
 
 
-@settings(max_examples=100, deadline=None)
-@given(seeds)
-def test_no_set_of_victims_is_cheaper_than_the_cheapest(seed: int) -> None:
-    problem = pooled(one_member(seed), seed)
+@settings(max_examples=200, deadline=None)
+@given(seeds, st.booleans())
+def test_no_set_of_victims_is_cheaper_than_the_cheapest(seed: int, gangs: bool) -> None:
+    problem = pooled(gang_problem(seed) if gangs else one_member(seed), seed)
     asked = wanted(problem, seed)
     table = problem.candidates
     costs = {}

@@ -12,7 +12,7 @@ from koordcore.model.preemption import Gather, Members, NotHelpful, PreemptionPl
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import ANYWHERE, Conflict, PreemptionProblem
 from tests.preemption.test_flow import RULES, after, random_cluster
-from tests.preemption.worlds import random_problem, with_refuges
+from tests.preemption.worlds import gang_problem, random_problem, with_refuges
 from tests.reference.preemption_brute import Mask, best_by_enumeration, best_with_moves, holds, is_legal
 
 seeds = st.integers(0, 10**6)
@@ -48,6 +48,18 @@ def test_no_set_of_victims_and_moves_is_cheaper(seed: int, members: Members) -> 
     problem = with_refuges(random_problem(seed, most=5), seed)
     best = best_with_moves(problem, members)
     plan = cheapest(problem, members)
+    assert plan.certificate.proven
+    assert best.damage == (None if isinstance(plan, NotHelpful) else plan.damage)
+
+
+@few
+@given(seeds, st.booleans())
+def test_gangs_break_and_spare_as_it_costs_least(seed: int, moving: bool) -> None:
+    problem = gang_problem(seed)
+    if moving:
+        problem = with_refuges(problem, seed)
+    best = best_with_moves(problem, Members.ALL) if moving else best_by_enumeration(problem, Members.ALL)
+    plan = cheapest(problem, Members.ALL)
     assert plan.certificate.proven
     assert best.damage == (None if isinstance(plan, NotHelpful) else plan.damage)
 
