@@ -262,6 +262,15 @@ def test_what_a_quota_lacks_is_told_by_priority() -> None:
     assert check_certificate(plan.certificate.problem, plan.certificate).accepted
 
 
+def test_that_there_is_too_little_for_anybody_is_evident_among_thousands() -> None:
+    problem = problem_of([[0]], [(0, (1,), 0, "")] * 2100, [(2101,)])
+    for asked in (problem, problem_of([[0]], [(0, (1,), 0, "")] * 2100, [(1051,)] * 2)):
+        found = plan_preemption(asked)
+        assert isinstance(found, NotHelpful)
+        assert found.certificate.problem is not None
+        assert check_certificate(found.certificate.problem, found.certificate).accepted
+
+
 def test_what_counting_shows_is_true_whatever_the_world() -> None:
     """With no other way to find evidence: whatever counts as evident can be repeated."""
     evident = plans = 0

@@ -7,6 +7,7 @@ import random
 import attrs
 import numpy as np
 
+from koordcore.model.certificates import Limits
 from koordcore.model.preemption import Members, PreemptionPlan
 from koordcore.preemption.bounds import floor_of
 from koordcore.preemption.cost import close, damage_of
@@ -114,6 +115,17 @@ def test_drafts_among_gangs_cost_no_more_than_they_did() -> None:
     assert jobs <= 633
     assert pods <= 1387
     assert priorities <= 845
+
+
+def test_a_draft_asks_again_what_a_gang_can_spare_once_it_has_lost_somebody() -> None:
+    """The gang keeps one pod that may not leave: it spares two, of which the second member needs both."""
+    pods = [(0, (4,), 0, "default/g"), (1, (2,), 0, "default/g"), (1, (2,), 0, "default/g"), (2, (4,), 5, "")]
+    gang = {"default/g": 2}
+    problem = problem_of([[0]] * 3, pods, [(4,)] * 2, minimums=gang, protected={"default/g": 1})
+    for limits in (Limits(), Limits(deterministic_time=1e-6)):
+        plan = plan_preemption(problem, members=Members.ALL, limits=limits)
+        assert isinstance(plan, PreemptionPlan)
+        assert [victim.pod.name for victim in plan.victims] == ["v0", "v3"]
 
 
 def test_a_draft_puts_no_more_on_a_node_than_its_devices_take() -> None:

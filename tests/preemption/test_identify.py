@@ -33,3 +33,5 @@ def test_a_gang_group_is_one_job() -> None:
     assert set(job.pending) == {first, second}
     assert job.waiting == (held,)
     assert dict(job.parts) == {"default/a": ((first,), 1), "default/b": ((second,), 1)}
+    alone = identify_job(first, group=("default/b", "default/a"), pending=[first, second])
+    assert dict(alone.parts) == {"default/a": ((first,), 0), "default/b": ((second,), 0)}

@@ -56,6 +56,14 @@ def test_a_gang_that_breaks_goes_on_elsewhere_with_everybody_on_another_node() -
     assert plan.damage.vector[2:] == (0, 0, 0, 0, 2)
 
 
+def test_who_has_to_leave_with_its_gang_goes_on_where_it_was_if_there_is_no_other_place() -> None:
+    pods = [(0, (4,), 0, G), (1, (2,), 0, G)]
+    problem = problem_of([[0], [4]], pods, [(4,)], minimums={G: 2}, allowed=[[True, False]])
+    plan = planned(movable(problem))
+    assert moved(plan) == {"v0": "n2", "v1": "n2"}
+    assert plan.damage.vector[2:] == (0, 0, 0, 0, 2)
+
+
 def test_places_change_hands_until_nobody_is_given_his_own() -> None:
     """One place on n1 and two on n3: whoever ran on n3 goes to n1, the others to n3."""
     pods = [(0, (4,), 0, G), (1, (4,), 0, G), (2, (4,), 0, G)]

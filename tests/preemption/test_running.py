@@ -63,5 +63,8 @@ def test_what_groups_say_of_running_pods_follows_pods_and_groups() -> None:
     assert agree(snapshot).whole == {"podgroup:default/all"}
     assert 7 in agree(snapshot.assume(pod(31, group="all"))).priority
     assert 9 in agree(snapshot.with_records(whole(9))).priority
+    bare = cluster()
+    assert not agree(bare).whole
+    assert 9 in agree(bare.with_records(whole(9))).priority
     left = snapshot.forget(*(pod(one).key for one in range(2, 30, 5)))
     assert not agree(left).whole

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from koordcore._arrays import BoolVector
+from koordcore._arrays import BoolVector, IntVector
 from koordcore.model.preemption import NO_PRIORITY
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
@@ -20,8 +20,9 @@ def nodes_in_order(problem: PreemptionProblem, domains: Domains) -> list[NodeBou
     """Give all nodes that one member could go to, cheapest first by what is known of each."""
     order: list[NodeBound] = []
     seen: set[int] = set()
-    for level in [NO_PRIORITY, *problem.levels]:
-        gone = problem.usable & (problem.heights <= level)
+    heights = _heights(problem)
+    for level in [NO_PRIORITY, *sorted(set(heights[problem.usable].tolist()))]:
+        gone = problem.usable & (heights <= level)
         rows = [
             row
             for row in range(len(problem.nodes))
@@ -30,6 +31,16 @@ def nodes_in_order(problem: PreemptionProblem, domains: Domains) -> list[NodeBou
         order += sorted((_least(problem, row, level, gone), row) for row in rows)
         seen.update(rows)
     return order
+
+
+def _heights(problem: PreemptionProblem) -> IntVector:
+    """Up to which priority evictions go for each to leave; of a gang that spares nobody all leave."""
+    table, jobs = problem.candidates, problem.jobs
+    heights = table.priority.copy()
+    for one, job in enumerate(table.job.tolist()):
+        if jobs.gang[job] and jobs.running[job] > 1 and jobs.running[job] <= jobs.least[job]:
+            heights[one] = table.priority[table.job == job].max()
+    return heights
 
 
 def _lacks(problem: PreemptionProblem, row: int) -> dict[int, int]:
