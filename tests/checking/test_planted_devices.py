@@ -38,6 +38,7 @@ JOINT = "scheduling.koordinator.sh/device-joint-allocate"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 STATUS = "scheduling.koordinator.sh/resource-status"
 CORE, RATIO, RDMA = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "koordinator.sh/rdma"
+MEMORY = "koordinator.sh/gpu-memory"
 ROOM = {
     "cpu": 64_000,
     "pods": 20,
@@ -79,7 +80,7 @@ def told(
     **node: Any,
 ) -> list[str]:
     """What is wrong once a pod with these requests and annotations got what is given."""
-    one = Node(name="n", allocatable=ROOM, **node)
+    one = Node(**{"name": "n", "allocatable": ROOM, **node})
     pod = Pod(name="p", requests=requests, annotations=asks or {})
     states = [NodeState(one, tuple(other.at("n") for other in running))]
     snapshot = ClusterSnapshot(nodes=states, pending=[pod], records=records)
@@ -108,6 +109,18 @@ def test_whole_cards_and_nothing_else() -> None:
     assert told(devices(gives(0, 1)), cards(1)) == [
         f"asked for 100 {CORE}, holds 200",
         f"asked for 100 {RATIO}, holds 200",
+    ]
+
+
+def test_memory_of_cards_is_given_as_it_is_asked_for() -> None:
+    large = attrs.evolve(card(0), resources={**WHOLE, MEMORY: 80})
+    device = DeviceObject(name="n", devices=(large,))
+    room = {**ROOM, MEMORY: 80}
+    half, asked = {CORE: 50, RATIO: 50, MEMORY: 40}, {CORE: 50, MEMORY: 40}
+    assert told(devices(gives(0, amounts=half)), asked, records=(device,), allocatable=room) == []
+    less = {**half, MEMORY: 30}
+    assert told(devices(gives(0, amounts=less)), asked, records=(device,), allocatable=room) == [
+        f"asked for 40 {MEMORY}, holds 30"
     ]
 
 

@@ -133,6 +133,14 @@ def test_pods_that_share_a_claim_follow_the_first_and_are_not_charged_again() ->
     assert "resourceclaim not available on the node" in refused.message
 
 
+def test_a_claim_that_names_its_pod_without_a_uid_is_not_reserved_for_it_twice() -> None:
+    for uid, users in (("", ["p"]), ("uid-p", ["p"]), ("uid-of-another", ["p", "p"])):
+        claim = ResourceClaim(name="mine", spec=ONE, reserved_for=(ClaimConsumer("p", uid),))
+        end = legal(cluster({"a": 1}, claim, pending=[pod("p", claim="mine")])).snapshot
+        (written,) = (one for one in end.of(ResourceClaim) if one.name == "mine")
+        assert [one.name for one in written.reserved_for] == users
+
+
 def test_devices_of_running_pods_are_told_by_their_claims() -> None:
     only = NodeSelector(
         (NodeSelectorTerm(fields=(Requirement("metadata.name", SelectorOperator.IN, ("a",)),)),)
