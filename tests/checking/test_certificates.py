@@ -58,7 +58,7 @@ def accepted(certificate: Certificate) -> bool:
     return True
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(uniform_instances() | scored_instances() | even_instances() | snug_instances())
 @example(OPEN_NODES)
 def test_the_best_gathering_is_found_once_more(problem: Instance) -> None:
@@ -167,7 +167,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=240)
+@settings(max_examples=120)
 @given(st.lists(rows, min_size=1, max_size=4), st.tuples(small, small, small), trees)
 def test_no_evidence_whatsoever_shows_what_is_false(
     made: list[LinearRow], cost: tuple[int, int, int], tree: Leaf | Branch

@@ -14,7 +14,7 @@ from tests.preemption.worlds import problem_of, random_problem
 
 def test_a_floor_is_never_above_the_cheapest_plan() -> None:
     plans = 0
-    for seed in range(120):
+    for seed in range(60):
         problem = random_problem(seed)
         for members in Members:
             plan = plan_preemption(problem, members=members, gather=Gather.IF_FREE)
@@ -22,7 +22,7 @@ def test_a_floor_is_never_above_the_cheapest_plan() -> None:
                 plans += 1
                 everywhere = Domains(np.zeros(len(problem.nodes), dtype=np.int64), 1)
                 assert floor_of(problem, everywhere, members).vector <= plan.damage.vector
-    assert plans > 80
+    assert plans > 40
 
 
 def test_fewest_pods_counts_at_the_best_rate() -> None:

@@ -351,7 +351,7 @@ def random_cluster(seed: int) -> ClusterSnapshot:
 def test_plans_hold() -> None:
     """Legal by the checker, and everybody who is nominated is bound once the victims have gone."""
     plans = 0
-    for seed in range(120):
+    for seed in range(60):
         snapshot = random_cluster(seed)
         result = schedule(snapshot, preempt=RULES)
         assert verify(snapshot, result) == (), seed
@@ -360,7 +360,7 @@ def test_plans_hold() -> None:
         nominated = {one.pod for one in result.decisions if isinstance(one, Nominated)}
         bound = {one.pod for one in after(result).decisions if isinstance(one, Bound)}
         assert bound == nominated, seed
-    assert plans > 40
+    assert plans > 20
 
 
 def test_what_stands_for_a_reservation_is_no_victim() -> None:
