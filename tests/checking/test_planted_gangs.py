@@ -12,6 +12,7 @@ from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, ScheduleResu
 from koordcore.checking.check import check_result
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 GANG = "pod-group.scheduling.sigs.k8s.io"
@@ -101,6 +102,14 @@ def test_all_gangs_of_a_group_start_or_as_many_as_are_enough() -> None:
     assert told(cluster(*two, pending=waiting), a1="n0", b1="n0") == []
     assert told(cluster(*two, pending=waiting), a1="n0") == ["default/a 1 of at least 2 gangs have members"]
     assert told(cluster(*two, pending=waiting, running=("b0",)), a1="n0") == []
+
+
+def test_members_that_hold_a_place_while_they_wait_count_and_start_nobody() -> None:
+    snapshot = cluster(group("a", 3), pending=("a1", "a2"))
+    holding = attrs.evolve(pod("a0"), annotations={WAITS_AT_PERMIT: "true"}).at("n0")
+    snapshot = snapshot.assume(holding)
+    assert told(snapshot, a1="n0", a2="n0") == []
+    assert told(snapshot, a1="n0") == ["default/a 2 of at least 3 members of default/a have a node"]
 
 
 def test_members_of_a_strict_gang_lie_in_one_rack() -> None:
