@@ -163,6 +163,7 @@ def test_a_quota_gives_back_only_what_it_and_all_above_it_borrow() -> None:
     assert lent_by(ledger, chain, [("A",), ("p1", "P")], [GPU]) is None
     assert lent_by(ledger, (), [("A",)], [GPU]) == frozenset()
     assert gives_back(ledger, victim, [("A",)], ["cpu"])
+    assert not gives_back(ledger, runs("w", "p1", {GPU: 1}), [("A",)], ["cpu"])
     assert not gives_back(ledger, victim, [("A",)], [GPU])
 
 
