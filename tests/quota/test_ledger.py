@@ -197,6 +197,9 @@ def test_max_binds_for_the_default_quota_as_for_any_other() -> None:
         " pod's request: cpu:2m, exceedDimensions: [cpu]"
     )
     assert limit_of(ledger, DEFAULT_QUOTA) == cpu(4)
+    assert ledger.max_of(DEFAULT_QUOTA) == cpu(4)
+    assert ledger.max_of(SYSTEM_QUOTA) == policy.system_quota_group_max != cpu(4)
+    assert ledger.max_of("nobody") == {}
 
 
 def test_a_non_preemptible_pod_is_bounded_by_min() -> None:

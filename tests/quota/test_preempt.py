@@ -100,6 +100,18 @@ def test_revoke_brings_the_quota_back_within_its_runtime_or_takes_all() -> None:
     assert [each.key.name for each in hopeless] == ["a", "b", "c"]
 
 
+def test_of_pods_as_important_as_each_other_the_last_that_started_goes() -> None:
+    """Who has not started is the last of all."""
+    started = [
+        attrs.evolve(pod(name, 2, 1), start=start) for name, start in (("a", 5), ("b", None), ("c", 3))
+    ]
+    asked = [(each, each.request) for each in started]
+    used = make_resources({"cpu": 6})
+    for left, gone in ((4, ["b"]), (2, ["b", "a"]), (0, ["b", "a", "c"])):
+        chosen = select_revoked(used, make_resources({"cpu": left}), asked)
+        assert sorted(each.key.name for each in chosen) == sorted(gone)
+
+
 def test_nothing_is_watched_unless_the_policy_says_so() -> None:
     over = pod("a", 9, 1)
     ledger = ledger_with(make_resources({"cpu": 1}), over)
