@@ -503,9 +503,8 @@ class Trial:
             return "not covered"
         quickest = sorted(seconds, key=lambda one: (seconds[one], one))
         ends = itertools.accumulate(seconds[one] for one in quickest)
-        chosen = [one for one, end in zip(quickest, ends, strict=True) if end <= self._together] or quickest[
-            :1
-        ]
+        chosen = [one for one, end in zip(quickest, ends, strict=True) if end <= self._together]
+        chosen = chosen or quickest[:1]
         most = 10 + 5 * sum(seconds[one] for one in chosen)
         return self._worker.run(chosen, most, mutant)[0]
 

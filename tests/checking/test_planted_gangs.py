@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -42,6 +43,11 @@ def pod(name: str) -> Pod:
 
 def cluster(*records: Any, pending: tuple[str, ...], running: tuple[str, ...] = ()) -> ClusterSnapshot:
     """Four nodes in two racks; who runs does so on the first."""
+    return in_racks([pod(name) for name in pending], [pod(name) for name in running], *records)
+
+
+def in_racks(pending: Sequence[Pod], running: Sequence[Pod], *records: Any) -> ClusterSnapshot:
+    """Four nodes in two racks; who runs does so on the first."""
     states = [
         NodeState(
             Node(
@@ -49,11 +55,11 @@ def cluster(*records: Any, pending: tuple[str, ...], running: tuple[str, ...] = 
                 labels={"block": "b", "rack": f"r{number // 2}"},
                 allocatable={"cpu": 9000, "pods": 20},
             ),
-            tuple(pod(name).at("n0") for name in running) if number == 0 else (),
+            tuple(one.at("n0") for one in running) if number == 0 else (),
         )
         for number in range(4)
     ]
-    return ClusterSnapshot(nodes=states, pending=[pod(name) for name in pending], records=records)
+    return ClusterSnapshot(nodes=states, pending=pending, records=records)
 
 
 def forced(snapshot: ClusterSnapshot, **places: str) -> ScheduleResult:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from koordcore import ClusterSnapshot, Node, NodeState, Pod, verify
+from koordcore import ClusterSnapshot, Pod, verify
 from koordcore.checking.check import check_result
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import PodPhase
-from tests.checking.test_planted_gangs import GANG, MUST, NETWORK, PREFIX, forced
+from tests.checking.test_planted_gangs import GANG, MUST, NETWORK, PREFIX, forced, in_racks
 
 SLICES = [{"name": "lead"}, {"name": "w", "size": 2, "gatherStrategy": [MUST]}]
 
@@ -23,25 +23,16 @@ def pod(name: str, **fields: Any) -> Pod:
 
 
 def cluster(
-    parts: dict[str, Any], *names: str, least: int = 1, running: tuple[str, ...] = (), **more: Any
+    parts: dict[str, Any],
+    *names: str,
+    running: tuple[str, ...] = (),
+    records: tuple[Any, ...] = (NETWORK,),
+    match_policy: str = "once-satisfied",
 ) -> ClusterSnapshot:
-    """Two racks of two nodes; who runs does so on the first."""
-    policy = {f"{PREFIX}{key.replace('_', '-')}": text for key, text in more.items() if key != "records"}
-    notes = {f"{PREFIX}sub-groups": json.dumps(parts), **policy}
-    group = PodGroup(namespace="default", name="g", min_member=least, annotations=notes)
-    states = [
-        NodeState(
-            Node(
-                name=f"n{number}",
-                labels={"block": "b", "rack": f"r{number // 2}"},
-                allocatable={"cpu": 9000, "pods": 20},
-            ),
-            tuple(pod(name).at("n0") for name in running) if number == 0 else (),
-        )
-        for number in range(4)
-    ]
-    records = (NETWORK, group, *more.get("records", ()))
-    return ClusterSnapshot(nodes=states, pending=[pod(name) for name in names], records=records)
+    """A gang in parts, on two racks of two nodes; who runs does so on the first."""
+    notes = {f"{PREFIX}sub-groups": json.dumps(parts), f"{PREFIX}match-policy": match_policy}
+    group = PodGroup(namespace="default", name="g", min_member=1, annotations=notes)
+    return in_racks([pod(name) for name in names], [pod(name) for name in running], group, *records)
 
 
 def told(snapshot: ClusterSnapshot, **places: str) -> list[str]:
@@ -108,10 +99,5 @@ def test_members_that_come_later_lie_beside_those_of_their_slice_that_run() -> N
 
 
 def test_a_slice_that_has_to_lie_together_needs_a_network() -> None:
-    snapshot = cluster({"subGroups": [SLICES[1]]}, "w0", "w1")
-    bare = ClusterSnapshot(
-        nodes=snapshot.nodes,
-        pending=snapshot.pending,
-        records=[one for one in snapshot.records if one is not NETWORK],
-    )
+    bare = cluster({"subGroups": [SLICES[1]]}, "w0", "w1", records=())
     assert told(bare, w0="n0", w1="n0") == ["w/0 wants to be gathered, and there is no network topology"]
