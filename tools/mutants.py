@@ -50,7 +50,7 @@ MOST_SECONDS: Final = 60
 AT_ONCE: Final = 40
 """Tests that are run together to that end."""
 TOGETHER: Final = 15.0
-"""Seconds that the tests of one mutant take together at most, those that take the least first."""
+"""Seconds that the tests of one mutant take together at most: quick ones and specific ones by turns."""
 _LIVES: Final = ("survived", "not covered", "lost")
 _LOST: Final = 99
 _FOREIGN: Final = (
@@ -484,7 +484,7 @@ def _named(mutant: Mutant) -> str:
 
 
 class Trial:
-    """Tries mutants with tests that are known to pass without any change, the quickest first."""
+    """Tries mutants with tests that are known to pass without any change: quick ones and specific ones."""
 
     def __init__(
         self, worker: Worker, seen: Covering, most: tuple[int, float], passes: dict[str, float]
@@ -502,9 +502,13 @@ class Trial:
         if not seconds:
             return "not covered"
         quickest = sorted(seconds, key=lambda one: (seconds[one], one))
-        ends = itertools.accumulate(seconds[one] for one in quickest)
-        chosen = [one for one, end in zip(quickest, ends, strict=True) if end <= self._together]
-        chosen = chosen or quickest[:1]
+        left, chosen = self._together, []
+        # By turns the most specific and the quickest, as long as there is time.
+        for one in dict.fromkeys(itertools.chain.from_iterable(zip(seconds, quickest, strict=True))):
+            if seconds[one] <= left:
+                left -= seconds[one]
+                chosen.append(one)
+        chosen = sorted(chosen or quickest[:1], key=lambda one: (seconds[one], one))
         most = 10 + 5 * sum(seconds[one] for one in chosen)
         return self._worker.run(chosen, most, mutant)[0]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import attrs
@@ -10,10 +12,16 @@ import pytest
 
 from koordcore import CertificateStatus, ClusterSnapshot, schedule, verify
 from koordcore.explaining import explain
+from koordcore.framework.plugin import Together
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import Workspace
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO
 from koordcore.model.pods import HostPort
+from koordcore.model.policy import DEFAULT_POLICY
 from koordcore.result import ScheduleResult
+from koordcore.scheduling.one_pod import place_there
+from koordcore.scheduling.plugins.exact.plugin import ExactPlugin
 from tests.scheduling import test_gang_devices as partitioned
 from tests.scheduling.test_gang_company import block, decided as company, gathered
 from tests.scheduling.test_numa import ALLOCATED, node, pod, status_of
@@ -98,3 +106,71 @@ def test_only_cards_near_the_numa_nodes_that_the_policy_leaves_are_scored() -> N
     snapshot = snapshot_from_objects([*nodes, there, asks]).snapshot
     verdicts = explain(snapshot, "default/asks").verdicts
     assert {one.node: one.scores["DeviceShare"] for one in verdicts} == {"n1": 100, "n2": 100}
+
+
+# --- what the plugin answers, by itself ----------------------------------------------------------------
+
+
+def answered(objects: Sequence[dict[str, Any]]) -> tuple[Together | None, list[str]]:
+    """Ask for all pending pods on the only node; and bind them there by the answer, in its order.
+
+    That nothing has changed for the question is checked, too.
+    """
+    snapshot = snapshot_from_objects(objects).snapshot
+    workspace = Workspace(snapshot)
+    plugins = PluginSet(workspace, DEFAULT_POLICY)
+    (exact,) = (one for one in plugins.plugins if isinstance(one, ExactPlugin))
+    exact.states.update()
+    before = exact.states.numa[0], exact.states.devices[0]
+    found = exact.together(snapshot.pending, 0)
+    assert (exact.states.numa[0], exact.states.devices[0]) == before
+    bound = []
+    if found is not None and found.plan:
+        exact.planned = found.plan
+        for key in found.plan:
+            (one,) = (one for one in snapshot.pending if one.key == key)
+            if place_there(workspace, plugins, one, 0) is not None:
+                bound.append(str(key))
+    return found, bound
+
+
+@pytest.mark.parametrize("cards", [(2, 0), (1, 1), (1, 2)])
+def test_every_choice_of_numa_nodes_is_tried_for_members_with_cards(cards: tuple[int, int]) -> None:
+    """Four CPUs and some cards on each of two NUMA nodes, one of which has to serve a member."""
+    where = [zone for zone, number in enumerate(cards) for _ in range(number)]
+    kinds = ((1, 0), (2, 1), (3, 0), (3, 1), (1, 2))
+    for number in (2, 3):
+        for wanted in combinations_with_replacement(kinds, number):
+            if not any(gpus for _, gpus in wanted):
+                continue
+            members = [
+                pod(f"m{place}", cpu, gpus=gpus, bound=False) for place, (cpu, gpus) in enumerate(wanted)
+            ]
+            found, bound = answered([*node("n", policy="SingleNUMANode", cards=tuple(where)), *members])
+            fits = any(
+                all(
+                    sum(cpu for (cpu, _), at in zip(wanted, places, strict=True) if at == zone) <= 4
+                    and sum(gpus for (_, gpus), at in zip(wanted, places, strict=True) if at == zone) <= have
+                    for zone, have in enumerate(cards)
+                )
+                for places in product(range(2), repeat=number)
+            )
+            assert (found is not None and len(found.plan) == number) == fits, wanted
+            assert len(bound) == (number if fits else 0)
+
+
+def test_who_needs_most_cards_comes_first_and_then_who_needs_most_else() -> None:
+    members = [sized(f"m{number}", memory) for number, memory in enumerate((2, 8, 1))]
+    members.append(pod("m3", 1, gpus=1, bound=False))
+    found, bound = answered([*node("n", policy="SingleNUMANode", cards=(0,)), *members])
+    assert found is not None
+    assert [key.name for key in found.plan] == ["m3", "m1", "m0", "m2"]
+    assert len(bound) == len(members)
+
+
+def test_cards_that_do_for_all_are_no_answer_where_their_cpus_do_not() -> None:
+    """Four cards and eight CPUs for three with a card and four CPUs each."""
+    members = [pod(f"m{number}", 4, gpus=1) for number in range(3)]
+    found, bound = answered([*node("n", cards=(0, 0, 1, 1)), *members])
+    assert found is None or not found.plan
+    assert not bound

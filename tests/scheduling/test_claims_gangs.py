@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
+import pytest
 
 from benchmarks.claims_data import CLASSES, PROFILES, claim, mig_cards, pairs, request, whole_gpus
 from koordcore import Bound, ClusterSnapshot, Node, Pod, ResourceSlice, ScheduleResult, schedule, verify
@@ -135,6 +136,27 @@ def test_a_claim_that_all_members_share_takes_them_to_one_node() -> None:
     result = legal(small.with_nodes(*nodes))
     assert {one.node for one in result.decisions if isinstance(one, Bound)} == {"b"}
     assert len(result.bound) == 3
+
+
+@pytest.mark.parametrize(
+    ("room", "number"), [((2, 1), 3), ((1, 2), 3), ((1, 1), 0), ((2, 0), 0), ((3, 0), 3), ((2, 2), 4)]
+)
+def test_of_members_of_whom_two_share_a_claim_as_many_start_as_have_to(
+    room: tuple[int, int], number: int
+) -> None:
+    """Three of four are needed; the two stay together, on whichever node has room for both."""
+    shared = ResourceClaim(name="shared", spec=TEMPLATES["gpu"])
+    pods = [member(f"m{place}", named="shared", least=3) for place in range(2)]
+    pods += [attrs.evolve(member(f"m{place}", least=3), resource_claims=()) for place in (2, 3)]
+    cards = [whole_gpus(name, 1) for name in "ab"]
+    nodes = [
+        Node(name=name, allocatable={"cpu": 1000 * size, "memory": 2**34, "pods": 9})
+        for name, size in zip("ab", room, strict=True)
+    ]
+    snapshot = cluster(cards, pods).with_nodes(*nodes).with_records(shared)
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert len(result.bound) == number
 
 
 def test_that_no_node_has_room_for_all_who_share_a_claim_is_proven() -> None:

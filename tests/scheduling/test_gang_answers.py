@@ -7,7 +7,17 @@ from datetime import UTC, datetime, timedelta
 import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, Node, Pod, Policy, Unschedulable, schedule, verify
+from koordcore import (
+    ClusterSnapshot,
+    Members,
+    Node,
+    Pod,
+    Policy,
+    PreemptionRules,
+    Unschedulable,
+    schedule,
+    verify,
+)
 from koordcore.model.certificates import CertificateStatus
 from koordcore.model.pods import HostPort
 from koordcore.model.policy import GangTurns
@@ -163,3 +173,19 @@ def test_a_domain_that_could_not_be_tried_to_the_end_leaves_a_later_one_unproven
     assert [one.node for one in result.bound] == ["n2", "n3"]
     assert result.jobs[0].certificate is not None
     assert result.jobs[0].certificate.status is CertificateStatus.HEURISTIC
+
+
+# -- room that is made ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("runs", "plans"), [(1, 1), (2, 0), (0, 1)])
+def test_members_beyond_the_minimum_of_a_gang_that_has_started_evict_nobody(runs: int, plans: int) -> None:
+    """Two are needed: room is made for who is missing, whether all of them wait or one by one."""
+    pods = [attrs.evolve(pod, priority=9) for pod in members("g", 3, 1000, 2)]
+    low = [Pod(name=f"low-{place}", requests={"cpu": 1000}).at("n") for place in range(3 - runs)]
+    there = [pod.at("n") for pod in pods[:runs]]
+    snapshot = cluster([node("n", 3000)], pods[runs:]).assume(*there, *low)
+    result = schedule(snapshot, preempt=PreemptionRules(members=Members.MINIMUM))
+    assert verify(snapshot, result) == ()
+    assert len(result.preemptions) == plans
+    assert sum(len(plan.victims) for plan in result.preemptions) == 2 - runs

@@ -75,6 +75,7 @@ def random_gangs(seed: int, size: int = 6) -> ClusterSnapshot:
             continue
         told = {PREFIX + "name": gang, PREFIX + "min-available": str(rng.randint(0, 3)), **together()}
         pods.append(Pod(name=f"p{number}", annotations=told, node_name=node))
+    pods.append(Pod(name=f"alone{seed}", node_name=("n1", None)[seed % 2]))  # who belongs to no gang
     there = NodeState(Node(name="n1", allocatable={"pods": 99}), tuple(pod for pod in pods if pod.node_name))
     return ClusterSnapshot(nodes=[there], pending=[pod for pod in pods if not pod.node_name], records=records)
 

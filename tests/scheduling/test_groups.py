@@ -278,6 +278,28 @@ def test_a_group_evicts_for_as_many_as_can_start_and_for_no_more() -> None:
     assert plan.certificate.proven
 
 
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("home", ["a", "b"])
+def test_room_for_late_members_is_made_in_the_domain_of_those_that_run(home: str, below: bool) -> None:
+    """Whoever is cheapest runs in the other rack."""
+    nodes = [
+        node(
+            f"{rack}1",
+            2000,
+            *([pod("g-0", 1000, "g", priority=9)] if rack == home else []),
+            pod(f"low-{rack}", 1000 if rack == home else 2000, priority=int(rack == home)),
+            rack=rack,
+        )
+        for rack in "ab"
+    ]
+    parent = {"parent": "root"} if below else {}
+    records: list[Any] = [group("g", 1, "rack", priority=9, **parent)]
+    records += [CompositePodGroup(name="root", min_groups=1, priority=9)] if below else []
+    late = cluster(nodes, [pod("g-1", 1000, "g", priority=9)], *records)
+    (plan,) = decided(late, preempt=RULES).preemptions
+    assert [victim.pod.name for victim in plan.victims] == [f"low-{home}"]
+
+
 def test_who_binds_some_evicts_nobody_in_the_same_cycle() -> None:
     nodes = [node("n", 2000, pod("low", 1000, priority=1))]
     snapshot = cluster(nodes, pods("a", 2, priority=10), group("a", priority=10))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import attrs
 import pytest
 
 from koordcore import ClusterSnapshot, Node, Pod
@@ -36,6 +39,62 @@ def test_without_a_number_every_slice_has_to_start(racks: tuple[int, ...], start
 def test_each_of_two_entries_needs_its_own_slice_and_no_more(racks: tuple[int, ...], starts: bool) -> None:
     gang = [*pods("g", "w", 2), *pods("g", "x", 2), LEADER]
     assert len(placed(nodes(*racks), gang, SLICE, OTHER)) == (5 if starts else 0)
+
+
+def some(number: int, *entries: object) -> dict[str, object]:
+    """Parts of which so many have to start."""
+    return {"subGroups": list(entries), "minSubGroups": number}
+
+
+def started(racks: list[Node], gang: list[Pod], parts: dict[str, object]) -> list[str]:
+    snapshot = ClusterSnapshot(nodes=racks, pending=gang, records=[NETWORK, group("g", 1, parts)])
+    return sorted(one.pod.name for one in legal(snapshot).bound)
+
+
+def test_where_one_of_two_parts_is_enough_the_other_needs_no_pods() -> None:
+    assert started(nodes(2), pods("g", "w", 2), some(1, SLICE, OTHER)) == ["g-w0", "g-w1"]
+    assert started(nodes(2), pods("g", "w", 2), some(2, SLICE, OTHER)) == []
+
+
+def test_the_part_that_starts_alone_has_all_its_slices() -> None:
+    """There is room for one slice: of w two are needed, of x one."""
+    gang = [*pods("g", "w", 4), *pods("g", "x", 2)]
+    assert started(nodes(2), gang, some(1, SLICE, OTHER)) == ["g-x0", "g-x1"]
+    assert len(started(nodes(2, 2), gang, some(1, SLICE, OTHER))) == 4
+    assert len(started(nodes(2, 2, 2), gang, some(2, SLICE, OTHER))) == 6
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_of_parts_without_slices_as_many_start_as_have_to(least: int) -> None:
+    gang = [*pods("g", "a", 1), *pods("g", "b", 3)]
+    parts = some(least, {"name": "a"}, {"name": "b", "minMember": 3})
+    assert started(nodes(1), gang, parts) == (["g-a0"] if least == 1 else [])
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_gang_in_slices_stays_in_the_block_that_it_asks_for_beside_a_gang_that_asks_for_none(
+    bound: bool,
+) -> None:
+    """Two slices fit into racks of one block, one after another they would go to the first two racks."""
+    racks = [
+        attrs.evolve(one, labels={**one.labels, "block": block})
+        for one, block in zip(nodes(2, 1, 2, 2), ("x", "x", "x", "y", "y", "y", "y"), strict=True)
+    ]
+    block = {"gatherStrategy": [{"layer": "Block", "strategy": "MustGather"}]}
+    more = {"network_topology_spec": json.dumps(block)} if bound else {}
+    both = json.dumps(["default/g", "default/h"])
+    records = [group("g", 4, {"subGroups": [SLICE]}, groups=both, **more), group("h", 1, None, groups=both)]
+    gang = [*pods("g", "w", 4), *pods("h", "", 1, cards=1)]
+    result = legal(ClusterSnapshot(nodes=racks, pending=gang, records=[NETWORK, *records]))
+    assert len(result.bound) == 5
+    of = {one.name: one.labels for one in racks}
+    slices = [
+        {of[one.node]["rack"] for one in result.bound if one.pod.name in pair}
+        for pair in (("g-w0", "g-w1"), ("g-w2", "g-w3"))
+    ]
+    assert [len(one) for one in slices] == [1, 1]
+    if bound:
+        assert {of[one.node]["block"] for one in result.bound if one.pod.name.startswith("g")} == {"y"}
 
 
 FEWER = {**SLICE, "minReplicas": 1}

@@ -84,11 +84,8 @@ class Groups:
         if count[1] == len(job.pods):
             return self._written(greedy)
         simple = self._uniform and not self._chooses and sum(map(bool, job.members.values())) == 1
-        if simple and count[1]:
-            return self._written(greedy)
         if simple:
-            workspace.rollback(mark)
-            return self._refused(greedy, None)
+            return self._written(greedy) if count[1] else self._refused(greedy, None)
         workspace.rollback(mark)
         found = self._anywhere()
         if isinstance(found, Planned) and self._count(found.bound) > count:
