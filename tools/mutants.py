@@ -101,8 +101,8 @@ class Mutant:
     what: str
     statement: int
     """Line on which the statement begins: a trace knows no others of it, at times."""
-    inside: bool
-    """It stands in the body of a function."""
+    body: range
+    """Lines of the body of the function in which it stands; none at the level of the module."""
 
 
 def places(tree: ast.Module) -> Iterator[tuple[int, str, Callable[[], None]]]:
@@ -198,9 +198,9 @@ def mutants(shadow: Path, package: str, only: Sequence[str]) -> list[Mutant]:
         if only and not any(part in str(path) for part in only):
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        begins, inside = _statements(tree), _bodies(tree)
+        begins, bodies = _statements(tree), _bodies(tree)
         found += [
-            Mutant(str(path), place, line, what, begins.get(line, line), line in inside)
+            Mutant(str(path), place, line, what, begins.get(line, line), bodies.get(line, range(0)))
             for place, (line, what, _) in enumerate(places(tree))
         ]
     return found
@@ -215,14 +215,14 @@ def _statements(tree: ast.Module) -> dict[int, int]:
     return begins
 
 
-def _bodies(tree: ast.Module) -> set[int]:
-    """Give the lines of the bodies of all functions."""
-    return {
-        line
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        for line in range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
-    }
+def _bodies(tree: ast.Module) -> dict[int, range]:
+    """Give for every line in a function the lines of the innermost one's body."""
+    bodies: dict[int, range] = {}
+    for node in ast.walk(tree):  # outer ones first
+        if isinstance(node, ast.FunctionDef):
+            own = range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+            bodies |= dict.fromkeys(own, own)
+    return bodies
 
 
 class Covering:
@@ -257,16 +257,19 @@ class Covering:
 
         The most specific stand first.
         """
-        if not mutant.inside:
-            # Run at import, which counts as that of whichever test came first.
+        if self.at_import(mutant):
+            # This counts as run by whichever test came first.
             return self._specific(self._files[mutant.path])
-        at_import = False
-        for line in range(mutant.line, mutant.statement - 1, -1):
-            at_import |= (mutant.path, line) in self._lines
-            tests = self._lines.get((mutant.path, line))
-            if tests:
-                return self._specific(tests)
-        return self._specific(self._files[mutant.path]) if at_import else []
+        lines = range(mutant.line, mutant.statement - 1, -1)
+        return self._specific(next(filter(None, self._known(mutant.path, lines)), set()))
+
+    def at_import(self, mutant: Mutant) -> bool:
+        """Tell whether a mutant is run at import, also in a function that is called then and not by tests."""
+        return not mutant.body or not all(self._known(mutant.path, mutant.body))
+
+    def _known(self, path: str, lines: range) -> list[set[str]]:
+        """Give the tests that run each of some lines; nobody's where it is run at import only."""
+        return [self._lines[path, line] for line in lines if (path, line) in self._lines]
 
     def _specific(self, tests: set[str]) -> list[str]:
         return sorted(tests, key=lambda test: (self._sizes[test], test))
@@ -445,7 +448,7 @@ def main() -> None:
     passes: dict[str, float] = {}
     try:
         for inside in (False, True):
-            some = [one for one in chosen if one.inside is inside]
+            some = [one for one in chosen if seen.at_import(one) is not inside]
             files_of = sorted({test.partition("::")[0] for one in some for test in seen.of(one)})
             worker = Worker(shadow, files_of if inside else ())
             trial = Trial(worker, seen, (asked.most, asked.seconds), passes)
