@@ -174,3 +174,18 @@ def test_cards_that_do_for_all_are_no_answer_where_their_cpus_do_not() -> None:
     found, bound = answered([*node("n", cards=(0, 0, 1, 1)), *members])
     assert found is None or not found.plan
     assert not bound
+
+
+def test_what_cards_never_serve_together_is_known_of_pods_that_all_ask_for_cards() -> None:
+    """Both kinds need one of two pairs of cards that share the one in the middle."""
+    name, device = partitioned.node("n")
+    table = {"2": [{"minors": minors, "allocationScore": 1} for minors in ([0, 1], [1, 2])]}
+    device["metadata"]["annotations"] = {f"{partitioned.PREFIX}gpu-partitions": json.dumps(table)}
+    kinds = [pod(f"m{cpu}", cpu, gpus=2, bound=False) for cpu in (1, 2)]
+    snapshot = snapshot_from_objects([name, device, *kinds, pod("plain", 1, bound=False)]).snapshot
+    plugins = PluginSet(Workspace(snapshot), DEFAULT_POLICY)
+    (exact,) = (one for one in plugins.plugins if isinstance(one, ExactPlugin))
+    *pairs, plain = snapshot.pending
+    assert exact.never_together(pairs, [1, 1], [0]) == {0: ((1, 1),)}
+    assert exact.never_together(pairs[:1], [1], [0]) == {0: ()}
+    assert exact.never_together([*pairs, plain], [1, 1, 1], [0]) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
 from benchmarks.claims_data import mig_cards, whole_gpus
 from koordcore import ClusterSnapshot, Pod, Reservation, ScheduleResult, Unschedulable, schedule, verify
@@ -78,9 +79,12 @@ def test_a_reservation_for_many_lends_its_devices_one_after_another_and_takes_th
     assert given(legal(freed.with_pending(pod("v", "gpu", "mine"))), "v") == given(first, "x")
 
 
-def test_restricted_gives_nothing_beside_what_is_reserved() -> None:
+@pytest.mark.parametrize("free", [1, 2])
+def test_restricted_gives_nothing_beside_what_is_reserved(free: int) -> None:
+    """Also where the node itself would have enough, who has to draw from the reservation stays in it."""
     for policy, placed in ((AllocatePolicy.RESTRICTED, False), (AllocatePolicy.ALIGNED, True)):
-        start = cluster([whole_gpus("a", 2)], []).with_records(reservation("gpu", once=False, policy=policy))
+        slices = whole_gpus("a", 1 + free)
+        start = cluster([slices], []).with_records(reservation("gpu", once=False, policy=policy))
         held = legal(start).snapshot
         asking = attrs.evolve(
             pod("x", "two", "mine"),

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, ModelError, Policy, schedule, verify
+from koordcore import ClusterSnapshot, ModelError, Policy, Unschedulable, schedule, verify
 from koordcore.cli import main
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.policy import PluginSetting
@@ -179,6 +179,36 @@ def test_a_refusal_names_who_borrowed_and_the_table_who_lends(
     main(["quota", dump])
     row = next(one for one in capsys.readouterr().out.splitlines() if one.split()[:1] == ["borrower"])
     assert row.split()[-2:] == ["90", "lender"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "named", "borrowed"),
+    [
+        ({"memory": "1Gi"}, True, "cpu, memory"),
+        ({"memory": "0"}, True, "cpu"),
+        ({}, True, "cpu"),
+        ({"memory": "1Gi"}, False, "cpu"),
+    ],
+)
+def test_of_what_was_borrowed_only_that_is_named_which_the_pod_asks_for_and_its_quota_counts(
+    asks: dict[str, str], named: bool, borrowed: str
+) -> None:
+    lender, borrower = quota("lender", 50, 100), quota("borrower", 10, 100)
+    for one, least in ((lender, "4Gi"), (borrower, "1Gi")):
+        if named or one is borrower:
+            one["spec"]["min"]["memory"] = least
+            one["spec"]["max"]["memory"] = "9Gi"
+    busy = [work(f"r{number}", 50, "borrower", on="n1", priority=9) for number in range(2)]
+    for one in busy:
+        one["spec"]["containers"] = [container(requests={"cpu": "50", "memory": "4Gi"})]
+    waits = work("w", 10, "lender")
+    waits["spec"]["containers"] = [container(requests={"cpu": "10", **asks})]
+    (refused,) = schedule(cluster(lender, borrower, *busy, waits)).decisions
+    assert isinstance(refused, Unschedulable)
+    assert refused.nearest is not None
+    assert refused.nearest.remarks == (
+        f"within the min of quota lender; beyond theirs: borrower ({borrowed})",
+    )
 
 
 def test_revoke_and_reclaim_are_verbs(dump: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,3 +113,14 @@ def test_where_one_slice_of_an_entry_is_enough_all_of_another_have_to_start(
 ) -> None:
     gang = [*pods("g", "w", 4), *pods("g", "x", 4)]
     assert len(placed(nodes(*racks), gang, FEWER, OTHER)) == number
+
+
+def test_a_gang_in_parts_starts_where_room_was_made_for_all_of_it() -> None:
+    """By itself it would take the first rack."""
+    gang = pods("g", "w", 2)
+    meant = [attrs.evolve(one, nominated_node=f"r1-{number}") for number, one in enumerate(gang)]
+    for waits, rack in ((gang, "r0"), (meant, "r1"), ([meant[0], gang[1]], "r0")):
+        snapshot = ClusterSnapshot(
+            nodes=nodes(2, 2), pending=waits, records=[NETWORK, group("g", 1, {"subGroups": [SLICE]})]
+        )
+        assert {one.node[:2] for one in legal(snapshot).bound} == {rack}

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from koordcore import Policy, ScheduleResult, schedule
+from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.plan_patches import patches
 from koordcore.model.nodes import NodeState
@@ -147,6 +148,8 @@ def test_a_node_is_locked_for_five_minutes_or_until_its_pod_is_gone(value: str, 
     result = schedule(snapshot, now=NOON)
     if blocks:
         assert "lock" in refusal(result, "p")
+        (verdict,) = explain(snapshot, "default/p", now=NOON).verdicts
+        assert [one.resolvable for one in verdict.shortfalls if "lock" in one.reason] == [False]
         assert result.decisions[0] == schedule(snapshot, now=NOON + timedelta(seconds=1)).decisions[0]
     else:
         assert given(result, "p") == {"gpu": [0]}

@@ -31,8 +31,8 @@ class ChoosesNUMANodes(Protocol):
         The numbers hold as long as the first thing is the same.
         """
 
-    def mask_beside(self, pod: Pod, row: int, side: NUMAProvider) -> NUMAMask | tuple[Shortfall, ...] | None:
-        """Choose NUMA nodes that serve a side as well; ``None`` for all of them, else what is lacking."""
+    def lacking_beside(self, pod: Pod, row: int, side: NUMAProvider) -> tuple[Shortfall, ...]:
+        """Say what is lacking of NUMA nodes that serve a side as well; empty where some do."""
 
     def lines_beside(self, pod: Pod, row: int, side: NUMAProvider) -> tuple[str, ...]:
         """Say what each NUMA node has, and has not, where none serves everything."""

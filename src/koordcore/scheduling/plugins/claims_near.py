@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from koordcore.model.claims import ClaimAllocation
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
-
-_NO_SHORTFALLS: Final[tuple[Shortfall, ...]] = ()
 
 
 def claim_side(
@@ -112,8 +109,7 @@ class NearClaims:
         key = (int(ids[row]), side.number, side.settled)
         found = self._known.get(key)
         if found is None:
-            answer = chooser.mask_beside(self._pod, row, side)
-            found = self._known[key] = answer if isinstance(answer, tuple) else _NO_SHORTFALLS
+            found = self._known[key] = chooser.lacking_beside(self._pod, row, side)
         return found
 
     def lines(self, row: int) -> tuple[str, ...]:

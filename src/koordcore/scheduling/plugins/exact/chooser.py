@@ -11,7 +11,6 @@ from koordcore.allocators.node_request import NodeRequest
 from koordcore.allocators.numa_request import NUMARefusal
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
-from koordcore.topology.numa import NUMAMask
 
 if TYPE_CHECKING:
     from koordcore.allocators.numa_align import NUMAProvider
@@ -67,18 +66,16 @@ class NUMAChooser:
         self._exact.states.update()
         return tied.table, tied.table.ids
 
-    def mask_beside(self, pod: Pod, row: int, side: NUMAProvider) -> NUMAMask | tuple[Shortfall, ...] | None:
-        """Choose NUMA nodes that serve a side as well; ``None`` for all of them, else what is lacking.
+    def lacking_beside(self, pod: Pod, row: int, side: NUMAProvider) -> tuple[Shortfall, ...]:
+        """Say what is lacking of NUMA nodes that serve a side as well; empty where some do.
 
         What is lacking without the side is not said here.
         """
         question = self._asked_by(pod)
         if question is None or not question.serves(row):
-            return None
+            return ()
         answer = question.beside(row, (side,), amounts=False)
-        if isinstance(answer, NUMARefusal):
-            return answer.shortfalls
-        return None if answer is None else answer.numa.mask
+        return answer.shortfalls if isinstance(answer, NUMARefusal) else ()
 
     def lines_beside(self, pod: Pod, row: int, side: NUMAProvider) -> tuple[str, ...]:
         """Say what each NUMA node has, and has not, where none serves everything."""
