@@ -196,6 +196,14 @@ def test_the_record_follows_the_group_id() -> None:
     assert update_pod_group(state, configured("a/unknown")).state == state
 
 
+def test_a_record_stays_while_another_gang_of_the_group_uses_it() -> None:
+    both = ("a/g", "a/h")
+    state = state_of(configured(group=both), configured("a/h", group=both))
+    state = update_pod_group(state, configured(group=("a/g",))).state
+    assert set(state.groups) == {"a/g", "a/g,a/h"}
+    assert set(update_pod_group(state, configured("a/h", group=("a/h",))).state.groups) == {"a/g", "a/h"}
+
+
 def test_a_raised_minimum_that_is_reached_again_activates_one_pod() -> None:
     state = state_of(configured(least=3), pods=(P1, P2))
     assert update_pod_group(state, configured(least=2)).activate == ("a/p1",)

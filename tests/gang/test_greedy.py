@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 
@@ -65,3 +66,32 @@ def test_domains_that_cannot_hold_everybody_are_passed_over(slots: int, free: in
         spec=NetworkTopologySpec((GatherRule("BlockLayer", "MustGather"),)),
     )
     assert found(tree, asked) == {"d/g-0": "n40", "d/g-1": "n40"}
+
+
+@pytest.mark.parametrize(
+    ("home", "fixed", "free", "places"),
+    [
+        ((0, 1, 1), -1, (1, 1, 1), {"g-0": "n1", "g-1": "n2"}),
+        ((0, 1, 1), -1, (2, 1, 1), {"g-0": "n0", "g-1": "n0"}),
+        ((1, 0, 0), 1, (2, 1, 1), {"g-0": "n0", "g-1": "n0"}),
+        ((0, 1, 1), 0, (1, 1, 1), None),
+        ((1, 0, 0), 0, (2, 1, 1), {"g-0": "n1", "g-1": "n2"}),
+        ((-1, 0, 1), -1, (2, 1, 1), None),
+    ],
+)
+def test_members_share_one_home_that_of_running_ones_where_there_are_any(
+    home: tuple[int, ...], fixed: int, free: tuple[int, ...], places: dict[str, str] | None
+) -> None:
+    tree = tree_of((("b", "n0"), ("b", "n1"), ("b", "n2")))
+    gathered = attrs.evolve(role("g", 0, 2), home=np.array(home), fixed=fixed)
+    expected = None if places is None else {f"d/{name}": node for name, node in places.items()}
+    assert found(tree, demand(tree, list(free), [1], gathered)) == expected
+
+
+@pytest.mark.parametrize(("free", "whole"), [(2, True), (1, False)])
+def test_roles_with_homes_are_placed_all_or_none(free: int, whole: bool) -> None:
+    tree = tree_of((("b", "n0"), ("b", "n1")))
+    roles = [attrs.evolve(role(name, 0, 2), home=np.array([0, 1])) for name in "gh"]
+    places = found(tree, demand(tree, [2, free], [1], *roles))
+    expected = {"d/g-0": "n0", "d/g-1": "n0", "d/h-0": "n1", "d/h-1": "n1"}
+    assert places == (expected if whole else None)

@@ -103,3 +103,47 @@ def test_a_gang_of_two_shapes_that_may_leave_some_out_is_told_how_many_slots_are
     answer = place_gang(pair, asked)
     assert isinstance(answer, GangShortfall)
     assert answer.detail == "the cluster has 2 of 3 slots; 1 more needed"
+
+
+@pytest.mark.parametrize(
+    ("running", "nodes", "text"),
+    [
+        (-1, ("a0", "a1"), ""),
+        (-1, ("a0", "c0"), "g: members lie in the domains [0, 1], running ones in -1"),
+        (0, ("a0", "a1"), ""),
+        (1, ("a0", "a1"), "g: members lie in the domains [0], running ones in 1"),
+        (-1, ("c1", "c1"), "g: members lie in the domains [-1], running ones in -1"),
+    ],
+)
+def test_members_in_several_homes_or_apart_from_running_ones_are_told(
+    running: int, nodes: tuple[str, ...], text: str
+) -> None:
+    """The last node is in no home at all."""
+    asked = GangDemand(
+        roles=(attrs.evolve(role("g", 0, 2), home=np.array([0, 0, 1, -1]), fixed=running),),
+        shapes=(Shape(slots=np.full(4, 2)),),
+    )
+    places = {f"d/g-{number}": node for number, node in enumerate(nodes)}
+    assert placement_violations(PAIRS, asked, places) == ((text,) if text else ())
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize(
+    ("least", "detail"),
+    [
+        (4, "every kind of member has slots enough in the cluster, yet at most 3 of 4 members fit together"),
+        (3, ""),
+    ],
+)
+def test_members_in_each_others_way_are_told_how_many_fit_together(least: int, detail: str) -> None:
+    """Two of 2 and two of 3 on nodes of 4, 4 and 2: beside a large one there is no room for a small one."""
+    three = tree_of((("b", "n1"), ("b", "n2"), ("b", "n3")))
+    members = tuple(Member(f"d/m-{number}", number // 2, number) for number in range(4))
+    free = np.array([4, 4, 2])
+    asked = GangDemand(
+        roles=(Role(name="g", members=members, min_available=least),),
+        shapes=tuple(Shape(slots=free // size, request=np.array([size])) for size in (2, 3)),
+        free=free[None, :],
+    )
+    answer = place_gang(three, asked)
+    assert (answer.detail if isinstance(answer, GangShortfall) else "") == detail

@@ -69,6 +69,7 @@ WORKED: list[tuple[str, Shape, str, int, CPUBindPolicy, NUMAAllocateStrategy, st
     ("distribute evenly orders as least", (2, 1, 4, 2), "0-1", 4, FULL, EVEN, "8-11"),
     ("fullest socket", (2, 2, 2, 2), "0-1", 6, FULL, MOST, "2-7"),
     ("emptiest socket", (2, 2, 2, 2), "0-1", 6, FULL, LEAST, "8-13"),
+    ("a whole socket before parts of two", (2, 2, 2, 2), "0", 8, SPREAD, MOST, "8-15"),
     ("tail alternates sockets", (2, 1, 4, 2), "0,8", 10, SPREAD, MOST, "1-6,9-10,12,14"),
 ]
 

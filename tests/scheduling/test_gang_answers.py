@@ -178,13 +178,17 @@ def test_a_domain_that_could_not_be_tried_to_the_end_leaves_a_later_one_unproven
 # -- room that is made ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("gathered", [False, True])
 @pytest.mark.parametrize(("runs", "plans"), [(1, 1), (2, 0), (0, 1)])
-def test_members_beyond_the_minimum_of_a_gang_that_has_started_evict_nobody(runs: int, plans: int) -> None:
+def test_members_beyond_the_minimum_of_a_gang_that_has_started_evict_nobody(
+    runs: int, plans: int, gathered: bool
+) -> None:
     """Two are needed: room is made for who is missing, whether all of them wait or one by one."""
-    pods = [attrs.evolve(pod, priority=9) for pod in members("g", 3, 1000, 2)]
+    spec = {"spec": MUST} if gathered else {}
+    pods = [attrs.evolve(pod, priority=9) for pod in members("g", 3, 1000, 2, **spec)]
     low = [Pod(name=f"low-{place}", requests={"cpu": 1000}).at("n") for place in range(3 - runs)]
     there = [pod.at("n") for pod in pods[:runs]]
-    snapshot = cluster([node("n", 3000)], pods[runs:]).assume(*there, *low)
+    snapshot = cluster([node("n", 3000, "b")], pods[runs:], NETWORK).assume(*there, *low)
     result = schedule(snapshot, preempt=PreemptionRules(members=Members.MINIMUM))
     assert verify(snapshot, result) == ()
     assert len(result.preemptions) == plans

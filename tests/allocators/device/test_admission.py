@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore.allocators.device.admission import validate_containers
+from koordcore.allocators.device.admission import complete_container, validate_containers
 
 K = "koordinator.sh/"
 PATH = "pod.spec.containers[*].resources.requests"
@@ -37,3 +37,40 @@ def test_shares_of_a_container_divide_among_its_cards(requests: dict[str, str], 
     found = validate_containers([{K + name: amount for name, amount in requests.items()}])
     assert found.errors == tuple(f"{PATH}: {error}" for error in errors)
     assert found.allowed == (not errors)
+
+
+@pytest.mark.parametrize(
+    ("percent", "error"),
+    [
+        ("0", "the requested GPU must be greater than zero"),
+        ("1", ""),
+        ("100", ""),
+        ("101", "the requested GPU must be percentage of 100"),
+        ("200", ""),
+        ("250", "the requested GPU must be percentage of 100"),
+    ],
+)
+def test_more_than_one_card_in_percent_is_a_number_of_whole_cards(percent: str, error: str) -> None:
+    found = validate_containers([{K + "gpu": percent}])
+    assert found.reason == (f'{PATH}: Invalid value: "{percent}": {error}' if error else "")
+
+
+@pytest.mark.parametrize(
+    ("requests", "completed"),
+    [
+        ({"cpu": "1"}, None),
+        ({K + "gpu": "50"}, {K + "gpu-core": "50", K + "gpu-memory-ratio": "50", K + "gpu.shared": "1"}),
+        ({K + "gpu": "300"}, {K + "gpu-core": "300", K + "gpu-memory-ratio": "300", K + "gpu.shared": "3"}),
+        ({K + "gpu-core": "200"}, {K + "gpu-core": "200", K + "gpu.shared": "2"}),
+        ({K + "gpu-memory": "8Gi"}, {K + "gpu-memory": "8Gi", K + "gpu.shared": "1"}),
+        ({K + "gpu-memory-ratio": "100"}, {K + "gpu-memory-ratio": "100", K + "gpu.shared": "1"}),
+        ({K + "gpu.shared": "2", K + "gpu-memory-ratio": "200"}, None),
+    ],
+)
+def test_the_number_of_cards_is_added_where_any_amount_of_a_card_is_asked_for(
+    requests: dict[str, str], completed: dict[str, str] | None
+) -> None:
+    """Who says the number, or asks for no card, is left alone."""
+    done = complete_container(requests, {})
+    assert done.mutated == (completed is not None)
+    assert dict(done.requests) == (requests if completed is None else completed)

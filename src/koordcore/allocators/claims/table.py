@@ -186,7 +186,7 @@ class DeviceTable:
     pool_counters
         By device: the counters of its pool, for devices that consume any.
     drawing, counted
-        Devices that consume counters; those, and devices with compatibility groups.
+        Devices that consume counters; those, and devices that name a counter set and none of its counters.
     kin
         By device: the devices that draw on the same counters, directly or by way of others.
     """
@@ -221,7 +221,7 @@ class DeviceTable:
         self.reaching = self._mask(lambda one: one.reaches)
         self._count()
         self.drawing = sum(1 << place for place, draws in enumerate(self.draws) if draws)
-        self.counted = self.drawing | sum(1 << place for place, sets in enumerate(self.sets) if sets)
+        self.counted = sum(1 << place for place, sets in enumerate(self.sets) if sets)
         self._find_kin()
         self.sizes: dict[int, dict[int, int]] = {}
         self.losses: dict[tuple[int, tuple[int, ...]], dict[int, int]] = {}
@@ -271,7 +271,7 @@ class DeviceTable:
         """Put devices together that draw on the same counters, directly or by way of others."""
         merged: list[tuple[set[int], int]] = []
         for place, draws in enumerate(self.draws):
-            if not draws and not self.sets[place]:
+            if not self.sets[place]:
                 continue
             counters = {counter for counter, _ in draws} | {-1 - number for number, _ in self.sets[place]}
             mask = 1 << place

@@ -99,7 +99,7 @@ class _Model:
         shared: dict[int, int] = {}
         for _, _, takes in self.users():
             for device, take in takes.items():
-                if not self.table.draws[device] and not self.table.sets[device]:
+                if not self.table.sets[device]:
                     continue
                 if self.room.charged >> device & 1:
                     continue
