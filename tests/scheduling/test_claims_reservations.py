@@ -6,7 +6,17 @@ import attrs
 import pytest
 
 from benchmarks.claims_data import mig_cards, whole_gpus
-from koordcore import ClusterSnapshot, Pod, Reservation, ScheduleResult, Unschedulable, schedule, verify
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Pod,
+    Reservation,
+    ScheduleResult,
+    Unschedulable,
+    schedule,
+    verify,
+)
+from koordcore.explaining import explain
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.reservations import reservation_from_manifest
 from koordcore.model.claims import ResourceClaim
@@ -90,7 +100,15 @@ def test_restricted_gives_nothing_beside_what_is_reserved(free: int) -> None:
             pod("x", "two", "mine"),
             annotations={"scheduling.koordinator.sh/reservation-affinity": '{"name": "hold"}'},
         )
-        assert bool(legal(held.with_pending(asking)).bound) is placed
+        asked = held.with_pending(asking)
+        (decision,) = legal(asked).decisions
+        assert isinstance(decision, Bound) is placed
+        if isinstance(decision, Unschedulable):
+            whose = "Reservation(s) " if free == 2 else ""
+            assert decision.message == f"0/1 nodes are available: 1 {whose}cannot allocate all claims."
+            (verdict,) = explain(asked, "default/x").verdicts
+            assert verdict.plugin == "DynamicResources"
+            assert f"{whose}cannot allocate all claims" in {one.reason for one in verdict.shortfalls}
 
 
 def test_partitions_are_reserved_with_their_counters() -> None:

@@ -184,8 +184,8 @@ def test_members_beyond_the_minimum_of_a_gang_that_has_started_evict_nobody(
     runs: int, plans: int, gathered: bool
 ) -> None:
     """Two are needed: room is made for who is missing, whether all of them wait or one by one."""
-    spec = {"spec": MUST} if gathered else {}
-    pods = [attrs.evolve(pod, priority=9) for pod in members("g", 3, 1000, 2, **spec)]
+    pods = [attrs.evolve(pod, priority=9) for pod in members("g", 3, 1000, 2)]
+    pods = [noted(pod, spec=MUST) for pod in pods] if gathered else pods
     low = [Pod(name=f"low-{place}", requests={"cpu": 1000}).at("n") for place in range(3 - runs)]
     there = [pod.at("n") for pod in pods[:runs]]
     snapshot = cluster([node("n", 3000, "b")], pods[runs:], NETWORK).assume(*there, *low)

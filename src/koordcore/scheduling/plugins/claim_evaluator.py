@@ -19,6 +19,7 @@ from koordcore.framework.sources import Loan, Loans
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import AllocationMode, ClaimAllocation, ClaimArgs, ClaimSpec, ResourceClaim
 from koordcore.model.decisions import Shortfall
+from koordcore.model.numa import OF_LOAN
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 from koordcore.scheduling.plugins.claims_given import give_claims
@@ -157,12 +158,19 @@ class ClaimEvaluator(Evaluator):
             if view.drawn is not None:
                 fitting = self._served(view.drawn)
             elif view.loans is not None:
-                if view.required:
-                    fitting &= ~view.where_any(view.loans, self._with_devices(view.loans))
                 fitting |= view.where_any(view.loans, self._served(view.loans))
+                withheld = self._withheld(view)
+                fitting = fitting if withheld is None else fitting & ~withheld
         if self._elsewhere is not None:
             fitting &= ~self._elsewhere[rows]
         return fitting
+
+    def _withheld(self, view: NodeView) -> BoolVector | None:
+        """Tell where the pod has to draw on loans of devices that do not serve it; ``None`` for nowhere."""
+        if view.loans is None or view.drawn is not None or not view.required or self._answers is None:
+            return None
+        held = view.where_any(view.loans, self._with_devices(view.loans))
+        return held & ~view.where_any(view.loans, self._served(view.loans)) if held.any() else None
 
     def _holding(self, rows: Rows) -> BoolVector:
         """Tell which nodes have the devices, wherever they lie."""
@@ -188,7 +196,12 @@ class ClaimEvaluator(Evaluator):
                 reason = answer.text if isinstance(answer, ClaimError) else REASON_CANNOT
                 known = masks.setdefault(reason, np.zeros(here.shape, np.bool_))
                 masks[reason] = known | ((which == place) & here)
-        self._say_near(rows, here & self._holding(rows), masks)
+        holding = here & self._holding(rows)
+        withheld = self._withheld(view)
+        if withheld is not None:
+            masks[OF_LOAN + REASON_CANNOT] = holding & withheld
+            holding &= ~withheld
+        self._say_near(rows, holding, masks)
         return list(masks.items())
 
     def _say_near(self, rows: Rows, among: BoolVector, masks: dict[str, BoolVector]) -> None:
@@ -229,6 +242,9 @@ class ClaimEvaluator(Evaluator):
                     for one in self._answers.shortfalls(number)
                 ) or (Shortfall(REASON_CANNOT, resolvable=resolvable),)
             case _:
+                withheld = self._withheld(view)
+                if withheld is not None and withheld.any():
+                    return (Shortfall(OF_LOAN + REASON_CANNOT),)
                 return () if self._near is None else self._near.lacks(row)
 
     def details(self, view: NodeView) -> tuple[str, ...]:
