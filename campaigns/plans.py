@@ -35,7 +35,7 @@ from koordcore.manifests.scheduler_config import policies_from_manifest
 
 __all__ = ["Crowds", "Plans", "asked", "outcome", "outcomes", "policy_of"]
 
-LAWS: Final[tuple[str, ...]] = ("answers", "legal", "verified", "complete", "ordered")
+LAWS: Final[tuple[str, ...]] = ("answers", "legal", "verified", "complete", "told", "ordered")
 OPEN: Final[tuple[str, ...]] = ("plugin-order", "explained", "nominated")
 
 
@@ -104,6 +104,7 @@ class Plans:
             "legal": judge.faults,
             "verified": lambda: (str(one) for one in verify(snapshot, result)),
             "complete": lambda: refused_in_vain(judge),
+            "told": lambda: _untold(result),
             "ordered": lambda: self._ordered(case, result),
             "plugin-order": lambda: self._plugin_order(case, snapshot, result),
             "explained": lambda: self._explained(case, snapshot),
@@ -167,7 +168,7 @@ class Crowds(Plans):
     """The same worlds many times as large: most decisions for the time, and sums where they are large."""
 
     name = "crowds"
-    laws = ("answers", "legal", "verified", "complete")
+    laws = ("answers", "legal", "verified", "complete", "told")
 
     def draw(self, chance: random.Random) -> Case:
         """Draw a large world; in few of them somebody is evicted."""
@@ -175,6 +176,15 @@ class Crowds(Plans):
         world = draw_world(chance, themes, scale=chance.choice((20, 40, 80)))
         preempt: dict[str, str] | None = {} if chance.random() < 0.05 else None
         return {**world, "preempt": preempt, "seed": chance.randrange(2**32)}
+
+
+def _untold(result: ScheduleResult) -> Iterator[str]:
+    """Every node that refuses a pod says why."""
+    for one in result.decisions:
+        if isinstance(one, Unschedulable) and not one.refusal:
+            told = sum(rejection.nodes for rejection in one.rejections)
+            if told < one.nodes:
+                yield f"{one.pod}: {told} reasons of {one.nodes} nodes: {one.message}"
 
 
 def _differences(one: ScheduleResult, other: ScheduleResult, where: str) -> Iterator[str]:

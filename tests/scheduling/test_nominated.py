@@ -132,3 +132,22 @@ def test_a_nominated_member_that_waits_where_it_has_a_place_counts_there_once() 
     assert [type(one) for one in result.decisions] == [Waiting, Unschedulable, Bound]
     # Nor is any of it left behind for a later call that asks about one of them.
     assert isinstance(schedule(snapshot, [after]).decisions[0], Bound)
+
+
+def test_a_node_that_is_full_only_beside_those_of_this_call_and_of_earlier_ones_says_so() -> None:
+    """One is nominated in this call, one was before; both fit beside who asks, but not together."""
+    only = Node(name="n", labels={"zone": "z"}, allocatable={"cpu": 4000, "pods": 4})
+    runs = Pod(name="runs", requests={"cpu": 4000}, node_name="n")
+    before = Pod(name="before", priority=9, nominated_node="n", gates=("wait",))
+    now = Pod(name="now", priority=9, requests={"cpu": 1000})
+    last = Pod(name="last", affinity=FAR)
+    start = ClusterSnapshot(nodes=[only], pending=[before, now, last]).assume(
+        runs, Pod(name="stays", priority=99, node_name="n")
+    )
+    result = schedule(start, preempt=PreemptionRules())
+    assert verify(start, result) == ()
+    told = {one.pod.name: one for one in result.decisions}
+    assert isinstance(told["now"], Nominated)
+    refused = told["last"]
+    assert isinstance(refused, Unschedulable)
+    assert refused.message == "0/1 nodes are available: 1 Too many pods."

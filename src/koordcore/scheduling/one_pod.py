@@ -111,15 +111,16 @@ def feasible_nodes(
 
 def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
     """Count why every node refused, each beside the pods that are nominated there."""
-    if plugins.nominated.may_mislead(scheduling_class) and (fitting := scheduling_class.feasible()).any():
-        with plugins.nominated.lifted():
-            without = scheduling_class.failure(pod, fitting)
-        return _together([scheduling_class.failure(pod, ~fitting), without])
-    if not plugins.nominated.concern(pod):
-        return _refused_alike(plugins, scheduling_class, pod)
-    alone = np.ones(len(plugins.workspace.layout.names), np.bool_)
+    nominated, alone = plugins.nominated, np.ones(len(plugins.workspace.layout.names), np.bool_)
     beside = []
-    for row in plugins.nominated.one_by_one(pod, alone.copy()):
+    if nominated.may_mislead(scheduling_class) and (fitting := scheduling_class.feasible()).any():
+        with nominated.lifted():
+            misled = fitting & ~scheduling_class.feasible()
+            beside.append(scheduling_class.failure(pod, misled))
+        alone &= ~misled
+    elif not nominated.concern(pod):
+        return _refused_alike(plugins, scheduling_class, pod)
+    for row in nominated.one_by_one(pod, alone.copy()):
         only = np.zeros_like(alone)
         only[row] = True
         found = scheduling_class.failure(pod, only)
