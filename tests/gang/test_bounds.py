@@ -10,7 +10,7 @@ from koordcore.allocators.gang.bounds import fewest_domains, useful_nodes
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, Member, Role, Shape
 from koordcore.allocators.gang.mixed import combined_slots, place_mixed
 from koordcore.allocators.gang.objective import terms_of
-from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus
+from koordcore.model.certificates import DEFAULT_LIMITS, CertificateStatus, Limits
 from koordcore.topology.network import NetworkTopology
 from tests.property.gang_strategies import demand_of, mixed_instances, tree_of
 from tests.reference.gang_placement import Instance
@@ -67,3 +67,31 @@ def test_no_best_placement_is_cut_off(problem: Instance) -> None:
     useful = useful_nodes(terms, dict(zip(terms.order, opened, strict=True)))
     held = terms.bound[tree.first_node :] > 0
     assert all((useful | held)[tree.node_index[node]] for node in placed.nodes.values())
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize(
+    ("free", "sizes", "fewest"),
+    [
+        ((8, 8, 9, 7, 3, 7, 7, 4), (6, 3, 4, 6, 6, 4), 4),
+        ((5, 6, 6, 9, 3, 8, 6, 8), (4, 6, 4, 6), 3),
+        ((3, 4, 9, 3, 6, 7), (2, 2, 5, 5, 2), 2),
+        ((6, 9, 4, 8, 8, 4, 3), (2, 3, 3, 3, 1, 2), 2),
+    ],
+)
+def test_a_number_of_nodes_that_there_was_no_time_to_rule_out_is_not_ruled_out(
+    free: tuple[int, ...], sizes: tuple[int, ...], fewest: int
+) -> None:
+    """As few as hold the sum of all members, which the quick placement misses."""
+    tree = tree_of(tuple((f"n{node}",) for node in range(len(free))))
+    kinds, amounts = sorted(set(sizes)), np.array(free)
+    members = tuple(Member(f"d/m-{rank}", kinds.index(size), rank) for rank, size in enumerate(sizes))
+    demand = GangDemand(
+        roles=(Role(name="g", members=members, min_available=len(members)),),
+        shapes=tuple(Shape(slots=amounts // size, request=np.array([size])) for size in kinds),
+        free=amounts[None, :],
+    )
+    hasty = place_mixed(tree, demand, limits=Limits(deterministic_time=1e-9))
+    assert isinstance(hasty, GangPlacement)
+    assert hasty.certificate.bound[1] <= fewest <= hasty.certificate.objective[1]
+    assert place_mixed(tree, demand, limits=DEFAULT_LIMITS).certificate.objective[1] == fewest

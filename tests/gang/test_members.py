@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from immutabledict import immutabledict
 
 from koordcore import ClusterSnapshot, Node, Pod
+from koordcore.allocators.gang.group_table import group_table
 from koordcore.allocators.gang.members import belongs, running_members
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import SchedulingGroup
+from koordcore.model.scheduling_groups import SchedulingWorkload
 from koordcore.snapshot import PodBound, PodEnded
 
 GANG = {"pod-group.scheduling.sigs.k8s.io": "g"}
@@ -36,3 +39,13 @@ def test_members_that_hold_room_are_followed_from_snapshot_to_snapshot() -> None
     assert sorted(pod.name for pod in running_members(snapshot)) == ["in-gang", "in-group", "late"]
     snapshot = snapshot.apply(PodEnded(pods[2].key))
     assert sorted(pod.name for pod in running_members(snapshot)) == ["in-gang", "late"]
+
+
+def test_the_groups_of_a_workload_have_pods_and_no_groups_below_them() -> None:
+    """A workload of v1alpha1 has a group for every template and replica key that a pod names."""
+    workload = SchedulingWorkload(name="w", pod_groups=immutabledict({"g": 2, "free": None}))
+    named = Pod(name="p", scheduling_group=SchedulingGroup("g", workload="w", replica="x"))
+    table = group_table(ClusterSnapshot(nodes=[], pending=[named], records=[workload]))
+    groups = [f"workload:default/w{rest}" for rest in ("/g", "/free", "/g/x")]
+    assert [table.leaves(group) for group in groups] == [(group,) for group in groups]
+    assert [one.name for one in table.pending[groups[2]]] == ["p"]

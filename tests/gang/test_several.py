@@ -52,7 +52,7 @@ def legal(tree: NetworkTopology, gangs: list[QueuedGang], plan: QueuePlan) -> bo
     """Check every gang on what those before it leave."""
     used = np.zeros((1, len(tree.nodes)), dtype=np.int64)
     for one in gangs:
-        nodes = plan.placements.get(one.name, {})
+        nodes = dict(plan.placements.get(one.name, {}))
         if nodes and placement_violations(tree, after_members(one.demand, used), nodes):
             return False
         count_members(tree, one.demand, nodes, used)
@@ -64,7 +64,7 @@ def legal(tree: NetworkTopology, gangs: list[QueuedGang], plan: QueuePlan) -> bo
 def test_a_gang_keeps_its_multiple_per_node_beside_one_that_has_none(
     names: str, slots: int, starting: int
 ) -> None:
-    """Four in pairs and three as they come: on seven of nine places, or of eight; a single place holds no pair."""
+    """Four in pairs and three as they come: seven of nine places, or of eight."""
     tree = PAIRS if slots < 3 else tree_of((("b", "n1"), ("b", "n2"), ("b", "n3")))
     pairs = GatherRule(NODE_LAYER, "PreferGather", 2)
     both = {"a": gang(tree, "a", slots, 4, rules=(pairs,)), "b": gang(tree, "b", slots, 3)}
@@ -94,11 +94,31 @@ def test_who_starts_is_settled_by_a_proof_and_not_by_a_plan_one_by_one() -> None
     assert not plan_in_order(PAIRS, queue).settles_who_starts(1)
 
 
-def test_a_plan_without_time_for_the_solver_is_the_one_of_the_order_with_a_bound() -> None:
-    """Two of three equal gangs of a block each."""
-    block = (GatherRule("BlockLayer", "MustGather"),)
-    queue = [gang(PAIRS, name, 1, 2, rules=block) for name in "abc"]
-    plan = plan_queue(PAIRS, queue, limits=Limits(deterministic_time=1e-9))
-    assert plan.placements == plan_in_order(PAIRS, queue).placements
+@pytest.mark.parametrize("blocks", [(4, 4), (4, 4, 4, 2), (2, 4)])
+def test_a_plan_that_there_is_no_time_to_better_is_as_good_as_one_by_one_and_bounded(
+    blocks: tuple[int, ...],
+) -> None:
+    """Three equal gangs and a larger one, each of one block."""
+    tree = _blocks(*blocks)
+    rule = (GatherRule("BlockLayer", "MustGather"),)
+    sizes = {"a": 2, "b": 2, "c": 2, "d": 4}
+    queue = [gang(tree, name, 1, size, rules=rule) for name, size in sizes.items()]
+    plan = plan_queue(tree, queue, limits=Limits(deterministic_time=1e-9))
+    assert plan.certificate.objective <= plan_in_order(tree, queue).certificate.objective
     assert plan.certificate.status is not CertificateStatus.HEURISTIC
-    assert plan.certificate.bound <= plan_queue(PAIRS, queue).certificate.objective
+    assert plan.certificate.bound <= plan_queue(tree, queue).certificate.objective
+
+
+def test_gangs_are_moved_together_though_there_is_no_time_to_prove_it() -> None:
+    """One by one the first two leave one node of a block and two of the other, and the third needs three."""
+    tree = _blocks(3, 4)
+    queue = [gang(tree, name, 1, size) for name, size in {"a": 2, "b": 2, "c": 3}.items()]
+    assert plan_in_order(tree, queue).certificate.objective == (-3, -7, 3, 4)
+    assert plan_queue(tree, queue, gathering=1e-9).certificate.objective == (-3, -7, 3, 3)
+
+
+def _blocks(*sizes: int) -> NetworkTopology:
+    """One spine with blocks of so many nodes."""
+    return tree_of(
+        tuple(("s", f"b{block}", f"n{block}-{n}") for block, size in enumerate(sizes) for n in range(size))
+    )

@@ -17,6 +17,7 @@ from koordcore import (
 from koordcore.explaining import explain
 from koordcore.explaining.cycle import explain_cycle
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from koordcore.model.pods import PreemptionPolicy
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.gang import ANNOTATION_MIN_AVAILABLE, ANNOTATION_MODE
 from koordcore.protocol.gang_names import ANNOTATION_GANG_NAME
@@ -140,7 +141,7 @@ def test_a_node_that_is_full_only_beside_those_of_this_call_and_of_earlier_ones_
     runs = Pod(name="runs", requests={"cpu": 4000}, node_name="n")
     before = Pod(name="before", priority=9, nominated_node="n", gates=("wait",))
     now = Pod(name="now", priority=9, requests={"cpu": 1000})
-    last = Pod(name="last", affinity=FAR)
+    last = Pod(name="last", affinity=FAR, preemption_policy=PreemptionPolicy.NEVER)
     start = ClusterSnapshot(nodes=[only], pending=[before, now, last]).assume(
         runs, Pod(name="stays", priority=99, node_name="n")
     )
