@@ -313,7 +313,7 @@ def _one_shared(view: TypeView, live: Sequence[_Live], followers: Sequence[Follo
     layout = view.shape.layout
     best: tuple[Key, int, str] | None = None
     for one in live:
-        remote = _remote(followers, (one.switch.pcie,)) if followers else 0
+        remote = _remote(followers, (one.switch.pcie,))
         if remote is None:
             continue
         numa_mask = layout.numa_masks[one.switch.numa]

@@ -174,7 +174,7 @@ class _Search:
         if not self.complete or not self.terms.demand.size or not self.floors:
             return None
         only_last = self._opened[:-1] == tuple(self.floors[:-1])
-        for _ in range(_RAISES if only_last else 1):
+        for _ in range(_RAISES):
             usable = self._useful(self.floors)
             if not usable.any():
                 status = OutcomeStatus.INFEASIBLE
