@@ -58,7 +58,7 @@ CONVERSIONS = [
     "bool(true) && bool('true') && bool('t') && bool('1') && !bool('false') && !bool('F') && !bool('0')",
     "int(1) == 1 && int(2u) == 2 && int(2.9) == 2 && int(-2.9) == -2 && int('12') == 12",
     "int(timestamp('1970-01-01T00:01:00Z')) == 60 && int(duration('2s')) == 2000000000",
-    "uint(1) == 1u && uint(2u) == 2u && uint(2.9) == 2u && uint('12') == 12u",
+    "uint(0.0) == 0u && uint(1) == 1u && uint(2u) == 2u && uint(2.9) == 2u && uint('12') == 12u",
     "double(1) == 1.0 && double(2u) == 2.0 && double(1.5) == 1.5 && double('1.5') == 1.5",
     "string('a') == 'a' && string(true) == 'true' && string(false) == 'false'",
     "string(-12) == '-12' && string(12u) == '12' && string(1.5) == '1.5' && string(b'ab') == 'ab'",
