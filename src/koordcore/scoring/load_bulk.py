@@ -38,7 +38,10 @@ def add_all(
     kinds: dict[Estimate, int] = {}
     rows: list[int] = []
     numbers: list[int] = []
-    measured: list[tuple[int, int, PodMetric, bool]] = []
+    at: list[int] = []
+    which: list[int] = []
+    metrics: list[PodMetric] = []
+    outdated: list[bool] = []
     seen, lingers = estimator.seen, estimator.lingers
     here, report, shown = -1, NO_REPORT, NO_REPORT.by_key()
     for pod, row in pods:
@@ -55,15 +58,17 @@ def add_all(
             continue
         stamp = now if pod.scheduled is None else moment_of(pod.scheduled)
         newer = report.horizon < stamp or (lingers and estimator.deadline(pod, stamp) > report.update_time)
-        measured.append((row, kinds.setdefault(estimate, len(kinds)), metric, newer))
+        at.append(row)
+        which.append(kinds.setdefault(estimate, len(kinds)))
+        metrics.append(metric)
+        outdated.append(newer)
     if rows:
         _add(parts, rows, _unmeasured([*kinds])[:, numbers])
-    if measured:
-        at, which, metrics, outdated = zip(*measured, strict=True)
+    if at:
         reported = np.array([one.priority == REPORTED_AS_PROD for one in metrics], np.bool_)
         usages = [one.usage for one in metrics]
         used = np.array([rounded_column(usages, name) for name in estimator.names], np.int64).T
-        _add(parts, at, _measured([*kinds], list(which), used, reported, np.array(outdated, np.bool_)))
+        _add(parts, at, _measured([*kinds], which, used, reported, np.array(outdated, np.bool_)))
 
 
 def _add(parts: IntCube, rows: Sequence[int], amounts: IntCube) -> None:
