@@ -183,7 +183,7 @@ def _untold(result: ScheduleResult) -> Iterator[str]:
     for one in result.decisions:
         if isinstance(one, Unschedulable) and not one.refusal:
             told = sum(rejection.nodes for rejection in one.rejections)
-            if told < one.nodes:
+            if told < max(1, one.nodes):
                 yield f"{one.pod}: {told} reasons of {one.nodes} nodes: {one.message}"
 
 
