@@ -6,6 +6,7 @@ Resource-major matrices ``(R, N)`` of int64, nodes in the order of their names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import sub
 from typing import Final, TypeAlias
 
 import attrs
@@ -184,24 +185,42 @@ def moved_layout(
 
 
 def columns_again(
-    known: ClusterColumns, layout: ClusterLayout, changed: Iterable[NodeState], edits: Sequence[Splice]
+    known: ClusterColumns,
+    layout: ClusterLayout,
+    pairs: Iterable[tuple[NodeState | None, NodeState | None]],
+    edits: Sequence[Splice],
 ) -> ClusterColumns:
-    """Give the dynamic columns after a few nodes changed, joined or left.
+    """Give the dynamic columns after nodes changed, joined or left: only pods that came or went are added up.
 
     Parameters
     ----------
     known
         Those from before, of the same resources.
-    changed
-        The nodes that say something else, hold other pods, or joined.
+    pairs
+        Each node that says something else, holds other pods, joined or left, before and after.
     edits
         Rows that were taken out and put in, one after another.
     """
     before = known.requested, known.scored
     requested, scored = (moved_rows(one, edits) if edits else one.copy() for one in before)
-    for state in changed:
-        row = layout.row_of[state.name]
-        requested[:, row], scored[:, row] = node_columns(layout, state.name, state.pods)
+    rows: list[int] = []
+    differences: list[tuple[list[int], list[int]]] = []
+    for old, new in pairs:
+        if new is None:
+            continue
+        there = {} if old is None else {id(pod): pod for pod in old.pods}
+        came = [pod for pod in new.pods if there.pop(id(pod), None) is None]
+        if came or there:
+            rows.append(layout.row_of[new.name])
+            plus, minus = node_columns(layout, new.name, came), node_columns(layout, new.name, there.values())
+            differences.append(([*map(sub, plus[0], minus[0])], [*map(sub, plus[1], minus[1])]))
+    if rows:
+        changes = np.array(differences, np.int64)
+        for number, one in enumerate((requested, scored)):
+            one[:, rows] += changes[:, number].T
+            for resource, place in np.argwhere(one[:, rows] > AMOUNT_LIMIT).tolist():
+                node, name = layout.nodes[rows[place]].name, layout.resources[resource]
+                _check(int(one[resource, rows[place]]), f"node {node}: {name} of its pods")
     return ClusterColumns(layout=layout, requested=freeze(requested), scored=freeze(scored))
 
 
@@ -222,7 +241,7 @@ def compile_columns(layout: ClusterLayout, states: Sequence[NodeState]) -> Clust
 
 
 def node_columns(layout: ClusterLayout, node: str, pods: Iterable[Pod]) -> tuple[list[int], list[int]]:
-    """Add up one node's pods: ``requested`` and ``scored``, one amount per resource of the layout.
+    """Add up pods of one node: ``requested`` and ``scored``, one amount per resource of the layout.
 
     A pod is one pod, whatever it asks for under that name.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from koordcore._arrays import columns_again, compile_columns, compile_layout
 from koordcore._columns import ClusterColumns, ClusterLayout
@@ -13,9 +13,6 @@ from koordcore.snapshot.following import StatePair, moves_of, net_states
 
 if TYPE_CHECKING:
     from koordcore.snapshot.cluster import ClusterSnapshot
-
-_SHARE: Final = 4
-"""Following more than a quarter of the nodes costs as much as making columns anew."""
 
 
 def layout_of(snapshot: ClusterSnapshot) -> ClusterLayout:
@@ -29,7 +26,7 @@ def layout_of(snapshot: ClusterSnapshot) -> ClusterLayout:
 
 
 def columns_of(snapshot: ClusterSnapshot) -> ClusterColumns:
-    """Give the dynamic columns, made of those of an earlier snapshot of the line where few nodes changed."""
+    """Give the dynamic columns, made of those of an earlier snapshot of the line where there are any."""
     found: ClusterColumns | None = None
     # Those that were carried along, and those that were last made on this line.
     for known, place in (
@@ -39,9 +36,8 @@ def columns_of(snapshot: ClusterSnapshot) -> ClusterColumns:
         if known is None or found is not None or known.layout.resources is not snapshot.layout.resources:
             continue
         path = place.path(snapshot.place)
-        pairs = None if path is None else net_states(path)
-        if pairs is not None and len(pairs) * _SHARE <= len(snapshot._nodes) + _SHARE:
-            found = _columns_with(known, snapshot.layout, pairs)
+        if path is not None:
+            found = _columns_with(known, snapshot.layout, net_states(path))
     if found is None:
         found = compile_columns(snapshot.layout, snapshot._nodes)
     snapshot._past[compile_columns] = (found, snapshot.place)
@@ -66,4 +62,4 @@ def _columns_with(known: ClusterColumns, layout: ClusterLayout, pairs: Sequence[
     if not pairs:
         return known
     edits = moves_of(pairs, known.layout.row_of, layout.row_of)
-    return columns_again(known, layout, [after for _, after in pairs if after is not None], edits)
+    return columns_again(known, layout, pairs, edits)

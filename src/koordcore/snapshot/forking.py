@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from koordcore._line import KEPT, Delta, RecordPair
+from koordcore._line import Delta, RecordPair
 from koordcore._vector import Names, Splice, Table, Vector
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _KEY: Final = attrgetter("key")
 _SHARE: Final = 4
 """Carrying a table over where more than a quarter of the nodes changed costs as much as making it anew."""
+_BEHIND: Final = 32
+"""Steps by which columns that nobody asks for may be behind: what they have missed is made up for at once."""
 
 
 def with_states(
@@ -277,8 +279,8 @@ def hand_columns(snapshot: ClusterSnapshot, made: ClusterSnapshot) -> None:
     """Let a snapshot of the same resources make its columns out of those that are known here."""
     columns = _kept(snapshot, "columns")
     source = snapshot._columns_before if columns is None else (columns, snapshot.place)
-    if source[1].at + KEPT // 2 < snapshot.place.at:
-        source = snapshot.columns, snapshot.place  # before the steps in between are forgotten
+    if source[1].at + _BEHIND < snapshot.place.at:
+        source = snapshot.columns, snapshot.place  # a little at a time, and before steps are forgotten
     object.__setattr__(made, "_columns_before", source)
 
 
