@@ -7,10 +7,22 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 
-from koordcore import Bound, ClusterSnapshot, Nominated, PreemptionRules, Unschedulable, schedule, verify
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Node,
+    Nominated,
+    Pod,
+    PreemptionRules,
+    Unschedulable,
+    schedule,
+    verify,
+)
 from koordcore.model.certificates import Limits
 from koordcore.model.gangs import PodGroup
 from koordcore.model.preemption import Relocation
+from koordcore.protocol.gang import ANNOTATION_MIN_AVAILABLE
+from koordcore.protocol.gang_names import ANNOTATION_GANG_NAME
 from tests.preemption import test_flow as flow
 from tests.reservations.worlds import POLICY, must, node, pod, reservation, uses
 
@@ -130,3 +142,32 @@ def test_who_is_left_of_a_gang_below_its_minimum_moves_nowhere(least: int, moves
     assert flow.victims(result) == ["g-0"]
     (plan,) = result.preemptions
     assert [move.node for move in plan.moves] == moves
+
+
+def test_a_gang_that_moves_whole_may_break_where_one_member_would_otherwise_leave_for_good() -> None:
+    """One of two may leave it; but room on ``here`` is had by moves alone only where both of them move."""
+
+    def runs(name: str, cpu: int, gang: str = "", priority: int = 0) -> Pod:
+        notes = {ANNOTATION_GANG_NAME: gang, ANNOTATION_MIN_AVAILABLE: "1"} if gang else {}
+        return Pod(name=name, requests={"cpu": cpu}, annotations=notes, priority=priority)
+
+    here = Node(name="here", labels={"zone": "b"}, allocatable={"cpu": 4000, "pods": 3})
+    there = Node(name="there", allocatable={"cpu": 500, "pods": 20})
+    running = [
+        *(
+            one.at("here")
+            for one in (runs("small", 100), runs("g-0", 100, "g"), runs("stays", 0, priority=9))
+        ),
+        runs("g-1", 500, "g").at("there"),
+    ]
+    asks = Pod(name="asks", requests={"cpu": 100}, priority=9, node_selector={"zone": "b"})
+    snapshot = ClusterSnapshot(nodes=[here, there], pending=[asks]).assume(*running)
+    result = schedule(snapshot, preempt=PreemptionRules(relocation=Relocation.FIRST))
+    assert verify(snapshot, result) == ()
+    (plan,) = result.preemptions
+    assert {one.victim.pod.name: one.node for one in plan.moves} == {
+        "small": "there",
+        "g-0": "there",
+        "g-1": "here",
+    }
+    assert len(plan.victims) == len(plan.moves)

@@ -248,7 +248,9 @@ def check_needed(
         for victim in plan.victims:
             gang = gang_of.get(victim.pod, "")
             groups[gang if gang in broken else str(victim.pod)].append(running[victim.pod])
-        slack = {gang: max(0, ran[gang] - minimums[gang]) for gang in broken}
+        # To break a gang whose members move may cost less than that one of them leaves for good.
+        moved = {gang_of.get(move.victim.pod) for move in plan.moves}
+        slack = {gang: max(0, ran[gang] - minimums[gang]) for gang in broken - moved}
         yield from _check_groups(turn, own, groups, slack)
 
 
