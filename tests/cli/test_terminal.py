@@ -360,3 +360,32 @@ def test_all_namespaces_are_those_without_any_chosen(capsys: pytest.CaptureFixtu
     every = run(capsys, "schedule", EXAMPLE, "-q")
     assert run(capsys, "schedule", EXAMPLE, "-q", "-A") == every
     assert run(capsys, "schedule", EXAMPLE, "-q", "-n", "nobody", "-A") == every
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_remarks_are_folded_on_a_screen_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "34")
+    shown, kept = _Screen(), io.StringIO()
+    for stream in (shown, kept):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert main(["topology", str(ROOT / "examples" / "numa.yaml")]) == 2
+    (line,) = kept.getvalue().splitlines()
+    first, *others = shown.getvalue().splitlines()
+    assert max(map(len, (first, *others))) <= 34 < len(line)
+    assert all(one.startswith("  ") for one in others)
+    assert " ".join((first, *map(str.strip, others))) == line
+
+
+def test_what_is_to_be_copied_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("koordcore.cli.topology.run", fail)
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys, "stderr", told := _Screen())
+    assert main(["topology", "a long name of a file.yaml"]) == 70
+    assert "  command: koordcore topology 'a long name of a file.yaml'\n" in told.getvalue()

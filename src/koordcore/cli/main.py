@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from koordcore import __version__
 from koordcore.cli.interrupt import INTERRUPTED, was_interrupted
-from koordcore.cli.terminal import defect_report, printable_output
+from koordcore.cli.terminal import defect_report, printable_output, whole_lines
 from koordcore.cli.words import Parser, folded
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ _SHOWN_PROBLEMS: Final = 50
 EPILOG: Final = """\
 exit codes:
   0   done
-  1   done, and the answer is no: a pod found no node, a plan is not legal, an object cannot be read
+  1   done, and the answer is no: a pod found no node, a plan is not legal,
+      an object cannot be read
   2   the command or its input cannot be read, or is empty
   70  no answer: a defect of koordcore, with what to report
   130 interrupted
@@ -125,7 +126,7 @@ def _answer(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         _print_problems(error)
         return EXIT_USAGE
     except SolverError as error:
-        print(defect_report(error, words), file=sys.stderr)
+        print(defect_report(error, words), file=whole_lines(sys.stderr))
         return EXIT_DEFECT
     except (KoordcoreError, OSError) as error:
         if isinstance(error, BrokenPipeError):
@@ -139,7 +140,7 @@ def _answer(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     except Exception as error:  # whatever it is, it is no answer
         if was_interrupted():
             return INTERRUPTED
-        print(defect_report(error, words), file=sys.stderr)
+        print(defect_report(error, words), file=whole_lines(sys.stderr))
         return EXIT_DEFECT
     return code
 

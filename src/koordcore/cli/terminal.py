@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
@@ -40,6 +42,40 @@ class _PrintableStream(io.TextIOBase):
         return self.stream.encoding
 
 
+class _RemarkStream(_PrintableStream):
+    """The same for remarks: on a terminal, lines that are too long for it are folded at spaces."""
+
+    def write(self, text: str) -> int:
+        if self.isatty():
+            width = self._width()
+            if any(len(line) > width for line in text.split("\n")):
+                super().write("\n".join(_folded(line, width) for line in text.split("\n")))
+                return len(text)
+        return super().write(text)
+
+    def _width(self) -> int:
+        try:
+            own = os.get_terminal_size(self.fileno())
+        except OSError:
+            own = os.terminal_size((80, 24))
+        return shutil.get_terminal_size(own).columns
+
+
+def _folded(line: str, width: int) -> str:
+    """Fold a line; what is below its first stands two columns further in."""
+    from koordcore.cli.layout import fold  # brings attrs, as above
+
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    first, *rest = fold(line, width - len(indent) - 2)
+    return "\n".join((indent + first, *(f"{indent}  {one}" for one in rest)))
+
+
+def whole_lines(stream: TextIO) -> TextIO:
+    """Give a stream that folds no lines, for what is to be copied."""
+    kept: TextIO = _PrintableStream(raw(stream))  # type: ignore[assignment]  # all that `print` asks for
+    return kept
+
+
 def raw(stream: Any) -> Any:
     """Give the stream below, for whoever escapes what it shows and writes colours itself."""
     return stream.stream if isinstance(stream, _PrintableStream) else stream
@@ -48,7 +84,7 @@ def raw(stream: Any) -> Any:
 @contextmanager
 def printable_output(out: TextIO, err: TextIO) -> Iterator[None]:
     """Let nothing but text reach standard output and standard error."""
-    with redirect_stdout(_PrintableStream(out)), redirect_stderr(_PrintableStream(err)):
+    with redirect_stdout(_PrintableStream(out)), redirect_stderr(_RemarkStream(err)):
         yield
 
 
