@@ -6,6 +6,7 @@ import copy
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 from campaigns.case import Case, Failure, Figures, check_laws
@@ -81,6 +82,7 @@ class Manifests:
             found.append(Failure("kept", "the objects have been changed"))
         now = datetime.fromisoformat(case["now"])
 
+        @cache
         def decided() -> ScheduleResult:
             return schedule(loaded.snapshot, now=now, preempt=_rules(case))
 
