@@ -227,3 +227,12 @@ def test_patches_remove_with_null_and_refuse_other_types() -> None:
     for patch in wrong:
         with pytest.raises(ManifestError):
             patch_pod({}, patch)
+
+
+@pytest.mark.parametrize("name", [["a"], {"a": "b"}])
+def test_what_tells_elements_apart_is_plain(name: object) -> None:
+    broken: dict[str, Any] = {"spec": {"containers": [{"name": "a"}, {"env": [{"name": name}], "name": "b"}]}}
+    added: dict[str, Any] = {"spec": {"containers": [{"name": "b", "env": [{"name": "c"}]}]}}
+    for pod_, patch in ((broken, added), (added, broken)):
+        with pytest.raises(ManifestError, match=r"^spec.containers.env\[0\].name: expected a merge key, got"):
+            patch_pod(pod_, patch)

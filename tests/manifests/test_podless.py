@@ -39,6 +39,10 @@ JOB = thing("batch/v1", "Job", {"parallelism": 2, "template": TEMPLATE})
             "TFJob.kubeflow.org",
         ),
         (thing("trainer.kubeflow.org/v1alpha1", "TrainJob", {"runtimeRef": {"name": "t"}}), None),
+        (
+            thing("apps/v1", "Deployment", JOB["spec"], {"conditions": [{"type": ["x"], "status": "True"}]}),
+            "Deployment",
+        ),
     ],
 )
 def test_whoever_holds_a_template_and_has_made_nothing_is_named(one: Object, kind: str | None) -> None:

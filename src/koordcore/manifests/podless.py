@@ -20,7 +20,7 @@ _NO_PODS_NOW: Final = frozenset({"CronJob", "PodTemplate"})
 """Kinds that make other objects, at other times."""
 _MAKERS_OF_NOTHING: Final = ("kueue.x-k8s.io", "scheduling.k8s.io")
 """API groups whose objects describe the pods of others."""
-_ENDED: Final = frozenset({"Complete", "Completed", "Failed", "Succeeded"})
+_ENDED: Final = ("Complete", "Completed", "Failed", "Succeeded")
 _DEPTH: Final = 8
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from koordcore.errors import ManifestError
-from koordcore.protocol.fields import Json, as_list, as_mapping, as_str_mapping
+from koordcore.protocol.fields import Json, as_list, as_mapping, as_str_mapping, show
 
 JsonObject: TypeAlias = dict[str, Json]
 
@@ -92,21 +92,39 @@ def _merge(old: Mapping[str, Json], patch: Mapping[str, Json]) -> JsonObject:
         if value is None:
             merged.pop(key, None)
             continue
-        before = merged.get(key)
-        if isinstance(value, Mapping):
-            merged[key] = _merge(before if isinstance(before, Mapping) else {}, value)
-        elif isinstance(value, list) and key in _MERGE_KEYS:
-            merged[key] = _merge_list(before if isinstance(before, list) else [], value, _MERGE_KEYS[key])
-        else:
-            merged[key] = value
+        try:
+            merged[key] = _merged(key, merged.get(key), value)
+        except ManifestError as error:
+            raise error.within(key) from None
     return merged
 
 
+def _merged(key: str, before: Json, value: Json) -> Json:
+    """Give what a field holds afterwards."""
+    if isinstance(value, Mapping):
+        return _merge(before if isinstance(before, Mapping) else {}, value)
+    if isinstance(value, list) and key in _MERGE_KEYS:
+        return _merge_list(before if isinstance(before, list) else [], value, _MERGE_KEYS[key])
+    return value
+
+
+def _elements(values: list[Json], key: str) -> list[Mapping[str, Json]]:
+    """Take objects that a plain value tells apart."""
+    for place, one in enumerate(values):
+        try:
+            name = as_mapping(one).get(key)
+        except ManifestError as error:
+            raise error.within(f"[{place}]") from None
+        if isinstance(name, list | Mapping):
+            raise ManifestError.at(f"[{place}].{key}", f"expected a merge key, got {show(name)}")
+    return [as_mapping(one) for one in values]
+
+
 def _merge_list(old: list[Json], patch: list[Json], key: str) -> list[Json]:
-    entries = [as_mapping(one) for one in patch]
+    entries = _elements(patch, key)
     if any(one.get(_DIRECTIVE) == "replace" for one in entries):
         return [dict(one) for one in entries if _DIRECTIVE not in one]
-    merged = {as_mapping(one).get(key): dict(as_mapping(one)) for one in old}
+    merged = {one.get(key): dict(one) for one in _elements(old, key)}
     order = list(merged)
     for one in entries:
         if key not in one:
