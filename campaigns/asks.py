@@ -176,7 +176,7 @@ class Wants:
         if "nominated" in self.themes and chance.random() < 0.3:
             one["status"]["nominatedNodeName"] = chance.choice(nodes)
         if "volumes" in self.themes and chance.random() < 0.3:
-            claim = {"claimName": chance.choice(("c0", "c1"))}
+            claim = {"claimName": chance.choice(("c0", "c1", "c2"))}
             one["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": claim}]
         if chance.random() < 0.04:
             one["spec"]["schedulingGates"] = [{"name": "wait"}]
@@ -296,7 +296,7 @@ def _quota(name: str, top: int, low: int, *, parent: bool = False, under: str = 
 
 
 def _volumes(chance: random.Random) -> list[Object]:
-    """Two claims that are bound, one of them to a volume of one zone."""
+    """Two claims that are bound, one to a volume of one zone, and one that waits for its first pod."""
     made: list[Object] = []
     for number in range(2):
         volume: Object = {
@@ -320,4 +320,49 @@ def _volumes(chance: random.Random) -> list[Object]:
             "status": {"phase": "Bound"},
         }
         made += [volume, claim]
-    return made
+    return [*made, *_volume_to_come(chance)]
+
+
+def _volume_to_come(chance: random.Random) -> list[Object]:
+    """A claim whose volume is made in some zones, or found in one."""
+    by_hand = chance.random() < 0.5
+    made_by: Object = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "later"},
+        "provisioner": "kubernetes.io/no-provisioner" if by_hand else "disk.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    if not by_hand and chance.random() < 0.7:
+        terms = [{"matchLabelExpressions": [{"key": "zone", "values": [chance.choice("ab")]}]}]
+        made_by["allowedTopologies"] = terms
+    claim: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c2", "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "later",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        "status": {"phase": "Pending"},
+    }
+    there: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "pv2", "labels": {}},
+        "spec": {
+            "capacity": {"storage": chance.choice(("1Gi", "1Gi", "1000Mi"))},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": chance.choice(("later", "later", "other")),
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+                    ]
+                }
+            },
+        },
+        "status": {"phase": chance.choice(("Available", "Available", "Released"))},
+    }
+    return [made_by, claim, *([there] if chance.random() < 0.7 else [])]

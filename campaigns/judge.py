@@ -136,7 +136,11 @@ class Judge:
         if bound is None:
             yield f"no claim {claim}"
             return
-        name = bound["spec"]["volumeName"]
+        name = bound["spec"].get("volumeName")
+        if name is None:
+            if not self._can_come(bound, labels):
+                yield f"no volume for {claim} can be made or found there"
+            return
         volume = next((one for one in self.of["PersistentVolume"] if one["metadata"]["name"] == name), None)
         if volume is None:
             yield f"no volume {name}"
@@ -144,6 +148,23 @@ class Judge:
         terms = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
         if terms and not any(matches(term, labels) for term in terms):
             yield f"volume {name} is elsewhere"
+
+    def _can_come(self, claim: Object, labels: dict[str, str]) -> bool:
+        """Whether a claim that waits can have a volume made on such a node, or take one that is there."""
+        (kind,) = (one for one in self.of["StorageClass"] if one["metadata"]["name"] == "later")
+        terms = kind.get("allowedTopologies")
+        if kind["provisioner"] == "disk.example.com" and (
+            not terms or labels.get("zone") in terms[0]["matchLabelExpressions"][0]["values"]
+        ):
+            return True
+        wanted = parsed(claim["spec"]["resources"]["requests"]["storage"])
+        return any(
+            one["spec"]["storageClassName"] == "later"
+            and one["status"]["phase"] == "Available"
+            and parsed(one["spec"]["capacity"]["storage"]) >= wanted
+            and matches(one["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0], labels)
+            for one in self.of["PersistentVolume"]
+        )
 
     # -- amounts --------------------------------------------------------------------------------------------
 

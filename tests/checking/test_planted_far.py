@@ -31,8 +31,20 @@ from koordcore.model.reservations import (
     ReservationStatus,
 )
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
-from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
-from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordcore.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+    SelectorOperator,
+)
+from koordcore.model.volumes import (
+    NO_PROVISIONER,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from koordcore.snapshot import RecordRemoved
 
 ZONE = "zone"
@@ -219,6 +231,51 @@ def test_a_volume_that_is_yet_to_be_made_is_attached_by_the_driver_of_its_class(
     for limit, found in ((1, []), (0, ["default/p 1 volumes of disk on n0, which attaches 0"])):
         records = (claim, made_by, CSINode(name="n0", limits={"disk": limit}))
         assert told(cluster(pod("p", claims=("v",)), records=records), p="n0") == found
+
+
+def test_a_volume_that_is_yet_to_come_can_be_made_or_found_on_the_node() -> None:
+    """By the very node that was chosen, by what a class allows, or by one that is there and would serve."""
+    expected = ["default/p no volume for v can be made or found on n0"]
+    claim = PersistentVolumeClaim(name="v", storage_class="fast", request=2, access_modes=("ReadWriteOnce",))
+
+    def on_n0(*records: Any, **fields: Any) -> list[str]:
+        wanted = attrs.evolve(claim, **fields)
+        return told(cluster(pod("p", claims=("v",)), records=(wanted, *records)), p="n0")
+
+    n0, n1 = (
+        NodeSelector(
+            (NodeSelectorTerm(fields=(Requirement("metadata.name", SelectorOperator.IN, (name,)),)),)
+        )
+        for name in ("n0", "n1")
+    )
+    assert on_n0(selected_node="n1") == expected
+    assert on_n0(selected_node="n0") == []
+    makes = StorageClass(name="fast", provisioner="disk", immediate=False)
+    assert on_n0(makes) == []
+    assert on_n0(attrs.evolve(makes, topologies=n0)) == []
+    elsewhere = attrs.evolve(makes, topologies=n1)
+    assert on_n0(elsewhere) == on_n0(elsewhere, selected_node="n0") == expected
+    by_hand = attrs.evolve(makes, provisioner=NO_PROVISIONER)
+    assert on_n0(by_hand) == []
+    free = PersistentVolume(
+        name="pv", storage_class="fast", capacity=2, access_modes=("ReadWriteOnce",), labels={"kind": "ssd"}
+    )
+    ssd, hdd = (LabelSelector(match_labels={"kind": kind}) for kind in ("ssd", "hdd"))
+    assert on_n0(by_hand, free) == on_n0(elsewhere, free) == on_n0(by_hand, free, selector=ssd) == []
+    assert on_n0(by_hand, attrs.evolve(free, node_affinity=n0)) == []
+    assert on_n0(by_hand, attrs.evolve(free, claim="default/v", storage_class="", access_modes=())) == []
+    for fields in (
+        {"node_affinity": n1},
+        {"available": False},
+        {"capacity": 1},
+        {"block": True},
+        {"access_modes": ("ReadOnlyMany",)},
+        {"storage_class": "slow"},
+        {"claim": "default/w"},
+        {"claim": "default/v", "capacity": 1},
+    ):
+        assert on_n0(by_hand, attrs.evolve(free, **fields)) == expected
+    assert on_n0(by_hand, free, selector=hdd) == expected
 
 
 def test_what_runs_elsewhere_counts_in_the_quota_and_in_those_above_no_pod_twice() -> None:

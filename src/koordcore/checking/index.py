@@ -24,6 +24,7 @@ from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
+from koordcore.model.volumes import PersistentVolume
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.reservation import is_operating_pod, operating_reservation
 from koordcore.snapshot import ClusterSnapshot
@@ -336,6 +337,8 @@ def _handles(record: object) -> Iterator[tuple[str, object]]:
             yield "metric of", record.node
         case ElasticQuota():
             yield "quota", record.name
+        case PersistentVolume():
+            yield "volume for", record.claim or ("class", record.storage_class)
         case SchedulingPodGroup() | CompositePodGroup() if record.parent:
             yield "below", (record.namespace, record.parent)
         case _:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
@@ -331,6 +332,8 @@ class _Cut:
         for pod in (*self._decided, *self._reserving()):
             for claim in pod.claims:
                 self._take(index.marked(("volume", (pod.namespace, claim))))
+                for found in index.find(PersistentVolumeClaim, claim, pod.namespace):
+                    self._take_volumes_for(found)
         templates = [one.template for one in self._records.values() if isinstance(one, Reservation)]
         everybody = [*self._shown(), *self._decided, *self._reserving(), *filter(None, templates)]
         for pod in everybody:
@@ -339,6 +342,14 @@ class _Cut:
                     self._keep([found])
                     self._keep(index.find(PersistentVolume, found.volume))
                     self._keep(index.find(StorageClass, found.storage_class))
+
+    def _take_volumes_for(self, claim: PersistentVolumeClaim) -> None:
+        """Volumes that a claim without one may take, and any one to tell that there are some."""
+        if not claim.volume:
+            index = self._index
+            self._keep(islice(index.of(PersistentVolume), 1))
+            self._keep(index.by("volume for", f"{claim.namespace}/{claim.name}"))
+            self._keep(index.by("volume for", ("class", claim.storage_class)))
 
     def _take_quotas(self) -> Elsewhere:
         """Quotas of everybody who is shown, and what all others hold of them."""

@@ -8,7 +8,13 @@ from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordcore.model.volumes import (
+    NO_PROVISIONER,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -37,11 +43,46 @@ def _claims(snapshot: ClusterSnapshot, pod: Pod) -> list[PersistentVolumeClaim]:
 def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
     for pod in state.pods:
         for claim in _claims(snapshot, pod) if pod.key in new else ():
+            if not claim.volume and not _can_have_one(snapshot, claim, state):
+                text = f"no volume for {claim.name} can be made or found on {state.name}"
+                yield Violation(ViolationKind.VOLUME, str(pod.key), text)
             volume = snapshot.find(PersistentVolume, claim.volume) if claim.volume else None
             affinity = None if volume is None else volume.node_affinity
             if affinity is not None and not affinity.matches(state.name, state.node.labels):
                 text = f"volume {claim.volume} cannot be reached from {state.name}"
                 yield Violation(ViolationKind.VOLUME, str(pod.key), text)
+
+
+def _can_have_one(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim, state: NodeState) -> bool:
+    """Tell whether a claim that waits for its first pod could get a volume on a node, alone as it is."""
+    if claim.selected_node and claim.selected_node != state.name:
+        return False
+    found = snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
+    if found is None:
+        return True
+    allowed = found.topologies is None or found.topologies.matches(state.name, state.node.labels)
+    volumes = snapshot.of(PersistentVolume)
+    made = found.provisioner != NO_PROVISIONER
+    if claim.selected_node or (allowed and made):
+        return allowed
+    if not made and not volumes:
+        return True  # the dump does not show any
+    for volume in volumes:
+        affinity = volume.node_affinity
+        if affinity is not None and not affinity.matches(state.name, state.node.labels):
+            continue
+        large, alike = volume.capacity >= claim.request, volume.block is claim.block
+        if not (volume.available and large and alike):
+            continue
+        if volume.claim:
+            if volume.claim == f"{claim.namespace}/{claim.name}":
+                return True
+            continue
+        wanted = claim.selector is None or claim.selector.matches(volume.labels)
+        modes = all(mode in volume.access_modes for mode in claim.access_modes)
+        if wanted and modes and volume.storage_class == claim.storage_class:
+            return True
+    return False
 
 
 def _shared(

@@ -65,7 +65,7 @@ class Request:
             path=call.path,
             body=call.body,
             content_type=kind,
-            needed_by=str(call.pod) if call.claim else "",
+            needed_by=str(call.pod) if call.claim or call.volume_claim else "",
         )
 
     @property

@@ -32,6 +32,8 @@ class Call:
         Name of the Reservation that it is about instead of a pod; empty for none.
     claim
         Name of the ResourceClaim of the pod's namespace that it is about instead of the pod; empty for none.
+    volume_claim
+        Name of the PersistentVolumeClaim of the pod's namespace that it is about instead; empty for none.
     node
         Name of the Node that it is about instead of the pod; empty for none.
     pod_group
@@ -45,6 +47,7 @@ class Call:
     body: dict[str, Any]
     reservation: str = ""
     claim: str = ""
+    volume_claim: str = ""
     node: str = ""
     pod_group: str = ""
 
@@ -63,6 +66,8 @@ class Call:
             path = f"/apis/resource.k8s.io/v1/namespaces/{self.pod.namespace}/resourceclaims"
             named = (path,) if self.verb == "create" else (path, self.claim, self.subresource)
             return "/".join(part for part in named if part)
+        if self.volume_claim:
+            return f"/api/v1/namespaces/{self.pod.namespace}/persistentvolumeclaims/{self.volume_claim}"
         path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}"
         return f"{path}/{self.subresource}" if self.subresource else path
 

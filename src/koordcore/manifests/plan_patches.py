@@ -15,6 +15,7 @@ from koordcore.manifests.encode import format_time
 from koordcore.manifests.group_patches import SCHEDULER_ERROR, group_conditions, malformed_members
 from koordcore.manifests.held_claims import write_held_claims
 from koordcore.manifests.plugin_patches import NO_PATCH, plugin_patch
+from koordcore.manifests.volume_calls import volume_calls
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import PodKey
 from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
@@ -42,8 +43,9 @@ def patches(
     """Say what a controller would send for a result.
 
     A bound pod gets its labels and annotations first and its Binding then, as upstream does in PreBind and
-    Bind; before that its claims get their devices and are reserved for it. A pod that cannot be placed gets
-    the condition ``PodScheduled=False`` with the text of its event.
+    Bind; before that its claims get their devices and are reserved for it, and claims whose volumes are made
+    for it are told its node. A pod that cannot be placed gets the condition ``PodScheduled=False`` with the
+    text of its event.
     Victims are evicted once, however many pods they make room for. Before that they get the condition
     ``DisruptionTarget`` with the reason ``PreemptionByScheduler``, as the stock scheduler sets it, so that
     whoever reads the cluster next waits for them. Kubernetes' own groups that start, or cannot, get their
@@ -65,6 +67,7 @@ def patches(
     """
     moment = bound_at or now
     evicted: set[PodKey] = set()
+    told: set[tuple[str, str]] = set()
     reservations = {one.pod_key: one for one in result.snapshot.of(Reservation)}
     malformed = malformed_members(result)
     calls: list[Call] = []
@@ -75,6 +78,8 @@ def patches(
         elif one is None:
             plugin = plugin_patch(result, decision, moment) if isinstance(decision, Bound) else NO_PATCH
             calls += _locks(decision, plugin)
+            if isinstance(decision, Bound):
+                calls += volume_calls(result.snapshot, decision, told)
             calls += _calls(result.snapshot, decision, now, evicted, plugin)
         else:
             calls += _evictions(result.snapshot, decision, now, evicted)

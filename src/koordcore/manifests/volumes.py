@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from koordcore.manifests._reading import Reading, read_metadata, section
+from koordcore.manifests._reading import Reading, as_resources, read_metadata, section
+from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod
+from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.model.volumes import (
     ONE_POD_ONLY,
+    SELECTED_NODE,
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -22,18 +25,22 @@ from koordcore.protocol.fields import (
     as_str,
     as_strings,
     collect,
+    list_of,
     optional,
     required,
 )
-from koordcore.protocol.selectors import as_node_selector
+from koordcore.protocol.selectors import as_label_selector, as_node_selector
 
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_BLOCK: Final = "Block"
 
 
 def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeClaim:
     """Decode a PersistentVolumeClaim."""
     meta = read_metadata(reading, raw)
     spec = section(reading, raw, "spec")
+    resources = section(reading, spec, "resources", "spec")
+    modes = reading.take(spec, "accessModes", "spec", as_strings, ())
     return PersistentVolumeClaim(
         name=meta.name,
         namespace=meta.namespace,
@@ -41,8 +48,18 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
         terminating=meta.deleted is not None,
         storage_class=meta.annotations.get(_OLD_CLASS)
         or reading.take(spec, "storageClassName", "spec", as_str, ""),
-        one_pod=ONE_POD_ONLY in reading.take(spec, "accessModes", "spec", as_strings, ()),
+        one_pod=ONE_POD_ONLY in modes,
+        selected_node=meta.annotations.get(SELECTED_NODE, ""),
+        request=_bytes(reading, resources, "requests", "spec.resources"),
+        access_modes=modes,
+        block=reading.take(spec, "volumeMode", "spec", as_str, "") == _BLOCK,
+        selector=reading.take(spec, "selector", "spec", as_label_selector, None),
     )
+
+
+def _bytes(reading: Reading, raw: Mapping[str, Json], name: str, path: str) -> int:
+    """Take the bytes of storage in a list of resources."""
+    return reading.take(raw, name, path, as_resources, EMPTY).get("storage", 0)
 
 
 def read_volume(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolume:
@@ -51,12 +68,23 @@ def read_volume(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolume:
     spec = section(reading, raw, "spec")
     affinity = section(reading, spec, "nodeAffinity", "spec")
     csi = section(reading, spec, "csi", "spec")
+    bound = section(reading, spec, "claimRef", "spec")
+    name, space = (reading.take(bound, one, "spec.claimRef", as_str, "") for one in ("name", "namespace"))
+    phase = reading.take(section(reading, raw, "status"), "phase", "status", as_str, "")
     return PersistentVolume(
         name=meta.name,
         labels=meta.labels,
         node_affinity=reading.take(affinity, "required", "spec.nodeAffinity", as_node_selector, None),
         driver=reading.take(csi, "driver", "spec.csi", as_str, ""),
         handle=reading.take(csi, "volumeHandle", "spec.csi", as_str, ""),
+        storage_class=meta.annotations.get(_OLD_CLASS)
+        or reading.take(spec, "storageClassName", "spec", as_str, ""),
+        capacity=_bytes(reading, spec, "capacity", "spec"),
+        access_modes=reading.take(spec, "accessModes", "spec", as_strings, ()),
+        block=reading.take(spec, "volumeMode", "spec", as_str, "") == _BLOCK,
+        claim=f"{space}/{name}" if name else "",
+        available=meta.deleted is None
+        and (phase in ("", "Available") or (phase == "Pending" and bool(name))),
     )
 
 
@@ -66,7 +94,23 @@ def read_storage_class(reading: Reading, raw: Mapping[str, Json]) -> StorageClas
         name=read_metadata(reading, raw, namespaced=False).name,
         provisioner=reading.take(raw, "provisioner", "", as_str, ""),
         immediate=reading.take(raw, "volumeBindingMode", "", as_str, "Immediate") == "Immediate",
+        topologies=reading.take(raw, "allowedTopologies", "", _topologies, None),
     )
+
+
+def _topologies(value: Json) -> NodeSelector | None:
+    terms = collect(_topology, as_list(value))
+    return NodeSelector(terms) if terms else None
+
+
+def _topology(value: Json) -> NodeSelectorTerm:
+    return NodeSelectorTerm(optional(as_mapping(value), "matchLabelExpressions", list_of(_one_of), ()))
+
+
+def _one_of(value: Json) -> Requirement:
+    raw = as_mapping(value)
+    values = required(raw, "values", as_strings)
+    return Requirement(required(raw, "key", as_str), SelectorOperator.IN, values)
 
 
 def read_csi_node(reading: Reading, raw: Mapping[str, Json]) -> CSINode:
@@ -109,5 +153,5 @@ def warn_of_volumes(
     found = (claims.get((pod.namespace, name)) for name in pod.claims)
     waiting = sorted({one.name for one in found if one is not None and not one.volume})
     if waiting:
-        text = f"no volume is bound to {', '.join(waiting)}: where one could be made or found is not modelled"
+        text = f"no volume is bound to {', '.join(waiting)}: which one is made or found is not modelled"
         reading.warn("spec.volumes", text)

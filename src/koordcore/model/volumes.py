@@ -10,10 +10,14 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.mappings import EMPTY, frozen, frozen_texts
-from koordcore.model.selectors import NodeSelector
+from koordcore.model.selectors import LabelSelector, NodeSelector
 
 ONE_POD_ONLY: Final = "ReadWriteOncePod"
 """The access mode of a claim that one pod may use at a time."""
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node for which a volume is to be made."""
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+"""What a class names as its provisioner whose volumes are there already, or are made by hand."""
 
 
 @record(kw_only=True)
@@ -30,6 +34,14 @@ class PersistentVolumeClaim:
         Name of its :class:`StorageClass`; empty for none.
     one_pod
         One pod at a time may use it (access mode ``ReadWriteOncePod``).
+    selected_node
+        The node for which a volume is being made; empty while nobody has chosen one.
+    request
+        Bytes that the volume has to have.
+    access_modes, block
+        Ways of access that it has to offer; it has to be a raw device.
+    selector
+        Which volumes will do, by their labels; ``None`` for any.
     """
 
     name: str
@@ -38,6 +50,11 @@ class PersistentVolumeClaim:
     terminating: bool = False
     storage_class: str = ""
     one_pod: bool = False
+    selected_node: str = ""
+    request: int = 0
+    access_modes: tuple[str, ...] = ()
+    block: bool = False
+    selector: LabelSelector | None = None
 
     __attrs_post_init__ = check_fields
 
@@ -54,6 +71,16 @@ class PersistentVolume:
         Which nodes can reach it; ``None`` for all.
     driver, handle
         The CSI driver that attaches it, and what the driver calls it; empty for a volume of another kind.
+    storage_class
+        The class whose claims it serves; empty for those of none.
+    capacity
+        Bytes.
+    access_modes, block
+        Ways of access that it offers; it is a raw device.
+    claim
+        The claim, ``namespace/name``, that it is bound to or kept for; empty for none.
+    available
+        A claim may take it; ``False`` where it is bound, released, being deleted or broken.
     """
 
     name: str
@@ -62,8 +89,26 @@ class PersistentVolume:
     driver: str = ""
     handle: str = ""
     namespace: str = ""
+    storage_class: str = ""
+    capacity: int = 0
+    access_modes: tuple[str, ...] = ()
+    block: bool = False
+    claim: str = ""
+    available: bool = True
 
     __attrs_post_init__ = check_fields
+
+    def serves(self, claim: PersistentVolumeClaim) -> bool:
+        """Tell whether a claim without a volume may take this one, on a node that reaches it."""
+        if not self.available or self.capacity < claim.request or self.block != claim.block:
+            return False
+        if self.claim:
+            return self.claim == f"{claim.namespace}/{claim.name}"
+        return (
+            self.storage_class == claim.storage_class
+            and {*claim.access_modes} <= {*self.access_modes}
+            and (claim.selector is None or claim.selector.matches(self.labels))
+        )
 
 
 @record(kw_only=True)
@@ -76,14 +121,22 @@ class StorageClass:
         The driver that makes them.
     immediate
         A claim gets its volume at once; otherwise when the first pod that uses it has a node.
+    topologies
+        Nodes for which a volume can be made; ``None`` for all.
     """
 
     name: str
     provisioner: str = ""
     immediate: bool = True
     namespace: str = ""
+    topologies: NodeSelector | None = None
 
     __attrs_post_init__ = check_fields
+
+    @property
+    def makes(self) -> bool:
+        """Volumes are made for its claims."""
+        return self.provisioner != NO_PROVISIONER
 
 
 @record(kw_only=True)

@@ -1,14 +1,16 @@
 """VolumeBinding and VolumeZone: nodes that can reach the volumes of a pod.
 
-Only volumes that are bound are looked at: node affinity, zone and region, as Kubernetes 1.35 compares them. A
-claim that waits for its first pod lets the pod go anywhere, and the decision says so: which nodes could have
-a volume made or found for it is not modelled. A snapshot without any claim says nothing about volumes, and
-then no pod is refused for its own.
+Volumes that are bound are compared with nodes by node affinity, zone and region, as Kubernetes 1.35 does it.
+A claim that waits for its first pod lets the pod go where its class makes volumes, or where one that is there
+would serve; which of these it gets, and that no other claim gets it too, is not modelled, and the decision
+says so. A snapshot without any claim says nothing about volumes, and then no pod is refused for its own; nor
+does one without any volume for a class of which none are made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +29,7 @@ from koordcore.scoring.labels import fit_selector, fit_values
 REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 REASON_UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 REASON_LOST: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+REASON_NOT_FOUND: Final = "node(s) didn't find available persistent volumes to bind"
 REASON_ZONE: Final = "node(s) had no available volume zone"
 
 _ZONE_KEYS: Final = {
@@ -91,10 +94,39 @@ class VolumeBinding(VolumePlugin):
         volumes = self.volumes_of(pod)
         return (volumes, waiting) if volumes or waiting else None
 
-    def _waiting(self, pod: Pod) -> Iterator[str]:
+    def _waiting(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
         for one in self.claims_of(pod):
             if isinstance(one, PersistentVolumeClaim) and not one.volume:
-                yield one.name
+                yield one
+
+    @cached_property
+    def _available(self) -> Mapping[tuple[str, str], Sequence[PersistentVolume]]:
+        """Volumes by the claim that they are kept for, or by nothing and their class."""
+        found: dict[tuple[str, str], list[PersistentVolume]] = {}
+        for one in self.workspace.snapshot.of(PersistentVolume):
+            space, _, name = one.claim.rpartition("/")
+            found.setdefault((space, name) if name else ("", one.storage_class), []).append(one)
+        return found
+
+    def _found_on(self, claim: PersistentVolumeClaim) -> BoolVector | None:
+        """Tell for which nodes a volume can be made or found: ``(N,)``; ``None`` for all of them."""
+        layout, made_by = self.workspace.layout, self.class_of(claim)
+        allowed = None if made_by is None else made_by.topologies
+        if claim.selected_node:
+            chosen = np.array([name == claim.selected_node for name in layout.names], bool)
+            return chosen if allowed is None else chosen & fit_selector(layout, allowed)
+        if made_by is None or (allowed is None if made_by.makes else not self._available):
+            return None
+        found = np.zeros(len(layout.names), np.bool_)
+        if made_by.makes and allowed is not None:
+            found = fit_selector(layout, allowed)
+        kept = self._available.get((claim.namespace, claim.name), ())
+        for volume in (*kept, *self._available.get(("", claim.storage_class), ())):
+            if volume.serves(claim):
+                if volume.node_affinity is None:
+                    return None
+                found = found | fit_selector(layout, volume.node_affinity)
+        return found
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         layout = self.workspace.layout
@@ -106,15 +138,25 @@ class VolumeBinding(VolumePlugin):
                 return MaskEvaluator(np.zeros_like(mask), REASON_LOST)
             if volume.node_affinity is not None:
                 mask &= fit_selector(layout, volume.node_affinity)
-        return BindingEvaluator(mask, waiting) if waiting else MaskEvaluator(mask, REASON_AFFINITY)
+        if not waiting:
+            return MaskEvaluator(mask, REASON_AFFINITY)
+        masks = [one for one in map(self._found_on, waiting) if one is not None]
+        found = np.logical_and.reduce(masks) if masks else np.ones_like(mask)
+        return BindingEvaluator(mask, found, [one.name for one in waiting])
 
 
 class BindingEvaluator(MaskEvaluator):
-    """Volumes of which some are yet to be found; the decision says which."""
+    """Volumes of which some are yet to be made or found; the decision says which."""
 
-    def __init__(self, mask: BoolVector, waiting: tuple[str, ...]) -> None:
-        super().__init__(mask, REASON_AFFINITY)
+    def __init__(self, reached: BoolVector, found: BoolVector, waiting: Sequence[str]) -> None:
+        super().__init__(reached & found, REASON_AFFINITY)
+        self._reached, self._found = reached, found
         self._note = f"volume of {', '.join(waiting)} not modelled"
+
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        pairs = ((REASON_AFFINITY, self._reached), (REASON_NOT_FOUND, self._found))
+        lacking = ((reason, ~mask[view.rows]) for reason, mask in pairs)
+        return [(reason, there) for reason, there in lacking if there.any()]
 
     def allocate(self, pod: Pod, view: NodeView) -> Reserved:
         return Reserved(notes=(self._note,))
