@@ -200,7 +200,7 @@ def test_a_node_that_tells_no_number_has_no_limit() -> None:
 
 
 def test_a_volume_yet_to_be_made_counts_for_its_driver() -> None:
-    """The storage class says who will make it; the decision says that where is not modelled."""
+    """The storage class says who will make it; the decision says that there is none yet."""
     late = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -214,7 +214,7 @@ def test_a_volume_yet_to_be_made_counts_for_its_driver() -> None:
     )
     first, second = schedule(loaded.snapshot).decisions
     assert isinstance(first, Bound)
-    assert first.notes == ("volume of c not modelled",)
+    assert first.notes == ("volume of c yet to be bound",)
     assert isinstance(second, Unschedulable)
     assert "exceed max volume count" in second.message
     assert any("no volume is bound to c" in str(warning) for warning in loaded.warnings)

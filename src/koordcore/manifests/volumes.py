@@ -153,5 +153,5 @@ def warn_of_volumes(
     found = (claims.get((pod.namespace, name)) for name in pod.claims)
     waiting = sorted({one.name for one in found if one is not None and not one.volume})
     if waiting:
-        text = f"no volume is bound to {', '.join(waiting)}: which one is made or found is not modelled"
+        text = f"no volume is bound to {', '.join(waiting)}: which one it gets is not modelled"
         reading.warn("spec.volumes", text)

@@ -151,7 +151,7 @@ class BindingEvaluator(MaskEvaluator):
     def __init__(self, reached: BoolVector, found: BoolVector, waiting: Sequence[str]) -> None:
         super().__init__(reached & found, REASON_AFFINITY)
         self._reached, self._found = reached, found
-        self._note = f"volume of {', '.join(waiting)} not modelled"
+        self._note = f"volume of {', '.join(waiting)} yet to be bound"
 
     def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
         pairs = ((REASON_AFFINITY, self._reached), (REASON_NOT_FOUND, self._found))
