@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
@@ -51,6 +52,7 @@ ODD: Final[tuple[Any, ...]] = (
 )
 
 
+_DIGITS: Final = re.compile(r"[0-9]+")
 _NOTHING: Final = {"apiVersion": "campaigns/v1", "kind": "Nothing"}
 
 
@@ -233,8 +235,33 @@ def _noted(one: Any) -> bool:
         return False
 
 
+def _numbers(inside: Any) -> Iterator[tuple[Any, Any]]:
+    """Give the places of numbers, and of texts with a digit: amounts, and what annotations say."""
+    for key, value in inside.items() if isinstance(inside, dict) else enumerate(inside):
+        if isinstance(value, dict | list):
+            yield from _numbers(value)
+        elif type(value) is int or (isinstance(value, str) and _DIGITS.search(value)):
+            yield inside, key
+
+
+def other_number(chance: random.Random, objects: list[Any]) -> None:
+    """Write another number in one place: less than nothing, none, or more than anything has."""
+    places = list(_numbers(objects))
+    if not places:
+        return
+    where, key = chance.choice(places)
+    value = where[key]
+    if isinstance(value, int):
+        large = (2**31 - 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1, 2**63)
+        where[key] = chance.choice((-value, -1, 0, value * 10 ** chance.choice((3, 9, 18, 25)), *large))
+        return
+    one = chance.choice(list(_DIGITS.finditer(value)))
+    written = ("-" + one.group(), "-1", "0", one.group() + "9", "9" * chance.choice((3, 10, 16, 19, 25)))
+    where[key] = value[: one.start()] + chance.choice((*written, str(2**31), str(2**53))) + value[one.end() :]
+
+
 def mutate(chance: random.Random, objects: list[Any]) -> None:
-    """Change one place somewhere: another value, a key less, a key twice, an object twice."""
+    """Change one place somewhere: another value or number, a key less, a key twice, an object twice."""
     if not objects:
         return
     kind = chance.random()
@@ -250,6 +277,9 @@ def mutate(chance: random.Random, objects: list[Any]) -> None:
         return
     if kind < 0.05:
         objects.append(copy.deepcopy(chance.choice(objects)))
+        return
+    if 0.5 < kind < 0.6:
+        other_number(chance, objects)
         return
     place = _place(chance, chance.choice(objects))
     if place is None:

@@ -78,7 +78,9 @@ def _parts(pod: Pod) -> list[_Part]:
     found = []
     for kind, entries in json.loads(text).items():
         for entry in entries or ():
-            amounts = {name: parse_quantity(value) for name, value in (entry.get("resources") or {}).items()}
+            told = entry.get("resources") or {}
+            # Nobody gives back what others hold.
+            amounts = {name: max(0, parse_quantity(value)) for name, value in told.items()}
             extension = entry.get("extension") or {}
             vfs = tuple(str(vf.get("busID")) for vf in extension.get("vfs") or ())
             found.append(_Part(pod.key, kind, int(entry.get("minor", 0)), amounts, vfs))
@@ -104,14 +106,16 @@ def _check_node(device: DeviceObject, state: NodeState, new: set[PodKey]) -> Ite
         if one is None or not one.health:
             yield _broken(fresh[0].pod, f"{where} {'is not healthy' if one else 'does not exist'}")
             continue
-        yield from _check_amounts(one, holders, fresh[0].pod, where)
+        yield from _check_amounts(one, holders, fresh, where)
         yield from _check_vfs(holders, fresh[0].pod, where)
 
 
-def _check_amounts(one: Device, holders: list[_Part], pod: PodKey, where: str) -> Iterator[Violation]:
+def _check_amounts(one: Device, holders: list[_Part], fresh: list[_Part], where: str) -> Iterator[Violation]:
+    """What new pods take of a device is there, and reported; of the rest others may have too much."""
+    pod = fresh[0].pod
     for name, limit in sorted(one.resources.items()):
         used = sum(part.amounts.get(name, 0) for part in holders)
-        if used > limit:
+        if used > limit and any(part.amounts.get(name) for part in fresh):
             yield _broken(pod, f"{where}: {used} of {limit} {name} given away")
     for name in sorted({name for part in holders if part.pod == pod for name in part.amounts}):
         # Nothing of what the device does not report is nothing taken.

@@ -190,6 +190,22 @@ def no_nulls(key: str, text: str) -> tuple[Problem, ...]:
     return tuple(Problem(f"[{name}]", "null counts as 0") for name, value in entries if value is None)
 
 
+def no_debts(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that no amount of a device that a pod holds is negative, which counts for nothing."""
+    try:
+        raw = load_json(text)
+        parse_allocation({DEVICE_ALLOCATED: text})
+    except ManifestError:
+        return ()  # said by the parser
+    return tuple(
+        Problem(f"{kind}[{place}].resources[{name}]", f"{show(amount)} counts for nothing")
+        for kind, entries in (raw.items() if isinstance(raw, Mapping) else ())
+        for place, entry in enumerate(entries or ())
+        for name, amount in ((entry or {}).get("resources") or {}).items()
+        if str(amount).startswith("-")
+    )
+
+
 def joint_types(key: str, text: str) -> tuple[Problem, ...]:
     """Check that the types of devices that go together are known ones."""
     try:
@@ -277,7 +293,7 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
     GPU_PARTITION_SPEC: both(
         keyed(parse_partition_spec), words({"allocatePolicy": tuple(PartitionAllocatePolicy)})
     ),
-    DEVICE_ALLOCATED: keyed(parse_allocation),
+    DEVICE_ALLOCATED: both(keyed(parse_allocation), no_debts),
     ANNOTATION_RESOURCE_SPEC: both(
         keyed(resource_spec_of),
         words(
@@ -347,6 +363,19 @@ def check_pod(reading: Reading, pod: Pod) -> None:
             namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
         )
         reading.warnings += (*parsed.unreadable, *parsed.defaulted)
+
+
+def check_holdings(reading: Reading, pod: Pod) -> None:
+    """Say what a pod that runs holds by texts that cannot be read: nobody knows which devices and CPUs."""
+    for key in (DEVICE_ALLOCATED, ANNOTATION_RESOURCE_STATUS):
+        text = pod.annotations.get(key)
+        try:
+            if text and key == DEVICE_ALLOCATED:
+                parse_allocation(pod.annotations)
+            elif text:
+                parse_resource_status(text)
+        except ManifestError as error:
+            reading.note(error, f"metadata.annotations[{key}]")
 
 
 def check_preferences(reading: Reading, affinity: Affinity | None) -> None:

@@ -20,7 +20,7 @@ from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, as_owners, identity_of, is_object
 from koordcore.manifests._reads import TopTraced, unread
 from koordcore.manifests.cross_checks import Key, shown
-from koordcore.manifests.ignored import check_node, check_pod
+from koordcore.manifests.ignored import check_holdings, check_node, check_pod
 from koordcore.manifests.koordinator import KOORDINATOR, Policies, QuotaReading
 from koordcore.manifests.kubernetes import KUBERNETES, Decoder
 from koordcore.manifests.kueue import KUEUE
@@ -34,7 +34,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
-from koordcore.model.resources import AMOUNT_LIMIT, NO_RESOURCES
+from koordcore.model.resources import HELD_LIMIT, NO_RESOURCES
 from koordcore.protocol.fields import Json, show
 
 DECODERS: Final[Mapping[tuple[str, str], Decoder]] = {**KUBERNETES, **KOORDINATOR, **KUEUE}
@@ -293,6 +293,7 @@ def _look_at(reading: Reading, content: Any) -> None:
         check_pod(reading, content.pod)
         if content.pod.bound:
             _count(reading, "spec", content.pod.requests)
+            check_holdings(reading, content.pod)
     elif isinstance(content, Node):
         check_node(reading, content)
     elif isinstance(content, Reservation) and content.active:
@@ -303,8 +304,8 @@ def _look_at(reading: Reading, content: Any) -> None:
 def _count(reading: Reading, path: str, requests: Mapping[str, int]) -> None:
     """Say what is held on a node and cannot be counted."""
     for name, amount in requests.items():
-        if amount > AMOUNT_LIMIT:
-            message = f"requests {amount} of {name}; at most {AMOUNT_LIMIT} can be counted"
+        if amount > HELD_LIMIT:
+            message = f"requests {amount} of {name}; at most {HELD_LIMIT} can be counted"
             reading.problem(path, message)
 
 
@@ -359,7 +360,7 @@ def _broken(reading: Reading, content: Any, raw: Mapping[str, Json] | None, key:
     if read.pod.node_name is None and not read.pod.finished:
         return attrs.evolve(read, pod=_bystander(read.pod, why))
     requests, scored = (
-        {name: amount for name, amount in amounts.items() if amount <= AMOUNT_LIMIT}
+        {name: amount for name, amount in amounts.items() if amount <= HELD_LIMIT}
         for amounts in (read.pod.requests, read.pod.scored_requests)
     )
     known = read is content and all(one.path.startswith(_BESIDE) for one in reading.problems)

@@ -26,7 +26,7 @@ from koordcore.model.reservations import (
     ReservationPhase,
     ReservationStatus,
 )
-from koordcore.model.resources import AMOUNT_LIMIT, Resources
+from koordcore.model.resources import HELD_LIMIT, Resources
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -147,10 +147,13 @@ def still_held(read: Reservation, problems: Iterable[Problem], why: str) -> Rese
     template = read.template
     if template is not None:
         counted, scored = (
-            {name: amount for name, amount in amounts.items() if amount <= AMOUNT_LIMIT}
+            {name: amount for name, amount in amounts.items() if amount <= HELD_LIMIT}
             for amounts in (template.requests, template.scored_requests)
         )
         template = attrs.evolve(template, requests=counted, scored_requests=scored)
+    if status.allocatable is not None:
+        granted = {name: amount for name, amount in status.allocatable.items() if amount <= HELD_LIMIT}
+        status = attrs.evolve(status, allocatable=granted)
     held = attrs.evolve(read, template=template, status=status, owners=(), owners_error=why, unreadable=why)
     if {"metadata.creationTimestamp", "spec.ttl", "spec.expires"}.intersection(wrong):
         held = attrs.evolve(held, ttl=0, expires=None)

@@ -33,6 +33,8 @@ MID_MEMORY: Final = "kubernetes.io/mid-memory"
 
 AMOUNT_LIMIT: Final = 2**53
 """Largest amount in a column; a hundred times that still fits int64, and float64 holds it exactly."""
+HELD_LIMIT: Final = AMOUNT_LIMIT >> 7
+"""Largest amount of one that is on a node: a hundred of them together still fit a column."""
 
 Resources: TypeAlias = immutabledict[str, int]
 """Resource name to amount; a name that is absent is zero unless the place says otherwise."""

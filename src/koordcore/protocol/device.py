@@ -37,7 +37,6 @@ from koordcore.model.devices import (
 )
 from koordcore.model.quantity import parse_quantity
 from koordcore.model.resources import (
-    NO_RESOURCES,
     Resources,
     format_resources,
     make_resources,
@@ -48,6 +47,8 @@ from koordcore.protocol.fields import field, load_json
 from koordcore.protocol.go_json import syntax_error, type_error
 from koordcore.protocol.selectors import as_label_selector
 
+MAX_MINOR: Final = 1023
+"""A larger minor is surely a typing error; it bounds the bit masks that stand for sets of devices."""
 DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 DEVICE_ALLOCATE_HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
 DEVICE_JOINT_ALLOCATE: Final = "scheduling.koordinator.sh/device-joint-allocate"
@@ -321,6 +322,8 @@ def _holding(entry: Any) -> DeviceHolding:
     minor = one.integer("minor", "int32")
     if minor < 0:
         raise ManifestError.at("minor", f"a minor is not negative: {minor}")
+    if minor > MAX_MINOR:
+        raise ManifestError.at("minor", f"a minor is at most {MAX_MINOR}: {minor}")
     extension = _Struct(one.optional("extension"), "extension.DeviceAllocationExtension", "", "")
     vfs = []
     for entry_vf in extension.sequence("vfs", "[]extension.VirtualFunction"):
@@ -337,7 +340,10 @@ def _holding(entry: Any) -> DeviceHolding:
 
 
 def _positive(amounts: Resources) -> Resources:
-    return amounts if all(amount >= 0 for amount in amounts.values()) else NO_RESOURCES
+    """Leave out negative amounts: who holds less than nothing of one resource still holds the others."""
+    if all(amount >= 0 for amount in amounts.values()):
+        return amounts
+    return immutabledict({name: amount for name, amount in amounts.items() if amount >= 0})
 
 
 def allocation_to_json(allocation: DeviceAllocation) -> dict[str, list[dict[str, Any]]]:

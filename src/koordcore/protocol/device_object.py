@@ -28,12 +28,13 @@ from koordcore.model.devices import (
 )
 from koordcore.model.quantity import parse_quantity
 from koordcore.model.resources import Resources, parse_resources
-from koordcore.protocol.device import GPU_ISOLATION_PROVIDER, load_go_json, replace_deprecated
+from koordcore.protocol.device import GPU_ISOLATION_PROVIDER, MAX_MINOR, load_go_json, replace_deprecated
 from koordcore.protocol.fields import (
     as_bool,
     as_int,
     as_list,
     as_mapping,
+    as_numa_node,
     as_str,
     as_str_mapping,
     at,
@@ -53,8 +54,6 @@ GPU_DRIVER_VERSION: Final = "node.koordinator.sh/gpu-driver-version"
 WELL_PLANNED: Final = "node.koordinator.sh/secondary-device-well-planned"
 _NO_LABELS: Final[dict[str, str]] = {}
 _NOTHING: Final[Mapping[str, object]] = {}
-_MAX_MINOR: Final = 1023
-"""A larger minor is surely a typing error; it bounds the bit masks that stand for sets of devices."""
 
 
 @record
@@ -159,8 +158,8 @@ def _partition_minor(value: object) -> int:
 
 
 def _bounded_minor(minor: int) -> int:
-    if not 0 <= minor <= _MAX_MINOR:
-        raise ManifestError.at("", f"expected a minor of 0 to {_MAX_MINOR}, got {minor}")
+    if not 0 <= minor <= MAX_MINOR:
+        raise ManifestError.at("", f"expected a minor of 0 to {MAX_MINOR}, got {minor}")
     return minor
 
 
@@ -179,7 +178,7 @@ def _vf_group(value: object) -> VFGroup:
 def _topology(value: object) -> DeviceTopology:
     raw = as_mapping(value)
     return DeviceTopology(
-        node_id=optional(raw, "nodeID", as_int, 0),
+        node_id=optional(raw, "nodeID", as_numa_node, 0),
         pcie_id=optional(raw, "pcieID", as_str, ""),
         socket_id=optional(raw, "socketID", as_int, 0),
         bus_id=optional(raw, "busID", as_str, ""),

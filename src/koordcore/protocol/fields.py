@@ -25,6 +25,7 @@ E = TypeVar("E", bound=StrEnum)
 
 _SHOWN: Final = 60
 _MAX_JSON: Final = 1 << 20
+_MAX_NUMA: Final = 1023
 """An annotation is at most 256 KiB in Kubernetes; four times that is surely hostile."""
 
 
@@ -60,6 +61,14 @@ def as_int(value: Json) -> int:
     if not -(2**63) <= value < 2**63:
         raise _expected("an integer of 64 bits", value)
     return value
+
+
+def as_numa_node(value: Json) -> int:
+    """Take the number of a NUMA node, negative for none; it bounds the masks that stand for sets of them."""
+    number = as_int(value)
+    if number > _MAX_NUMA:
+        raise ManifestError.at("", f"expected a NUMA node of at most {_MAX_NUMA}, got {number}")
+    return number
 
 
 def as_bool(value: Json) -> bool:

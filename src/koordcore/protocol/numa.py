@@ -24,8 +24,8 @@ from koordcore.model.resources import (
 )
 from koordcore.protocol.fields import (
     Json,
-    as_int,
     as_mapping,
+    as_numa_node,
     as_str,
     list_of,
     load_json,
@@ -163,7 +163,7 @@ def parse_resource_status(text: str) -> ResourceStatus:
 
 def _numa_node_resource(value: Json) -> NUMANodeResource:
     raw = as_mapping(value)
-    node = optional(raw, "node", as_int, 0, fold_case=True)
+    node = optional(raw, "node", as_numa_node, 0, fold_case=True)
     return NUMANodeResource(node, optional(raw, "resources", _resource_list, NO_RESOURCES, fold_case=True))
 
 

@@ -37,6 +37,7 @@ from koordcore.protocol.fields import (
     as_int,
     as_list,
     as_mapping,
+    as_numa_node,
     as_str,
     at,
     collect,
@@ -288,7 +289,10 @@ def _zones(values: Iterable[Json], topology: CPUTopology, reserved: CPUSet) -> t
             resource_name = optional(resource, "name", as_str, "")
             path = f"zones[{index}].resources[{resource_name}]"
             amounts.update(at(path, _resource_list, {resource_name: resource.get("allocatable") or 0}))
-        zones[int(parts[1])] = amounts
+        numa = at(f"zones[{index}].name", as_numa_node, int(parts[1]))
+        if numa < 0:
+            raise ManifestError.at(f"zones[{index}].name", f"expected a NUMA node of at least 0, got {numa}")
+        zones[numa] = amounts
     for numa, amounts in zones.items():
         if amounts.get(CPU):
             amounts[CPU] -= 1000 * (reserved & topology.on_node(numa)).bit_count()

@@ -142,7 +142,8 @@ def trimmed_allocatable(allocatable: Mapping[str, int], annotations: Mapping[str
     left = dict(allocatable)
     for name, amount in reserved.items():
         if name in left:
-            left[name] = max(0, left[name] - amount)
+            # What is less than nothing keeps nothing back: no node offers more than it has.
+            left[name] = max(0, left[name] - max(0, amount))
     for name in (BATCH_CPU, BATCH_MEMORY):
         left[name] = allocatable.get(name, 0)
     return make_resources(left)

@@ -231,8 +231,9 @@ def as_taints(value: Json) -> tuple[Taint, ...]:
 
 def _skew(value: Json) -> int:
     skew = as_int(value)
-    if skew < 1:
-        raise ManifestError.at("", f"expected at least 1, got {skew}")
+    if not 1 <= skew < 2**31:
+        wanted = "at least 1" if skew < 1 else "an integer of 32 bits"
+        raise ManifestError.at("", f"expected {wanted}, got {skew}")
     return skew
 
 
