@@ -80,7 +80,7 @@ def test_who_holds_less_than_nothing_of_one_resource_holds_the_others() -> None:
     loaded, told = decided(
         node("n1", ROOM),
         device(),
-        holding({"gpu": [{"minor": 0, "resources": debt}]}),
+        holding({"gpu": [{"minor": 0, "Resources": debt}, None]}),
         asking(cpu="1", **SHARE),
     )
     assert loaded.problems == ()

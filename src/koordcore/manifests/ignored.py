@@ -201,7 +201,7 @@ def no_debts(key: str, text: str) -> tuple[Problem, ...]:
         Problem(f"{kind}[{place}].resources[{name}]", f"{show(amount)} counts for nothing")
         for kind, entries in (raw.items() if isinstance(raw, Mapping) else ())
         for place, entry in enumerate(entries or ())
-        for name, amount in ((entry or {}).get("resources") or {}).items()
+        for name, amount in as_mapping(field(entry or {}, "resources", fold_case=True) or {}).items()
         if str(amount).startswith("-")
     )
 

@@ -76,7 +76,7 @@ def numa_state(snapshot: ClusterSnapshot, state: NodeState) -> NUMAState:
 def device_state(snapshot: ClusterSnapshot, state: NodeState) -> NodeDevices | None:
     """Give the devices of one node with what its pods hold by their annotations.
 
-    An annotation that cannot be read holds nothing; the loader reports it.
+    An annotation that cannot be read holds nothing here: the loader closes the node of such a pod to others.
     """
     found = snapshot.find(DeviceObject, state.name)
     inventory = None if found is None else inventory_of(found, state.node.labels)
