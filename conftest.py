@@ -1,10 +1,23 @@
-"""Doctests are sought where a file says ``>>>``: to search every module takes longer than to read it."""
+"""What keeps a run short: doctests are sought where a file says ``>>>``, and garbage where there is some."""
 
+import gc
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
+
+
+def pytest_configure() -> None:
+    """Let what is collected be: thousands of tests and the modules under them stay until the end."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, among what the tests make, and less often than in a short run."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -175,7 +175,7 @@ def test_the_solver_is_imported_only_when_asked() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-4, 6)), min_size=1, max_size=4),
     st.tuples(st.integers(-2, 2), st.integers(-2, 2)),

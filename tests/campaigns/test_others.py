@@ -112,7 +112,7 @@ def test_a_law_of_the_tests_is_held_to_examples_of_a_seed(monkeypatch: pytest.Mo
     seen: list[int] = []
 
     @given(st.integers(0, 10**9))
-    @settings(max_examples=50)
+    @settings(max_examples=33)
     def few_are_large(number: int) -> None:
         seen.append(number)
         assert number < 10**8

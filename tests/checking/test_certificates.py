@@ -58,7 +58,7 @@ def accepted(certificate: Certificate) -> bool:
     return True
 
 
-@settings(max_examples=80)
+@settings(max_examples=53)
 @given(uniform_instances() | scored_instances() | even_instances() | snug_instances())
 @example(OPEN_NODES)
 def test_the_best_gathering_is_found_once_more(problem: Instance) -> None:
@@ -66,7 +66,7 @@ def test_the_best_gathering_is_found_once_more(problem: Instance) -> None:
     assert accepted(place_gang(tree, demand_of(problem, tree)).certificate)
 
 
-@settings(max_examples=25)
+@settings(max_examples=17)
 @given(mixed_instances())
 def test_members_of_several_shapes_come_with_evidence_or_say_that_they_do_not(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -167,7 +167,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(st.lists(rows, min_size=1, max_size=4), st.tuples(small, small, small), trees)
 def test_no_evidence_whatsoever_shows_what_is_false(
     made: list[LinearRow], cost: tuple[int, int, int], tree: Leaf | Branch
@@ -194,7 +194,7 @@ def holds(row: LinearRow, point: tuple[int, ...]) -> bool:
     return row.lower is None or row.upper is None or row.lower <= total <= row.upper
 
 
-@settings(max_examples=35)
+@settings(max_examples=23)
 @given(st.lists(rows, min_size=1, max_size=4), st.tuples(small, small, small), st.tuples(small, small, small))
 def test_evidence_is_found_for_small_programs(
     made: list[LinearRow], first: tuple[int, int, int], second: tuple[int, int, int]

@@ -126,7 +126,7 @@ def test_plans_that_meet_their_bound_are_repeated() -> None:
     assert {type(one.problem) for one in proven} >= {CoolingProblem, VacatingProblem}
 
 
-@settings(max_examples=90)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.booleans())
 def test_the_cheapest_eviction_for_one_pod_is_found_once_more(seed: int, whole: bool) -> None:
     problem = random_problem(seed, most=8)

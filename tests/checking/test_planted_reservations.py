@@ -9,7 +9,18 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, Policy, ScheduleResult
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Node,
+    NodeState,
+    Pod,
+    Policy,
+    PreemptionRules,
+    ScheduleResult,
+    schedule,
+    verify,
+)
 from koordcore.checking.holders import owned_holders, owns, used_by, with_remainders
 from koordcore.checking.reservations import check_reservations
 from koordcore.model.pods import OwnerReference, PodKey
@@ -390,3 +401,20 @@ def test_reservations_neither_come_nor_go() -> None:
     for after in (cluster(), cluster(reservation(), reservation("s"))):
         result = ScheduleResult(decisions=(), snapshot=after, policy=Policy())
         assert [one.message for one in check_reservations(snapshot, result)] == ["came or went"]
+
+
+def test_a_node_smaller_than_its_reservation_takes_an_owner_once_the_others_have_gone() -> None:
+    """What is left of the reservation was too much before; the owner has to fit beside everybody else."""
+    owner, other = pod("o", 16_000, priority=10), pod("v", labels={}, priority=1)
+    snapshot = cluster(reservation(cpu=20_000), running=(other,), pending=(owner,)).without_nodes("m")
+    result = schedule(snapshot, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    assert [one.pod for one in plan.victims] == [other.key]
+    assert verify(snapshot, result) == ()
+    stays = attrs.evolve(plan, victims=())
+    (nominated,) = result.decisions
+    corrupt = attrs.evolve(
+        result, preemptions=(stays,), decisions=(attrs.evolve(nominated, victims=()),), snapshot=snapshot
+    )
+    found = [one.message for one in verify(snapshot, corrupt)]
+    assert "cpu: 21000 once the victims have gone, 16000 allocatable" in found

@@ -241,7 +241,7 @@ def contents(index: ClusterIndex) -> object:
     return used, plain, {key: set(some) for key, some in index.labelled.items()}
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.integers(0, 2**32))
 @example(10_000_000)  # a gang that lists another one, which goes alone
 def test_what_is_touched_tells_what_the_whole_tells(seed: int) -> None:
@@ -257,7 +257,7 @@ def test_what_is_touched_tells_what_the_whole_tells(seed: int) -> None:
         snapshot = moved_on(rng, result.snapshot, step)
 
 
-@settings(max_examples=20)
+@settings(max_examples=13)
 @given(st.integers(0, 2**32))
 def test_an_index_that_followed_equals_one_that_is_made_anew(seed: int) -> None:
     rng = Random(seed)

@@ -123,16 +123,20 @@ def test_a_screen_is_as_pictured(name: str, width: int) -> None:
     assert drawn(width, SCREENS[name]) == picture.read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    """Names of the nodes and pods of the example."""
+    snapshot = load([ROOT / EXAMPLE]).snapshot
+    pods = (*snapshot.pending, *snapshot.bound_pods())
+    return {state.name for state in snapshot.nodes} | {pod.name for pod in pods}
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", SCREENS)
-def test_no_line_is_too_wide_and_no_name_is_cut(name: str, width: int) -> None:
+def test_no_line_is_too_wide_and_no_name_is_cut(name: str, width: int, names: set[str]) -> None:
     """Every name that a wide screen shows stands whole on a narrow one, or its column is left out."""
     text = (PICTURES / f"{name}-{width}.txt").read_text(encoding="utf-8")
     assert max(map(len, text.splitlines())) <= width
-    snapshot = load([ROOT / EXAMPLE]).snapshot
-    names = {state.name for state in snapshot.nodes} | {
-        pod.name for pod in (*snapshot.pending, *snapshot.bound_pods())
-    }
     words = {word.strip(",;:()").rpartition("/")[2] for word in text.split()}
     begun = {one[:length] for one in names for length in range(8, len(one))}
     whole = {one.rpartition("-")[0] for one in names} | names

@@ -45,7 +45,7 @@ def test_no_more_than_asked_for() -> None:
     assert len(plan_emptying(made(nodes), most=1).emptied) == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(problems())
 def test_emptying_is_legal_at_every_step(problem: MoveProblem) -> None:
     """Waves replay, limits hold, and nothing stays on or comes to an emptied node."""

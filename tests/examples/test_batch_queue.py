@@ -163,7 +163,7 @@ JOBS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(JOBS)
 def test_every_job_ends_once(shapes: list[tuple[int, int, int, int, int]]) -> None:
     """Whole gangs only, victims of lower priority only, and one end for each job that was taken."""
@@ -196,7 +196,7 @@ def test_every_job_ends_once(shapes: list[tuple[int, int, int, int, int]]) -> No
     assert sum(event.what is What.FINISHED for event in queue.diary) == accepted
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(JOBS)
 def test_backfill_never_delays_the_first_in_the_queue(shapes: list[tuple[int, int, int, int, int]]) -> None:
     """With the backfilled jobs gone again, the blocked job would start no earlier than with them."""

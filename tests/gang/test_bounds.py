@@ -52,7 +52,7 @@ def test_nodes_that_few_domains_cannot_use_are_left_out() -> None:
 
 
 @pytest.mark.solver
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(mixed_instances())
 def test_no_best_placement_is_cut_off(problem: Instance) -> None:
     tree = tree_of(problem.paths)

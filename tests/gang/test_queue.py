@@ -74,7 +74,7 @@ def test_an_empty_queue_is_planned() -> None:
     assert plan_queue(blocks(1), []).placements == {}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(("s", "t")), st.integers(1, 4)), min_size=1, max_size=3),
     st.lists(
@@ -158,7 +158,7 @@ def test_a_gang_that_starts_has_as_many_of_its_roles_as_it_must(
     assert plan.certificate.status is CertificateStatus.PROVEN
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3), st.lists(st.integers(1, 4), min_size=1, max_size=5)
 )
@@ -208,7 +208,7 @@ def test_nodes_that_only_a_later_gang_can_use_count() -> None:
     assert plan.placements["g0"] == {"d/g0-0": "n1-0"}
 
 
-@settings(max_examples=25)
+@settings(max_examples=17)
 @given(st.data())
 def test_no_order_of_the_gangs_beats_what_is_proven(data: st.DataObject) -> None:
     """Gangs of two kinds that fit on different nodes, placed one by one in any order."""

@@ -48,7 +48,7 @@ def test_gangs_that_lie_in_each_others_way_change_places() -> None:
     }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(st.data())
 def test_gathering_again_leaves_nobody_out_and_opens_no_more_domains(data: st.DataObject) -> None:
     """Whatever the plan was."""

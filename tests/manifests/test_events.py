@@ -118,7 +118,7 @@ def named_by(objects: list[Object]) -> set[str]:
     return {problem.object_name for problem in snapshot_from_objects(objects).problems}
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(st.integers(0, 2**32))
 def test_any_order_leads_to_what_is_loaded_in_the_end(seed: int) -> None:
     rng = Random(seed)

@@ -112,7 +112,7 @@ POLICIES: Final = (
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     st.integers(0, len(WORLD) - 1),
     st.sampled_from(["annotations", "labels"]),

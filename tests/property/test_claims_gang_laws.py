@@ -117,7 +117,7 @@ def cluster(world: World) -> ClusterSnapshot:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=17)
 @given(worlds())
 def test_a_gang_starts_exactly_where_it_can(world: World) -> None:
     snapshot = cluster(world)

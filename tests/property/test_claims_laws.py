@@ -238,7 +238,7 @@ def test_first_fit_is_legal_and_refuses_what_does_not_fit(
         assert outcome.kind.value == "all-constraint"
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(rooms(), claim_lists())
 def test_counting_and_the_integer_program_agree(
     made: tuple[Room, ClaimChecker], claims: list[ResourceClaim]

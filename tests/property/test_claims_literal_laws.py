@@ -20,13 +20,13 @@ from tests.property.claim_answers import (
 from tests.property.claim_worlds import DRIVER, random_case
 
 
-@settings(max_examples=55)
+@settings(max_examples=37)
 @given(st.integers(0, 10**9))
 def test_first_fit_takes_the_devices_of_the_reference(seed: int) -> None:
     check_first_fit(asked_of(random_case(Random(seed))))
 
 
-@settings(max_examples=55)
+@settings(max_examples=37)
 @given(st.integers(0, 10**9))
 def test_the_exact_answer_is_that_of_trying_everything(seed: int) -> None:
     check_exact(asked_of(random_case(Random(seed), 10)))

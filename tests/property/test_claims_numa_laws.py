@@ -110,7 +110,7 @@ asks = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(
     policy=st.sampled_from(POLICIES),
     near=st.lists(st.sampled_from(NEAR), min_size=1, max_size=5),

@@ -33,7 +33,7 @@ def _machine(draw: random.Random) -> CPUTopology:
     return CPUTopology.of(rows)
 
 
-@settings(max_examples=85, deadline=None)
+@settings(max_examples=57, deadline=None)
 @given(st.integers(0, 2**32))
 def test_same_cpus_as_on_lists(seed: int) -> None:
     draw = random.Random(seed)

@@ -205,7 +205,7 @@ def request_of(pod: Mapping[str, Any]) -> DeviceRequest:
 
 
 @given(cases())
-@settings(max_examples=55)
+@settings(max_examples=37)
 def test_a_placement_is_found_exactly_where_one_exists_and_none_is_better(case: Case) -> None:
     """Trying every set of devices agrees on whether there is a placement, and finds no better one."""
     found = allocate_devices(state_of(case), request_of(case["pod"]))

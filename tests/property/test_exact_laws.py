@@ -125,7 +125,7 @@ def outcome(result: ScheduleResult) -> list[tuple[Any, ...]]:
     ]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(clusters(), numa_args, device_args, st.data())
 def test_the_order_of_plugins_makes_no_difference(
     snapshot: ClusterSnapshot, numa: NUMAArgs, devices: DevicePolicy, data: st.DataObject
@@ -217,7 +217,7 @@ def _one_pod_each(snapshot: ClusterSnapshot) -> list[tuple[ClusterSnapshot, Pod]
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(clusters(most=1), numa_args, device_args)
 def test_the_arguments_of_both_hold_under_every_policy(
     snapshot: ClusterSnapshot, numa: NUMAArgs, devices: DevicePolicy
@@ -250,7 +250,7 @@ def test_the_arguments_of_both_hold_under_every_policy(
                 assert cards in [brute.devices(mask) for mask in choices]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(clusters(), numa_args, device_args)
 def test_who_is_not_in_the_policy_is_not_asked(
     snapshot: ClusterSnapshot, numa: NUMAArgs, devices: DevicePolicy

@@ -92,7 +92,7 @@ def cluster_of(
 
 @pytest.mark.solver
 @DIALECTS
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(batch=batches(most_devices=5, most_pods=4, most_nodes=2))
 def test_a_gang_starts_exactly_where_its_members_find_devices_together(dialect: str, batch: Batch) -> None:
     """Compared with trying everything."""
@@ -106,7 +106,7 @@ def test_a_gang_starts_exactly_where_its_members_find_devices_together(dialect: 
 
 @pytest.mark.solver
 @DIALECTS
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     cards=st.tuples(st.integers(0, 3), st.integers(0, 3)),
     wanted=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=2, max_size=5),

@@ -49,14 +49,14 @@ def agrees(problem: Instance, placed: GangPlacement | GangShortfall) -> None:
     assert {*placed.nodes, *placed.left_out} == {member.key for member in demand.members}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(uniform_instances())
 def test_equal_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)
     agrees(problem, place_gang(tree, demand_of(problem, tree)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(even_instances())
 @example(OPEN_NODES)
 def test_members_lie_as_evenly_as_can_be(problem: Instance) -> None:
@@ -70,7 +70,7 @@ def test_members_lie_as_evenly_as_can_be(problem: Instance) -> None:
         assert placed.certificate.objective == best
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=27, deadline=None)
 @given(snug_instances())
 def test_the_tightest_domains_come_before_few_nodes(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -84,7 +84,7 @@ def test_the_tightest_domains_come_before_few_nodes(problem: Instance) -> None:
         assert placed.certificate.objective == best[: len(placed.certificate.objective)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(scored_instances())
 def test_what_is_equal_is_settled_by_scores(problem: Instance) -> None:
     """The best sum of scores among the placements that are best otherwise."""
@@ -102,7 +102,7 @@ def test_what_is_equal_is_settled_by_scores(problem: Instance) -> None:
     assert (*without, -worth) == best
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=23, deadline=None)
 @given(uniform_instances())
 def test_the_slots_that_a_refusal_names_are_the_fewest_that_mend_it(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -124,7 +124,7 @@ def test_the_slots_that_a_refusal_names_are_the_fewest_that_mend_it(problem: Ins
 
 
 @pytest.mark.solver
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(mixed_instances())
 def test_mixed_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -133,7 +133,7 @@ def test_mixed_members_are_placed_best(problem: Instance) -> None:
 
 
 @pytest.mark.solver
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(sliced_instances())
 def test_slices_and_free_members_are_placed_best(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -141,7 +141,7 @@ def test_slices_and_free_members_are_placed_best(problem: Instance) -> None:
 
 
 @pytest.mark.solver
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(uniform_instances())
 def test_tree_program_and_solver_agree(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -152,7 +152,7 @@ def test_tree_program_and_solver_agree(problem: Instance) -> None:
     assert exact.certificate == counted.certificate
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=23, deadline=None)
 @given(uniform_instances())
 def test_another_node_never_makes_it_worse(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -172,7 +172,7 @@ def test_another_node_never_makes_it_worse(problem: Instance) -> None:
         assert after.certificate.objective <= before.certificate.objective
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=23, deadline=None)
 @given(uniform_instances())
 def test_renaming_changes_names_only(problem: Instance) -> None:
     tree = tree_of(problem.paths)
@@ -188,7 +188,7 @@ def test_renaming_changes_names_only(problem: Instance) -> None:
         assert {key: f"x-{node}" for key, node in before.nodes.items()} == dict(after.nodes)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(uniform_instances())
 def test_input_is_untouched_and_the_answer_repeats(problem: Instance) -> None:
     tree = tree_of(problem.paths)

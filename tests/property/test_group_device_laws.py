@@ -220,7 +220,7 @@ def agrees_on_room(seed: int, devices: str) -> None:
 
 @pytest.mark.solver
 @DEVICES
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_a_tree_starts_with_as_many_as_find_devices_together(devices: str, seed: int) -> None:
     agrees(seed, devices)
@@ -228,7 +228,7 @@ def test_a_tree_starts_with_as_many_as_find_devices_together(devices: str, seed:
 
 @pytest.mark.solver
 @DEVICES
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @example(seed=23)
 @given(seed=st.integers(0, 10**6))
 def test_no_evictions_that_free_devices_for_a_tree_are_cheaper(devices: str, seed: int) -> None:

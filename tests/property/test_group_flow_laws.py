@@ -118,7 +118,7 @@ def ready(group: Group) -> bool:
 
 
 @pytest.mark.solver
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
 def test_most_groups_start_and_then_most_members(seed: int) -> None:
     agrees(seed)

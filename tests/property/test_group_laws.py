@@ -98,7 +98,7 @@ def worlds(draw: st.DrawFn) -> tuple[Group, list[int]]:
 
 
 @pytest.mark.solver
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(worlds().filter(lambda world: any(leaf.sizes for leaf in leaves(world[0]))))
 def test_most_groups_start_and_then_most_members(world: tuple[Group, list[int]]) -> None:
     root, room = world

@@ -138,7 +138,7 @@ def world_of(seed: int) -> tuple[ClusterSnapshot, World]:
 
 
 @pytest.mark.solver
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(st.integers(0, 10**6))
 def test_no_evictions_for_a_group_are_cheaper(seed: int) -> None:
     agrees(seed)

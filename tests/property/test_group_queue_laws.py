@@ -216,20 +216,20 @@ def _cheapest(
 
 
 @pytest.mark.solver
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(st.integers(0, 10**6))
 def test_every_group_of_a_queue_gets_what_is_left_for_it(seed: int) -> None:
     agrees_in_turns(seed)
 
 
 @pytest.mark.solver
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_no_tree_of_groups_evicts_more_than_it_needs(seed: int) -> None:
     agrees_on_room(seed)
 
 
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_sooner_reference_is_the_slow_one(seed: int) -> None:
     rng = random.Random(seed)

@@ -30,7 +30,7 @@ def batches(draw: st.DrawFn, *, most_devices: int, most_pods: int, most_nodes: i
 
 
 @given(batches(most_devices=6, most_pods=4, most_nodes=1))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_pods_go_together_exactly_where_trying_everything_says_so(batch: Batch) -> None:
     """What each gets is legal beside the others, and in the order given can be taken."""
     (case, *_), wanted = batch
@@ -52,7 +52,7 @@ def test_pods_go_together_exactly_where_trying_everything_says_so(batch: Batch) 
 
 
 @given(batches(most_devices=6, most_pods=4, most_nodes=1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 def test_the_least_that_does_not_fit_is_what_does_not_fit(batch: Batch) -> None:
     """Of two kinds every number up to two of each."""
     (case, *_), wanted = batch

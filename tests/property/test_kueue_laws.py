@@ -54,7 +54,7 @@ def _groups(one: Node) -> tuple[ResourceGroup, ...]:
     return (ResourceGroup(resources=("gpu",), flavors=(quota,)),)
 
 
-@settings(max_examples=65, deadline=None)
+@settings(max_examples=43, deadline=None)
 @given(trees(), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=20))
 def test_a_queue_admits_what_kueue_calls_available_and_nothing_else(
     tree: tuple[list[Node], list[Node]], asked: list[tuple[int, int]]
@@ -135,7 +135,7 @@ def agrees(number: int) -> None:
         assert len(racks) == 1 or not one_is_enough
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_a_workload_takes_the_first_flavor_that_has_quota_and_nodes(number: int) -> None:
     agrees(number)

@@ -36,7 +36,7 @@ def lacking(shortfalls: tuple[Shortfall, ...]) -> tuple[int, int]:
     return max(shares, default=0), sum(shares)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(worlds(reserving=True), st.data())
 def test_nodes_told_at_once_and_one_by_one(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
     """Every filter of every kind of pod: the same words, numbers and shares, in the same order."""
@@ -60,7 +60,7 @@ def test_nodes_told_at_once_and_one_by_one(snapshot: ClusterSnapshot, data: st.D
         ]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(worlds(reserving=True), st.data())
 def test_an_explanation_is_in_order(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
     """Best first, then by how little is lacking, then by name; help comes of the same, the nearest first."""

@@ -20,7 +20,7 @@ from tests.preemption.worlds import one_member, pooled, problem_of
 from tests.reference.preemption_brute import Mask, best_by_enumeration
 
 seeds = st.integers(0, 10**6)
-few = settings(max_examples=50, deadline=None)
+few = settings(max_examples=33, deadline=None)
 
 
 def refusing(problem: PreemptionProblem, *, elsewhere: bool = False) -> DryRun:

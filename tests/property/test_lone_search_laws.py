@@ -53,7 +53,7 @@ def refined(problem: PreemptionProblem, seed: int) -> PreemptionProblem:
     return attrs.evolve(problem, shapes=(shape,))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seeds, st.booleans(), st.booleans())
 def test_nodes_come_in_the_order_of_what_they_cost_at_least(seed: int, lacking: bool, limited: bool) -> None:
     problem = one_member(seed)
@@ -85,7 +85,7 @@ def wanted(problem: PreemptionProblem, seed: int) -> Wanted:
     return Wanted(row, lack, shared, far, tuple(refused))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=133, deadline=None)
 @given(seeds, st.booleans())
 def test_no_set_of_victims_is_cheaper_than_the_cheapest(seed: int, gangs: bool) -> None:
     problem = pooled(gang_problem(seed) if gangs else one_member(seed), seed)

@@ -23,7 +23,7 @@ from koordcore.manifests.pods import read_pod
 from koordcore.manifests.sources import SourceObject, read_json, read_yaml
 from tests.manifests.strategies import dumps, nodes, pods
 
-small = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+small = settings(max_examples=13, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 
 @small
@@ -82,7 +82,7 @@ ODD = st.recursive(
 )
 
 
-@settings(small, max_examples=20)
+@settings(small, max_examples=13)
 @given(st.lists(ODD, max_size=5), st.booleans(), st.integers(20, 80))
 def test_a_long_yaml_list_means_what_was_dumped(items: list[Any], shared: bool, width: int) -> None:
     marked = [{"kind": "K", "x": item, **({"again": item} if shared else {})} for item in items]
@@ -125,13 +125,13 @@ def problems_of(raw: Any, place: tuple[Any, ...], value: Any) -> list[str]:
     return [problem.source for problem in snapshot_from_objects([raw]).problems]
 
 
-@settings(small, max_examples=20)
+@settings(small, max_examples=13)
 @given(pods(), st.sampled_from(ANYWHERE + OF_PODS), JSON)
 def test_any_value_in_any_place_of_a_pod_is_read_or_refused(raw: Any, place: Any, value: Any) -> None:
     assert all(source == "object 1" for source in problems_of(raw, place, value))
 
 
-@settings(small, max_examples=30)
+@settings(small, max_examples=20)
 @given(nodes(), st.sampled_from(ANYWHERE + OF_NODES), JSON)
 def test_any_value_in_any_place_of_a_node_is_read_or_refused(raw: Any, place: Any, value: Any) -> None:
     assert all(source == "object 1" for source in problems_of(raw, place, value))

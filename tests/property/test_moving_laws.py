@@ -32,7 +32,7 @@ from tests.scheduling.moving_worlds import GANG, HOT, NOW, random_world
 P = TypeVar("P", bound=Plan)
 
 seeds = st.integers(0, 10**6)
-few = settings(max_examples=12, deadline=None)
+few = settings(max_examples=8, deadline=None)
 BUDGET = Limits(1.0)
 WANTED = (
     Wanted(requests=make_resources({"cpu": 8000, "pods": 1})),

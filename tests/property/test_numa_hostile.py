@@ -110,7 +110,7 @@ ZONE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=65, deadline=None)
+@settings(max_examples=43, deadline=None)
 @given(POD, NODE, st.lists(ZONE | JSON, max_size=3), st.dictionaries(KEYS, NUMBERS, max_size=3))
 def test_hostile_input_is_an_error_or_an_answer(
     pod: dict[str, str], node: dict[str, str], zones: list[Any], amounts: dict[str, Any]

@@ -32,8 +32,8 @@ from tests.reference.numa_score import fit_numa
 
 SEEDS = st.integers(0, 2**32)
 ROOMY = NodeAmounts(make_resources({"cpu": 10**9}))
-FEW = settings(max_examples=35, deadline=None)
-MANY = settings(max_examples=150, deadline=None)
+FEW = settings(max_examples=23, deadline=None)
+MANY = settings(max_examples=100, deadline=None)
 
 
 @FEW

@@ -79,7 +79,7 @@ class Lending:
     st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 5)), unique_by=lambda pair: pair[0]),
     st.integers(0, 3000),
 )
-@settings(max_examples=20)
+@settings(max_examples=13)
 def test_the_short_way_is_the_long_way(
     snapshot: ClusterSnapshot,
     asked: dict[str, int],

@@ -131,7 +131,7 @@ def test_arguments_of_plugins_hold_together(number: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_the_order_of_any_plugins_decides_nothing(data: st.DataObject) -> None:
     """Some of the plugins only, each filtering or scoring only at times, with other weights, in any order."""
     snapshot, now = cluster(data.draw(st.integers(0, 4))), datetime.fromisoformat(NOW)

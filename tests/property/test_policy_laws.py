@@ -154,7 +154,7 @@ def read(raw: dict[str, Any]) -> tuple[Policy, ...] | None:
 
 
 @given(configurations())
-@settings(max_examples=15)
+@settings(max_examples=10)
 @example({"profiles": [{"plugins": {"preFilter": {"enabled": [{"name": one} for one in EARLY]}}}]})
 def test_a_configuration_comes_back(raw: dict[str, Any]) -> None:
     policies = read(raw)
@@ -166,7 +166,7 @@ def test_a_configuration_comes_back(raw: dict[str, Any]) -> None:
 
 
 @given(configurations())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_a_policy_is_complete(raw: dict[str, Any]) -> None:
     """Every plugin stands once, decides something, and has a weight where it scores."""
     for policy in read(raw) or ():

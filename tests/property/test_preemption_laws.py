@@ -16,7 +16,7 @@ from tests.preemption.worlds import gang_problem, random_problem, with_refuges
 from tests.reference.preemption_brute import Mask, best_by_enumeration, best_with_moves, holds, is_legal
 
 seeds = st.integers(0, 10**6)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=17, deadline=None)
 
 
 def mask_of(problem: PreemptionProblem, plan: PreemptionPlan) -> Mask:

@@ -176,7 +176,7 @@ def masked(tree: SlowTree, runtimes: dict[str, dict[str, int]]) -> dict[str, dic
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=17)
 @given(forests(), policies)
 def test_trees_agree_with_the_slow_reference(
     case: tuple[list[ElasticQuota], dict[str, QuotaUsage], Resources], policy: QuotaPolicy
@@ -191,7 +191,7 @@ def test_trees_agree_with_the_slow_reference(
     assert at_once == expected
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(forests(), policies, st.randoms(use_true_random=False))
 def test_the_order_of_quotas_is_irrelevant(
     case: tuple[list[ElasticQuota], dict[str, QuotaUsage], Resources], policy: QuotaPolicy, dice: object
@@ -204,7 +204,7 @@ def test_the_order_of_quotas_is_irrelevant(
     assert one.statuses() == other.statuses()
 
 
-@settings(max_examples=25)
+@settings(max_examples=17)
 @given(forests())
 def test_children_share_what_their_parent_has(
     case: tuple[list[ElasticQuota], dict[str, QuotaUsage], Resources],
@@ -256,7 +256,7 @@ def scripts(draw: st.DrawFn) -> tuple[list[ElasticQuota], Resources, list[tuple[
     return quotas, total, steps
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(scripts(), policies)
 def test_a_changed_ledger_equals_a_new_one(
     case: tuple[list[ElasticQuota], Resources, list[tuple[str, QuotaPod]]], policy: QuotaPolicy

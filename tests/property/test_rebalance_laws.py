@@ -122,7 +122,7 @@ def after(problem: MoveProblem, moves: Sequence[Move]) -> MoveProblem:
     return MoveProblem(hosts=hosts, movable=movable, groups=groups, allows=problem.allows)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(problems(), st.booleans())
 def test_cooling_is_optimal_legal_and_finished(problem: MoveProblem, sparing: bool) -> None:
     """The plan is the best of all, can be carried out, and leaves nothing to do within the same limits."""
@@ -140,7 +140,7 @@ def test_cooling_is_optimal_legal_and_finished(problem: MoveProblem, sparing: bo
         assert plan_rebalance(left).moves == ()
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=23, deadline=None)
 @given(
     problems(),
     st.integers(1, 6),
@@ -227,7 +227,7 @@ def with_moves_done(aim: Fragments, plan: FragmentsPlan) -> Fragments:
     return attrs.evolve(aim, nodes=tuple(nodes.values()), slots=slots)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_fewer_fragments_are_optimal_legal_and_finished(seed: int) -> None:
     """For whole cards nothing beats the plan, and planning on the result moves nothing."""
@@ -242,7 +242,7 @@ def test_fewer_fragments_are_optimal_legal_and_finished(seed: int) -> None:
         assert (again.moves, again.before) == ((), plan.after)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_shares_of_cards_move_only_for_a_gain(seed: int) -> None:
     """Every move is paid for, the bound holds, and the gains end where the plan says."""

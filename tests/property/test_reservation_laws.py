@@ -86,7 +86,7 @@ def worlds(draw: st.DrawFn) -> tuple[ClusterSnapshot, list[Pod]]:
     return snapshot.assume(*running), waiting
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds())
 def test_results_are_legal_and_nobody_takes_what_is_held_for_others(
     world: tuple[ClusterSnapshot, list[Pod]],
@@ -101,7 +101,7 @@ def test_results_are_legal_and_nobody_takes_what_is_held_for_others(
         assert used + kept - ignoring <= 8000
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds())
 def test_one_call_decides_as_many_calls_do(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
     snapshot, waiting = world
@@ -128,7 +128,7 @@ def _columns(workspace: Workspace) -> tuple[list[list[int]], ...]:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds())
 def test_what_is_used_and_released_is_as_before(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
     snapshot, waiting = world
@@ -152,7 +152,7 @@ def test_what_is_used_and_released_is_as_before(world: tuple[ClusterSnapshot, li
     assert _columns(workspace) == before
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds(), st.integers(1, 9), st.sampled_from(APPS))
 def test_the_flow_filters_as_the_rules_on_one_node_say(
     world: tuple[ClusterSnapshot, list[Pod]], cpu: int, app: str
@@ -175,7 +175,7 @@ def test_the_flow_filters_as_the_rules_on_one_node_say(
         assert bool(feasible[row]) == (fits and plain)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(1, 6), max_size=5), st.integers(1, 6), st.integers(0, 3))
 def test_a_state_gives_back_at_most_what_it_holds(cpus: list[int], held: int, kept: int) -> None:
     state = reservation_state(
@@ -195,7 +195,7 @@ def test_a_state_gives_back_at_most_what_it_holds(cpus: list[int], held: int, ke
     assert state.returned.get("cpu", 0) == 0
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(worlds(), st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), max_size=4), st.integers(4, 8))
 def test_backfill_never_moves_the_start(
     world: tuple[ClusterSnapshot, list[Pod]], jobs: list[tuple[int, int]], size: int
@@ -215,7 +215,7 @@ def test_backfill_never_moves_the_start(
     assert found.recomputed == plan.start
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 2), st.integers(1, 3), st.booleans()), max_size=4),
     st.integers(1, 4),
@@ -251,7 +251,7 @@ def test_over_running_pods_a_reservation_finds_its_cards_exactly_where_some_set_
     assert bool(result.bound) == bool(possible)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     worlds(),
     st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 4), st.booleans()), min_size=1, max_size=3),
@@ -278,7 +278,7 @@ def test_pods_that_act_as_reservations_hold_with_their_owners_no_more_than_there
     assert (fresh.columns.scored == at_once.snapshot.columns.scored).all()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds(), st.lists(st.integers(0, 2), min_size=6, max_size=6))
 def test_matching_together_is_never_worse_in_the_order_of_priority(
     world: tuple[ClusterSnapshot, list[Pod]], priorities: list[int]
@@ -297,7 +297,7 @@ def test_matching_together_is_never_worse_in_the_order_of_priority(
     assert placed(joint) >= placed(sequential)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     worlds(),
     st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 3), st.booleans()), max_size=2),

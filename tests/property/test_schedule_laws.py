@@ -71,7 +71,7 @@ def test_scheduling_the_rest_again_changes_nothing(snapshot: ClusterSnapshot) ->
 
 
 @given(clusters(), st.data())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_one_call_equals_pod_by_pod(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
     """One call over the queue decides as one call for each pod in turn."""
     extra = data.draw(pods("late"))

@@ -71,7 +71,7 @@ def streams(draw: st.DrawFn) -> tuple[Arrival, ...]:
     return tuple(events)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(demands(), min_size=1, max_size=8), st.lists(st.integers(0, 1000), max_size=4), st.integers(0, 9)
 )
@@ -83,7 +83,7 @@ def test_the_measure_is_its_definition(tasks: list[GpuDemand], cards: list[int],
     assert measure.of(node) == pytest.approx(float(expected_fragment(node, mix)))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(nodes(), streams(), st.sampled_from(PolicyName), st.sampled_from(Refused))
 def test_a_replay_keeps_its_books(
     cluster: tuple[GpuNode, ...], events: tuple[Arrival, ...], name: PolicyName, refused: Refused
@@ -108,7 +108,7 @@ def test_a_replay_keeps_its_books(
     assert decided == {event.task.name for event in events}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(nodes(), streams(), st.sampled_from([name for name in PolicyName if name is not PolicyName.RANDOM]))
 def test_each_decision_is_the_best_by_a_fresh_policy(
     cluster: tuple[GpuNode, ...], events: tuple[Arrival, ...], name: PolicyName
@@ -166,7 +166,7 @@ def busy_streams(draw: st.DrawFn, cluster: tuple[GpuNode, ...]) -> tuple[Event, 
     return tuple(events)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.data(), nodes(), st.sampled_from(PolicyName), st.sampled_from(Refused))
 def test_whatever_happens_the_books_balance(
     data: st.DataObject, cluster: tuple[GpuNode, ...], name: PolicyName, refused: Refused

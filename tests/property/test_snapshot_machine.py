@@ -112,7 +112,7 @@ class SnapshotMachine(RuleBasedStateMachine):
 
 
 TestSnapshotMachine = SnapshotMachine.TestCase
-TestSnapshotMachine.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
+TestSnapshotMachine.settings = settings(max_examples=13, stateful_step_count=12, deadline=None)
 
 
 def test_a_bound_pod_cannot_be_assumed_again() -> None:

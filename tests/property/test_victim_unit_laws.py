@@ -202,14 +202,14 @@ def holds(snapshot: ClusterSnapshot, starting: int, damage: tuple[int, int, int,
 
 
 @pytest.mark.solver
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_units_of_trees_leave_whole_and_nothing_is_cheaper(seed: int) -> None:
     agrees_on_units(seed)
 
 
 @pytest.mark.solver
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @example(240)
 @example(1151684108)
 @given(st.integers(0, 10**6))
@@ -222,7 +222,7 @@ def test_a_tree_makes_room_for_as_many_as_can_start(seed: int) -> None:
 
 
 @pytest.mark.solver
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_of_all_shares_of_a_tree_that_one_starts_which_costs_least(seed: int) -> None:
     agrees_on_shares(seed)

@@ -69,7 +69,7 @@ def takes(snapshot: ClusterSnapshot, state: NodeState, pod: Pod) -> bool:
 
 
 @given(clusters())
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_volumes_are_let_in_as_far_as_they_go(snapshot: ClusterSnapshot) -> None:
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()

@@ -65,14 +65,14 @@ def _walk(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
         known.append(now)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(worlds(), st.data())
 def test_calls_follow_whatever_changes(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
     """Metrics, nodes, pods, quotas, gangs, devices: with forks, and with the clock set back and forth."""
     walk(snapshot, data)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds(reserving=True), st.data())
 def test_calls_follow_with_reservations(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
     """The same where room is held for some pods."""

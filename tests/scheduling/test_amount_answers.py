@@ -44,7 +44,7 @@ def _class_of(plugins: PluginSet, pod: Pod) -> SchedulingClass:
     number=st.integers(0, len(POLICIES) - 1),
     moves=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.booleans()), max_size=24),
 )
-@settings(max_examples=70)
+@settings(max_examples=47)
 def test_asking_after_each_pod_is_asking_anew(
     nodes: list[dict[str, int]],
     kinds: list[dict[str, int]],

@@ -143,14 +143,14 @@ def test_members_of_two_shapes_share_a_node_and_its_reservation() -> None:
     holds(snapshot, result)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(worlds())
 def test_a_plan_that_is_returned_is_bound(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
     snapshot, gang = world
     holds(snapshot, schedule(snapshot, gang, policy=POLICY))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds())
 def test_plans_of_two_gangs_together_are_bound(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
     snapshot, gang = world
@@ -167,7 +167,7 @@ def test_plans_of_two_gangs_together_are_bound(world: tuple[ClusterSnapshot, lis
     assert sum(bool(plan.placed) for plan in result.jobs) >= sum(bool(plan.placed) for plan in alone.jobs)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(worlds())
 def test_a_gang_that_could_be_bound_is_not_missed(world: tuple[ClusterSnapshot, list[Pod]]) -> None:
     snapshot, gang = world

@@ -56,7 +56,7 @@ def parts_of(plugins: PluginSet, pod: Pod) -> AmountParts:
     resources=st.sampled_from([("cpu", "memory"), ("cpu", "memory", "acme.com/x"), ("ephemeral-storage",)]),
     data=st.data(),
 )
-@settings(max_examples=90)
+@settings(max_examples=60)
 def test_together_is_each_alone(
     nodes: list[dict[str, int]], asked: list[dict[str, int]], resources: tuple[str, ...], data: st.DataObject
 ) -> None:

@@ -103,7 +103,7 @@ def test_only_so_many_ways_to_tell_nodes_apart_are_followed() -> None:
     zones=st.lists(st.sampled_from(["", "a", "b"]), min_size=60, max_size=60),
     sizes=st.integers(1, 3),
 )
-@settings(max_examples=20)
+@settings(max_examples=13)
 def test_states_change_no_decision(
     shapes: list[int], ports: list[bool], zones: list[str], sizes: int
 ) -> None:

@@ -141,7 +141,7 @@ STOPPED_EARLY = ([1, 1, 3], [(2, 3, False), (2, 3, True), (3, 0, False)])
 """Small budgets end here before the solver has loaded its objective, whose bound is then reported as 0."""
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from((0, 3)), st.booleans()), min_size=2, max_size=6),

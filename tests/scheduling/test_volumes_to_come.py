@@ -228,7 +228,7 @@ def obtains(snapshot: ClusterSnapshot, name: str, zone: str) -> bool:
 
 
 @given(clusters())
-@settings(max_examples=25)
+@settings(max_examples=17)
 def test_pods_go_where_all_their_claims_get_volumes_and_nowhere_else(snapshot: ClusterSnapshot) -> None:
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()

@@ -196,7 +196,7 @@ def _check_room(
         away = {*gone, *leaving_anyhow(snapshot, counting[node], jobs)}
         staying = [pod for pod in states[node].pods if pod.key not in away]
         holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
-        lent = [_lent(result.snapshot, holder, coming[node]) for holder in holders]
+        lent = [(holder, _lent(result.snapshot, holder, coming[node])) for holder in holders]
         found = overflow(states[node].node, staying, coming[node], result.policy, lent=lent, classes=classes)
         for name, amount, limit in found:
             kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE

@@ -64,7 +64,7 @@ policies = st.none() | st.builds(
 )
 
 
-@settings(max_examples=90)
+@settings(max_examples=60)
 @given(st.builds(DeviceCapacity, amounts, policies), st.none() | amounts, st.booleans())
 def test_consumption_is_that_of_the_reference(
     capacity: DeviceCapacity, asked: int | None, fractional: bool
