@@ -16,7 +16,7 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """Look for garbage from now on, among what the tests make, and less often than in a short run."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(100_000, 20, 50)
     gc.enable()
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 # No test may depend on how busy the machine is.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
-settings.register_profile("dev", untimed, max_examples=10, derandomize=True)
+settings.register_profile("dev", untimed, max_examples=8, derandomize=True)
 settings.register_profile("nightly", untimed, max_examples=5000)
 # Hypothesis itself chooses "ci" where it sees one.
 if settings.get_current_profile_name() in ("default", "ci"):

@@ -24,7 +24,7 @@ CONFIGURATION = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"schedulerName": "koord-scheduler"}],
 }
-LESS = {"world": ("--set", "seconds=20")}
+LESS = {"world": ("--set", "seconds=10")}
 """What makes a verb's examples shorter; what they show is tested elsewhere."""
 JOBSET = """\
 apiVersion: jobset.x-k8s.io/v1alpha2

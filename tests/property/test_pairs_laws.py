@@ -122,7 +122,7 @@ def test_arguments_of_plugins_hold_together(number: int) -> None:
     result = schedule(snapshot, policy=policy, now=now)
     assert verify(snapshot, result) == ()
     assert len(result.bound) > 2
-    for pod in snapshot.pending[number % 6 :: 6]:
+    for pod in snapshot.pending[number % 12 :: 12]:
         assert explain(snapshot, pod, policy=policy, now=now).decision == result.decision(pod.key)
     plugins = list(policy.plugins)
     random.Random(number).shuffle(plugins)

@@ -77,7 +77,7 @@ def decided(snapshot: ClusterSnapshot, pod: int) -> tuple[str, int, tuple[int, .
 
 @pytest.mark.parametrize(
     ("pods", "every", "worlds_of"),
-    [(2, 11, small_worlds), (3, 509, small_worlds), (4, 20011, small_worlds), (3, 9001, nested_worlds)],
+    [(2, 11, small_worlds), (3, 509, small_worlds), (4, 15013, small_worlds), (3, 7507, nested_worlds)],
 )
 def test_the_library_does_what_the_model_lets_it_and_nothing_where_that_has_nothing(
     pods: int, every: int, worlds_of: Callable[[int], Iterator[LoopWorld]]
