@@ -14,6 +14,7 @@ from koordcore import (
     ClusterSnapshot,
     Node,
     NodeState,
+    Nominated,
     Pod,
     Policy,
     PreemptionRules,
@@ -413,6 +414,7 @@ def test_a_node_smaller_than_its_reservation_takes_an_owner_once_the_others_have
     assert verify(snapshot, result) == ()
     stays = attrs.evolve(plan, victims=())
     (nominated,) = result.decisions
+    assert isinstance(nominated, Nominated)
     corrupt = attrs.evolve(
         result, preemptions=(stays,), decisions=(attrs.evolve(nominated, victims=()),), snapshot=snapshot
     )
