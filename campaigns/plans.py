@@ -26,6 +26,7 @@ from koordcore import (
     PreemptionRules,
     ScheduleResult,
     Unschedulable,
+    Waiting,
     schedule,
     verify,
 )
@@ -35,7 +36,7 @@ from koordcore.manifests.scheduler_config import policies_from_manifest
 
 __all__ = ["Crowds", "Plans", "asked", "outcome", "outcomes", "policy_of"]
 
-LAWS: Final[tuple[str, ...]] = ("answers", "legal", "verified", "complete", "told", "ordered")
+LAWS: Final[tuple[str, ...]] = ("answers", "legal", "verified", "complete", "told", "ordered", "kept")
 OPEN: Final[tuple[str, ...]] = ("plugin-order", "explained", "nominated")
 
 
@@ -106,6 +107,7 @@ class Plans:
             "complete": lambda: refused_in_vain(judge),
             "told": lambda: _untold(result),
             "ordered": lambda: self._ordered(case, result),
+            "kept": lambda: self._kept(case, result),
             "plugin-order": lambda: self._plugin_order(case, snapshot, result),
             "explained": lambda: self._explained(case, snapshot),
             "nominated": lambda: self._nominated(case, snapshot),
@@ -121,6 +123,19 @@ class Plans:
         again = asked(case, snapshot_from_objects(objects, strict=True).snapshot)
         if again != result:
             yield from _differences(result, again, "in another order of the objects")
+
+    def _kept(self, case: Case, result: ScheduleResult) -> Iterator[str]:
+        """Who keeps a place while its gang waits has it, or is bound there, when asked again at once."""
+        held = {one.pod: one.held for one in result.decisions if isinstance(one, Waiting) and one.held}
+        if not held:
+            return
+        again = asked(case, result.snapshot)
+        for one in again.decisions:
+            had = held.get(one.pod)
+            has = one.held if isinstance(one, Waiting) else one
+            if had is not None and getattr(has, "node", None) != had.node:
+                yield f"{one.pod} kept {had.node}, and again: {one}"
+        yield from (f"asked again: {one}" for one in verify(result.snapshot, again))
 
     def _plugin_order(self, case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[str]:
         """The order of a policy's plugins changes reasons at most."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
 import attrs
 
 from koordcore.checking.claim_records import claims_after
-from koordcore.checking.permits import as_waiting
+from koordcore.checking.permits import as_placed, as_waiting
 from koordcore.checking.profiles import by_profile, check_strangers
 from koordcore.checking.quota_sums import Elsewhere, held_away
 from koordcore.checking.violation import Violation, ViolationKind
-from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
+from koordcore.model.decisions import Bound, Nominated, PodDecision
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.records import ClusterRecord
@@ -28,8 +28,14 @@ _INDEX: Final = "checking"
 Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violation]]
 
 
-def _checks(whole: ClusterSnapshot, elsewhere: Elsewhere) -> tuple[Check, ...]:
-    """One function per rule book; each reads only the snapshot before and the result, and what is given."""
+def _checks(
+    whole: ClusterSnapshot, elsewhere: Elsewhere, kept: frozenset[PodKey]
+) -> tuple[Sequence[Check], Sequence[Check]]:
+    """One function per rule book; each reads only the snapshot before and the result, and what is given.
+
+    The first are about places, whether a pod is bound there or keeps it while it waits; the others about
+    jobs, and tell the two apart.
+    """
     # Read on the first check: every rule book brings the model of its room, a third of the import's time.
     from koordcore.checking.claim_numa import check_claims_near
     from koordcore.checking.claim_plan import check_claims
@@ -46,7 +52,7 @@ def _checks(whole: ClusterSnapshot, elsewhere: Elsewhere) -> tuple[Check, ...]:
     from koordcore.checking.volumes import check_volumes
 
     everywhere = shared(whole)[0]
-    return (
+    places: Sequence[Check] = (
         check_unmodelled,
         check_nodes,
         check_placements,
@@ -57,10 +63,9 @@ def _checks(whole: ClusterSnapshot, elsewhere: Elsewhere) -> tuple[Check, ...]:
         check_claims_near,
         check_cpus,
         partial(check_quotas, elsewhere=elsewhere),
-        partial(check_gangs, whole=whole),
-        check_groups,
-        partial(check_victims, everywhere=everywhere, elsewhere=elsewhere),
     )
+    evictions = partial(check_victims, everywhere=everywhere, elsewhere=elsewhere, kept=kept)
+    return places, (partial(check_gangs, whole=whole), check_groups, evictions)
 
 
 def check_touched(
@@ -72,13 +77,18 @@ def check_touched(
     from koordcore.checking.index import ClusterIndex
     from koordcore.checking.touched import touched
 
-    snapshot = as_waiting(snapshot, result)
+    snapshot, kept = as_waiting(snapshot, result)
     index = snapshot.place.line.pool.take(_INDEX) or ClusterIndex()
     index.follow(snapshot)
     known = index.to(result.snapshot)
     small = touched(index, result, known)
     found = check_result(
-        small.before, small.result, whole=result.snapshot, elsewhere=small.elsewhere, progress=progress
+        small.before,
+        small.result,
+        whole=result.snapshot,
+        elsewhere=small.elsewhere,
+        kept=kept,
+        progress=progress,
     )
     index.follow(result.snapshot, known)  # from there a control plane goes on
     result.snapshot.place.line.pool.put(_INDEX, index)
@@ -98,6 +108,7 @@ def check_result(
     *,
     whole: ClusterSnapshot | None = None,
     elsewhere: Elsewhere | None = None,
+    kept: frozenset[PodKey] = frozenset(),
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[Violation, ...]:
     """Check a result on all that the snapshot shows, for each profile of the policy.
@@ -107,16 +118,19 @@ def check_result(
     whole, elsewhere
         The cluster afterwards with every node, and what pods hold that the snapshot does not show; left out:
         it shows all.
+    kept
+        Pods that wait in the snapshot and kept places from an earlier call.
     progress
         Called after each rule book with how many have been gone through, and of how many.
     """
-    snapshot = as_waiting(snapshot, result)
+    snapshot, more = as_waiting(snapshot, result)
     every = result.snapshot if whole is None else whole
     others_hold = held_away(snapshot) if elsewhere is None else elsewhere
     found = set(check_strangers(snapshot, result))
     profiles = tuple(by_profile(result))
     for number, (own, others) in enumerate(profiles):
-        mine = _check_profile(snapshot, own, every, others_hold, _part(progress, number, len(profiles)))
+        checks = _checks(every, others_hold, kept | more)
+        mine = _check_profile(snapshot, own, checks, _part(progress, number, len(profiles)))
         found |= {one for one in mine if one.subject not in others}
     return tuple(sorted(found))
 
@@ -128,9 +142,8 @@ def _part(progress: Callable[[int, int], None], number: int, of: int) -> Callabl
 
 def _check_profile(
     snapshot: ClusterSnapshot,
-    result: ScheduleResult,
-    every: ClusterSnapshot,
-    elsewhere: Elsewhere,
+    told: ScheduleResult,
+    book: tuple[Sequence[Check], Sequence[Check]],
     progress: Callable[[int, int], None],
 ) -> Iterator[Violation]:
     from koordcore.checking.cpus import check_cpu_requests
@@ -138,6 +151,7 @@ def _check_profile(
     from koordcore.checking.devices import check_device_requests
     from koordcore.checking.places import check_device_places
 
+    result = as_placed(told)
     before, outcome, plain, whole = snapshot, result, result, result
     reserved: tuple[Violation, ...] = ()
     spared: frozenset[PodKey] = frozenset()
@@ -153,7 +167,9 @@ def _check_profile(
         spared = taken_in(snapshot, result)
     found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
-    checks = [(check, outcome) for check in _checks(every, elsewhere)]
+    places, jobs = book
+    checks = [(check, outcome) for check in places]
+    checks += [(check, attrs.evolve(told, snapshot=outcome.snapshot)) for check in jobs]
     own = (check_cpu_requests, check_device_requests, check_device_places, check_device_choices)
     checks += [(check, whole) for check in own]
     for number, (check, after) in enumerate(checks, 1):
@@ -210,8 +226,6 @@ def _check_snapshot(
         yield Violation(ViolationKind.SNAPSHOT, "records", "are not the same before and after")
     for key in sorted({*before, *after}):
         decision = decided.get(key)
-        if isinstance(decision, Waiting):
-            decision = decision.held
         if key in spared:
             continue
         # Forks share what did not change, and comparing a pod field by field takes its time.

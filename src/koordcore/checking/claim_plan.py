@@ -27,7 +27,7 @@ from koordcore.model.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from koordcore.model.decisions import Bound, PodDecision, Waiting
+from koordcore.model.decisions import Bound
 from koordcore.model.device_slices import (
     AttributeValue,
     DeviceTaintRule,
@@ -94,7 +94,7 @@ def check_claims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
     pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
     pods |= {pod.key: pod for pod in result.snapshot.bound_pods()}
     pods |= {holder_key(one): holder_of(one) for one in snapshot.of(Reservation) if not one.status.node_name}
-    new = [bound for bound in map(_binding, result.decisions) if bound is not None]
+    new = [one for one in result.decisions if isinstance(one, Bound)]
     classes = classes_of_resources(snapshot, result.policy)
     new = [
         bound
@@ -105,11 +105,6 @@ def check_claims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
     if not new:
         return
     yield from _Plan(snapshot, classes).check(new, pods, result.snapshot)
-
-
-def _binding(decision: PodDecision) -> Bound | None:
-    bound = decision.held if isinstance(decision, Waiting) else decision
-    return bound if isinstance(bound, Bound) else None
 
 
 class _Plan:

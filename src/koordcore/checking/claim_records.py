@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from koordcore.model.claims import ClaimConsumer, ResourceClaim
-from koordcore.model.decisions import Bound, Waiting
+from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.result import ScheduleResult
@@ -21,12 +21,11 @@ def claims_after(snapshot: ClusterSnapshot, result: ScheduleResult) -> ClusterSn
     claims = {(one.namespace, one.name): one for one in snapshot.of(ResourceClaim)}
     changed = {}
     for decision in result.decisions:
-        bound = decision.held if isinstance(decision, Waiting) else decision
-        if not isinstance(bound, Bound):
+        if not isinstance(decision, Bound):
             continue
-        for held in bound.claims:
-            key = (bound.pod.namespace, held.name)
-            pod = pods.get(bound.pod)
+        for held in decision.claims:
+            key = (decision.pod.namespace, held.name)
+            pod = pods.get(decision.pod)
             if key in claims and pod is not None:
                 users = claims[key].reserved_for
                 if not any(_stands_for(one, pod) for one in users):

@@ -20,7 +20,7 @@ from koordcore.model.affinity import (
     UnsatisfiableAction,
 )
 from koordcore.model.cluster import Namespace
-from koordcore.model.decisions import Bound, Waiting
+from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
@@ -52,9 +52,7 @@ def check_neighbours(
         spaces = {one.name: one.labels for one in snapshot.of(Namespace)}
         yield from _check_affinity(placed, new, spaces, unseen)
     if result.policy.filters("PodTopologySpread"):
-        # Who waits for the rest of its gang, on the node that it keeps, may have come after the others too.
-        came = bound | {one.pod for one in result.decisions if isinstance(one, Waiting)}
-        yield from _check_spread(placed, new, everywhere, came, unseen)
+        yield from _check_spread(placed, new, everywhere, bound, unseen)
 
 
 # -- affinity ---------------------------------------------------------------------------------------------

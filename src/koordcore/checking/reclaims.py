@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums, specs_in
 from koordcore.checking.violation import Violation, ViolationKind
-from koordcore.model.decisions import Bound, Nominated
+from koordcore.model.decisions import Bound, Nominated, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import PreemptionPlan
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
@@ -17,7 +17,10 @@ from koordcore.snapshot import ClusterSnapshot
 
 
 def check_reclaims(
-    snapshot: ClusterSnapshot, result: ScheduleResult, elsewhere: Elsewhere = NOBODY
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    elsewhere: Elsewhere = NOBODY,
+    kept: Collection[PodKey] = (),
 ) -> Iterator[Violation]:
     """Whoever reclaims is within its min at its turn, and the quotas of its victims are beyond theirs.
 
@@ -25,14 +28,18 @@ def check_reclaims(
     ----------
     elsewhere
         What pods hold that the snapshot does not show.
+    kept
+        Who had a place before anybody had a turn, as a member of a gang that still waits.
     """
     plans = {key: plan for plan in result.preemptions if plan.borrowers for key in plan.nominations}
     if not plans:
         return
     turns = _Turns(snapshot, result, elsewhere)
     seen: set[str] = set()
+    for key in kept:
+        turns.comes(key)
     for one in result.decisions:
-        if isinstance(one, Bound):
+        if isinstance(one, Bound) or (isinstance(one, Waiting) and one.held is not None):
             turns.comes(one.pod)
         elif isinstance(one, Nominated):
             plan = plans.get(str(one.pod))
@@ -42,6 +49,8 @@ def check_reclaims(
             for victim in one.victims:
                 turns.leaves(victim.pod)
             turns.comes(one.pod)
+        elif one.pod in kept:
+            turns.leaves(one.pod)
 
 
 class _Turns:
@@ -62,7 +71,7 @@ class _Turns:
             self._sums.count(pod)
 
     def comes(self, key: PodKey) -> None:
-        """A pod is placed, or nominated."""
+        """A pod is placed, keeps a place for its gang, or is nominated."""
         if key in self._pods and key not in self._holding:
             self._holding[key] = self._pods[key]
             self._sums.count(self._pods[key])

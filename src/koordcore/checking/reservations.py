@@ -24,7 +24,7 @@ from koordcore.checking.holders import (
 from koordcore.checking.nodes import KEEPS_SLOT, STANDS_FOR
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
-from koordcore.model.decisions import Bound, Nominated, Waiting
+from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import (
     AllocatePolicy,
@@ -134,8 +134,7 @@ def _wrong(subject: str, message: str) -> Violation:
 
 def _gained(result: ScheduleResult) -> frozenset[str]:
     """Give the reservations that the decisions gave a user."""
-    bound = (one.held if isinstance(one, Waiting) else one for one in result.decisions)
-    pods = (result.snapshot.pod(one.pod) for one in bound if isinstance(one, Bound))
+    pods = (result.snapshot.pod(one.pod) for one in result.decisions if isinstance(one, Bound))
     return frozenset(used_by(pod) for pod in pods if pod is not None) - {""}
 
 

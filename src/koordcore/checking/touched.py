@@ -30,13 +30,14 @@ from koordcore.checking.index import (
     difference,
 )
 from koordcore.checking.near import near
+from koordcore.checking.permits import as_placed
 from koordcore.checking.quota_sums import NOBODY, Elsewhere
 from koordcore.model.claims import (
     DeviceClass,
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from koordcore.model.decisions import Bound, Nominated, Waiting
+from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.device_slices import (
     DeviceTaintRule,
     ResourceSlice,
@@ -95,7 +96,7 @@ class _Cut:
     """One small cluster while it is put together."""
 
     def __init__(self, index: ClusterIndex, result: ScheduleResult, known: Differences) -> None:
-        self._index, self._result = index, result
+        self._index, self._result, self._placed = index, result, as_placed(result).decisions
         (self._gone, self._come), (self._lost, self._new), (self._old, self._fresh) = known
         self._whole = {state.name for state in (*self._gone, *self._come)}
         self._some: defaultdict[str, dict[int, Pod]] = defaultdict(dict)
@@ -155,13 +156,12 @@ class _Cut:
     def _take_nodes(self) -> None:
         """Whole nodes: where somebody came or left, is decided about, is nominated or is to leave."""
         index = self._index
-        for one in self._result.decisions:
-            bound = one.held if isinstance(one, Waiting) else one
-            if isinstance(bound, Bound | Nominated):
-                self._whole.add(bound.node)
-            if isinstance(bound, Bound):
+        for one in self._placed:
+            if isinstance(one, Bound | Nominated):
+                self._whole.add(one.node)
+            if isinstance(one, Bound):
                 self._whole.update(
-                    pod.node_name or "" for key in bound.over for pod in index.bound.get(key, ())
+                    pod.node_name or "" for key in one.over for pod in index.bound.get(key, ())
                 )
         for key, name in _leaving(self._result):
             self._whole.add(name)
@@ -284,7 +284,7 @@ class _Cut:
         if not self._filters("DynamicResources"):
             return
         classes = classes_by_resource(sorted(index.of(DeviceClass), key=_NAMES))
-        claiming = any(isinstance(one, Bound) and one.claims for one in map(_binding, self._result.decisions))
+        claiming = any(isinstance(one, Bound) and one.claims for one in self._placed)
         for pod in self._decided:
             claiming |= bool(pod.resource_claims) or any(name in classes for name in pod.requests)
         if not claiming:
@@ -312,7 +312,7 @@ class _Cut:
 
     def _take_neighbours(self) -> None:
         """Who shuns, needs or is spread among those that came."""
-        came = {one.pod for one in self._result.decisions if isinstance(one, Bound)}
+        came = {one.pod for one in self._placed if isinstance(one, Bound)}
         pods = [pod for pod in (*self._decided, *self._reserving()) if pod.key in came]
         nodes = {state.name: state.node for state in self._come}
         placed: list[tuple[Pod, Node]] = []
@@ -406,10 +406,6 @@ class _Cut:
             ),
             elsewhere,
         )
-
-
-def _binding(decision: object) -> object:
-    return decision.held if isinstance(decision, Waiting) else decision
 
 
 def _leaving(result: ScheduleResult) -> Iterator[tuple[PodKey, str]]:

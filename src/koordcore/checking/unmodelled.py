@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koordcore.checking.violation import Violation, ViolationKind
-from koordcore.model.decisions import Bound, Nominated, Waiting
+from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
@@ -30,17 +30,14 @@ def _beside_unreadable(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
     closed = {state.name: pod.key for state in snapshot.nodes for pod in state.pods if pod.conceals}
     for one in result.decisions:
         if _gets_a_node(one):
-            held = one.held if isinstance(one, Waiting) else one
-            node = getattr(held, "node", "")
+            node = getattr(one, "node", "")
             if node in closed:
                 message = f"is put on {node} beside {closed[node]}, which cannot be read"
                 yield Violation(ViolationKind.UNREADABLE, str(one.pod), message)
 
 
 def _gets_a_node(decision: object) -> bool:
-    return isinstance(decision, Bound | Nominated) or (
-        isinstance(decision, Waiting) and decision.held is not None
-    )
+    return isinstance(decision, Bound | Nominated)
 
 
 def _wish(pod: Pod, claims: bool) -> str:

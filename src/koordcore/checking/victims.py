@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.gangs import gang_minimums
@@ -32,6 +32,7 @@ def check_victims(
     *,
     everywhere: Sequence[NodeState],
     elsewhere: Elsewhere = NOBODY,
+    kept: Collection[PodKey] = (),
 ) -> Iterator[Violation]:
     """Nobody leaves who may not, or for nothing; whoever is nominated fits afterwards.
 
@@ -39,6 +40,8 @@ def check_victims(
     ----------
     everywhere, elsewhere
         Every node of the cluster, and what pods hold that the snapshot does not show.
+    kept
+        Pods that wait in the snapshot and kept places from an earlier call.
     """
     nominated = [one for one in result.decisions if isinstance(one, Nominated)]
     if not nominated:
@@ -48,7 +51,7 @@ def check_victims(
     victims = {victim.pod: victim for one in nominated for victim in one.victims}
     yield from _check_plans(result, nominated)
     yield from _check_rights(result, nominated, running, pods, group_priorities(snapshot, running.values()))
-    yield from check_reclaims(snapshot, result, elsewhere)
+    yield from check_reclaims(snapshot, result, elsewhere, kept)
     yield from _check_gangs(snapshot, running, victims, nominated, result)
     yield from _check_moves(snapshot, result, running)
     gone = {key: running[key] for key in victims if key in running}

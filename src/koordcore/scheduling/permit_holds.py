@@ -156,7 +156,11 @@ class PermitHolds:
         for key in own:
             row = self._rows.pop(key, None)
             if row is not None:
-                self._plugins.removed(self._workspace.evict(key, row), row)
+                gone = self._workspace.evict(key, row)
+                self._plugins.removed(gone, row)
+                for plugin, _ in self._plugins.everyone:
+                    if not plugin.asleep:
+                        plugin.evicted(gone, charged=False)  # it still asks for what it may have
         return own
 
 
