@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from campaigns.api import Api
 from campaigns.case import Campaign, Case, Failure, Figures, crash
 from campaigns.cli import Commands
+from campaigns.corrupt import Corruptions
 from campaigns.faces import Faces
 from campaigns.groups import Groups
 from campaigns.laws import Laws
@@ -38,6 +39,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
         Manifests(),
         Plans(),
         Crowds(),
+        Corruptions(),
         Api(),
         Faces(),
         Laws(),

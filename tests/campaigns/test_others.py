@@ -13,6 +13,7 @@ from campaigns.api import Api
 from campaigns.brute import best_gathering, cheapest_eviction
 from campaigns.case import Campaign, Case
 from campaigns.cli import Commands
+from campaigns.corrupt import Corruptions
 from campaigns.groups import Groups
 from campaigns.laws import Laws
 from campaigns.manifests import Manifests
@@ -26,7 +27,15 @@ pytestmark = pytest.mark.solver
 
 @pytest.mark.parametrize(
     ("campaign", "cases"),
-    [(Laws(), 3), (Manifests(), 6), (Api(), 30), (Proofs(), 4), (Groups(), 1), (Commands(), 12)],
+    [
+        (Laws(), 3),
+        (Manifests(), 6),
+        (Api(), 30),
+        (Proofs(), 4),
+        (Groups(), 1),
+        (Commands(), 12),
+        (Corruptions(), 4),
+    ],
     ids=lambda one: getattr(one, "name", ""),
 )
 def test_a_few_cases_fail_in_known_ways_only(campaign: Campaign, cases: int) -> None:
@@ -105,6 +114,15 @@ def test_a_defect_of_a_command_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
     (found,) = check_case(Commands(), case, Commands.laws, Counter())
     assert found.law == "answers"
     assert "ends with 70: koordcore: ZeroDivisionError" in found.what
+
+
+def test_a_corruption_that_verify_lets_pass_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("campaigns.corrupt.verify", lambda *_: ())
+    case, figures = case_of(Corruptions(), 1, 0), Counter[tuple[str, str]]()
+    found = check_case(Corruptions(), case, Corruptions.laws, figures)
+    illegal = sum(number for (_, what), number in figures.items() if what.endswith(" illegal"))
+    assert {one.law for one in found} == {"found"}
+    assert len(found) == illegal
 
 
 def test_a_law_of_the_tests_is_held_to_examples_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
