@@ -36,7 +36,16 @@ from koordcore.manifests.scheduler_config import policies_from_manifest
 
 __all__ = ["Crowds", "Plans", "asked", "outcome", "outcomes", "policy_of"]
 
-LAWS: Final[tuple[str, ...]] = ("answers", "legal", "verified", "complete", "told", "ordered", "kept")
+LAWS: Final[tuple[str, ...]] = (
+    "answers",
+    "legal",
+    "verified",
+    "complete",
+    "told",
+    "ordered",
+    "kept",
+    "standing",
+)
 OPEN: Final[tuple[str, ...]] = ("plugin-order", "explained", "nominated")
 
 
@@ -108,6 +117,7 @@ class Plans:
             "told": lambda: _untold(result),
             "ordered": lambda: self._ordered(case, result),
             "kept": lambda: self._kept(case, result),
+            "standing": lambda: self._standing(case, snapshot, result),
             "plugin-order": lambda: self._plugin_order(case, snapshot, result),
             "explained": lambda: self._explained(case, snapshot),
             "nominated": lambda: self._nominated(case, snapshot),
@@ -136,6 +146,12 @@ class Plans:
             if had is not None and getattr(has, "node", None) != had.node:
                 yield f"{one.pod} kept {had.node}, and again: {one}"
         yield from (f"asked again: {one}" for one in verify(result.snapshot, again))
+
+    def _standing(self, case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[str]:
+        """A cluster in order as it stands is so afterwards."""
+        policy = policy_of(case["policy"])
+        if case.get("shuffled", True) and not verify(snapshot, policy=policy):
+            yield from (str(one) for one in verify(result.snapshot, policy=policy))
 
     def _plugin_order(self, case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[str]:
         """The order of a policy's plugins changes reasons at most."""

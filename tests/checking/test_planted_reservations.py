@@ -420,3 +420,17 @@ def test_a_node_smaller_than_its_reservation_takes_an_owner_once_the_others_have
     )
     found = [one.message for one in verify(snapshot, corrupt)]
     assert "cpu: 21000 once the victims have gone, 16000 allocatable" in found
+
+
+def test_who_used_a_reservation_that_is_used_up_has_what_it_has_by_itself() -> None:
+    """Also where it had to use one."""
+    owner = attrs.evolve(pod("o", 4000), annotations={AFFINITY: json.dumps({"reservationSelector": {}})})
+    snapshot = cluster(reservation(allocate_once=True), pending=(owner,))
+    after = schedule(snapshot).snapshot
+    (used,) = after.of(Reservation)
+    assert used.succeeded
+    assert verify(after) == ()
+    small = after.without_nodes("m")
+    (state,) = small.nodes
+    tight = attrs.evolve(state.node, allocatable={**state.node.allocatable, "cpu": 3999})
+    assert [one.kind.value for one in verify(small.with_nodes(NodeState(tight, state.pods)))] == ["resource"]

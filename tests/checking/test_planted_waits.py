@@ -141,3 +141,10 @@ def test_what_a_member_keeps_in_its_quota_it_keeps_in_the_next_call() -> None:
     first = schedule(crowded(member("lent")), now=NOW)
     again = schedule(first.snapshot, now=NOW)
     assert again.decisions == first.decisions
+
+
+def test_a_place_that_is_kept_is_in_order_as_it_stands_and_held_to_the_rules() -> None:
+    there = schedule(cluster(member()), now=NOW).snapshot
+    assert verify(there) == ()
+    (message,) = verify(with_node(there, unschedulable=True))
+    assert str(message) == "cordon: default/m: n is cordoned"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from koordcore import ClusterSnapshot, Nominated, PreemptionRules, Unschedulable, schedule, verify
+import attrs
+import pytest
+
+from koordcore import ClusterSnapshot, NodeState, Nominated, PreemptionRules, Unschedulable, schedule, verify
+from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.gangs import PodGroup
+from koordcore.model.selectors import LabelSelector
 from tests.preemption.test_flow import GROUP
 from tests.preemption.test_quotas import RULES, node, pod, quota, victims
 
@@ -54,3 +59,29 @@ def test_a_plan_without_time_to_search_has_no_bound_where_evictions_may_raise_a_
     (best,) = schedule(snapshot, preempt=RULES).preemptions
     assert best.certificate.proven
     assert best.damage <= plan.damage
+
+
+@pytest.mark.parametrize("here", [("low",), ()], ids=["beside one", "alone"])
+@pytest.mark.parametrize("others", [0, 3])
+def test_who_leaves_for_its_quota_may_have_been_in_the_way_from_afar(
+    here: tuple[str, ...], others: int
+) -> None:
+    """``shuns`` runs on another node of the zone, uses what the quota may, and keeps the pod off.
+
+    Others on its node are its equals but for that.
+    """
+    term = PodAffinityTerm(selector=LabelSelector({"app": "x"}), topology_key="zone")
+    shuns = attrs.evolve(pod("shuns", 2, "a"), affinity=Affinity(anti=PodAffinity(required=(term,))))
+    equals = [pod(f"e{number}", 2, "a") for number in range(others)]
+    used = 2 * (1 + others)
+    nodes = [node("n", 9, *(pod(name, 1, "") for name in here)), node("m", 9, *equals, shuns)]
+    snapshot = ClusterSnapshot(
+        nodes=[NodeState(attrs.evolve(one.node, labels={"zone": "z"}), one.pods) for one in nodes],
+        pending=[pod("p", 1, "a", 10, app="x")],
+        records=[quota("a", used, used)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert victims(result) == ["shuns"]
+    (plan,) = result.preemptions
+    assert plan.certificate.proven

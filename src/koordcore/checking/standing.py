@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import attrs
 
 from koordcore.checking.claim_records import claims_after
-from koordcore.checking.holders import identity_of, used_by
+from koordcore.checking.holders import AFFINITY, USED, identity_of, used_by
+from koordcore.checking.permits import as_placed
 from koordcore.model.claims import HeldClaim, ResourceClaim
-from koordcore.model.decisions import Bound
+from koordcore.model.decisions import Bound, Waiting
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
+from koordcore.protocol.gang_names import WAITS_AT_PERMIT
+from koordcore.protocol.holdings import without
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
@@ -21,8 +24,9 @@ from koordcore.snapshot.changes import PodEnded
 def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapshot, ScheduleResult]:
     """Give the cluster without what runs, and the result that has bound all of it."""
     names = {identity_of(one): one.name for one in snapshot.of(Reservation)}
-    running = list(snapshot.bound_pods())
-    decisions = [
+    over = {identity_of(one) for one in snapshot.of(Reservation) if one.over}
+    running = [_by_itself(pod) if used_by(pod) in over else pod for pod in snapshot.bound_pods()]
+    bound = [
         Bound(
             pod=pod.key,
             node=pod.node_name or "",
@@ -31,15 +35,24 @@ def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapsh
         )
         for pod in running
     ]
-    held = {one.pod: one.claims for one in decisions}
+    held = {one.pod: one.claims for one in bound}
+    decisions = [
+        Waiting(pod=pod.key, reason="its gang", held=one) if WAITS_AT_PERMIT in pod.annotations else one
+        for pod, one in zip(running, bound, strict=True)
+    ]
     after = snapshot.apply(*(PodEnded(pod.key) for pod in running)) if running else snapshot
     before = after.with_pending(*(pod.at(None) for pod in running))
     after = after.assume(*(pod.at(pod.node_name, claims=held[pod.key]) for pod in running))
     result = ScheduleResult(decisions=tuple(decisions), snapshot=after, policy=policy)
     if snapshot.of(ResourceClaim):  # these say whom they are reserved for
-        claims = claims_after(before, result).of(ResourceClaim)
+        claims = claims_after(before, as_placed(result)).of(ResourceClaim)
         result = attrs.evolve(result, snapshot=after.with_records(*claims))
     return before, result
+
+
+def _by_itself(pod: Pod) -> Pod:
+    """Give a pod whose reservation is over: it holds nothing any more, and need not be used."""
+    return attrs.evolve(pod, annotations=without(pod.annotations, (USED, AFFINITY)))
 
 
 def _claims(snapshot: ClusterSnapshot, pod: Pod) -> Iterator[HeldClaim]:

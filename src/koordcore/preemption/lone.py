@@ -68,12 +68,14 @@ class LoneSearch:
         self._asked: list[int] = np.flatnonzero(shape.request > 0).tolist()
         self._lack: IntMatrix = shape.request[self._asked, None] - problem.free[self._asked]
         enough: BoolVector = np.asarray((self._lack <= 0).all(axis=0))
-        self._taken_now: BoolVector = enough
-        if len(shape.now):
-            self._taken_now = enough & shape.now
         self._usable = problem.usable
         self._height = problem.heights
         self._shared = _missing(problem)
+        # Who leaves for what is missing beside the nodes may have been in the way from afar.
+        self._far = shape.elsewhere and bool(self._shared)
+        self._taken_now: BoolVector = enough
+        if len(shape.now) and not self._far:
+            self._taken_now = enough & shape.now
         self._givers = _givers(problem, self._shared)
         self._refused: dict[int, list[BoolVector]] = {}
         self._refused_anywhere: list[BoolVector] = []
@@ -119,8 +121,11 @@ class LoneSearch:
         return None
 
     def refuse(self, row: int, ones: Iterable[int]) -> None:
-        """Leave out a set of victims on a node, and every part of it, whoever leaves elsewhere."""
-        self._refused.setdefault(row, []).append(self._around(row, ones))
+        """Leave out a set of victims and every part of it, whoever else leaves where that does not matter."""
+        mask = self._around(row, ones)
+        if self._far:
+            mask &= np.isin(np.arange(len(mask)), list(ones))
+        self._refused.setdefault(row, []).append(mask)
 
     def only(self, row: int, ways: tuple[frozenset[int], ...]) -> None:
         """Leave out all sets of victims on a node that contain none of some."""
@@ -238,7 +243,8 @@ class LoneSearch:
         home = np.full(len(problem.nodes), -1, dtype=np.int64)
         home[row] = 0
         here = np.ones(len(problem.all_shapes), dtype=np.int64)
-        conflicts = [Conflict(row, here, gone) for gone in self._refused.get(row, ())]
+        where = (-1, np.zeros_like(here)) if self._far else (row, here)
+        conflicts = [Conflict(*where, gone) for gone in self._refused.get(row, ())]
         conflicts += [Conflict(-1, np.zeros_like(here), gone) for gone in self._refused_anywhere]
         if not self._taken_now[row]:
             conflicts.append(Conflict(row, here, self._around(row, ())))

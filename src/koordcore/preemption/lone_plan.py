@@ -57,8 +57,7 @@ class _Trials:
             self._search.refuse_anywhere(conflict.gone)
             self._search.work_out(row)
             return False
-        here = self._search.everybody(row)
-        self._search.refuse(row, here.intersection(ones))
+        self._search.refuse(row, ones)
         if conflict.ways is not None:
             self._search.only(row, conflict.ways)
         elif row not in self._looked_at:
@@ -95,7 +94,7 @@ class _Trials:
             rest = everybody - {one}
             leaving = self._with_gangs(rest | elsewhere)
             if self.left > 0 and one not in leaving and self._try(row, leaving) is not None:
-                search.refuse(row, rest)
+                search.refuse(row, rest | elsewhere)
 
     def _with_gangs(self, ones: frozenset[int]) -> frozenset[int]:
         """Add the rest of the gangs that break."""

@@ -63,12 +63,15 @@ class MemberShape:
         beside the amounts, shape (N,); empty for no such limit.
     now
         Nodes that the filters let take one as things stand, shape (N,); empty where only amounts are known.
+    elsewhere
+        What the filters say of a node hangs on who runs on others, too.
     """
 
     request: IntVector
     allowed: BoolVector
     most: IntVector = attrs.field(factory=no_counts)
     now: BoolVector = attrs.field(factory=lambda: np.zeros(0, dtype=np.bool_))
+    elsewhere: bool = False
 
 
 @attrs.frozen(eq=False)

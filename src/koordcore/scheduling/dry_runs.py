@@ -355,10 +355,10 @@ class DryRuns:
         return giving
 
 
-def with_present(problem: PreemptionProblem, now: BoolVector) -> PreemptionProblem:
-    """Say where a single member would fit without any eviction."""
+def with_present(problem: PreemptionProblem, now: BoolVector, *, elsewhere: bool) -> PreemptionProblem:
+    """Say where a single member would fit without any eviction, and whether that hangs on other nodes."""
     (shape,) = problem.shapes
-    return attrs.evolve(problem, shapes=(attrs.evolve(shape, now=now),))
+    return attrs.evolve(problem, shapes=(attrs.evolve(shape, now=now, elsewhere=elsewhere),))
 
 
 def with_offers(problem: PreemptionProblem, runs: DryRuns, pods: Mapping[str, Pod]) -> PreemptionProblem:

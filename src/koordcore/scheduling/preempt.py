@@ -256,7 +256,9 @@ class Preemptor:
         if self._rules.relocation is Relocation.NEVER:
             problem = with_amounts(self._workspace, self._plugins, problem, pods)
         if is_lone(problem):
-            problem = with_present(problem, runs.fits_now(trigger))
+            own = self._plugins.class_of(trigger)
+            elsewhere = isinstance(own, SchedulingClass) and own.looks_elsewhere
+            problem = with_present(problem, runs.fits_now(trigger), elsewhere=elsewhere)
         elif beyond_amounts:
             # Mostly amounts tell enough; to count cards and CPUs on emptied nodes takes far longer.
             plan = self._plan(problem, runs, trigger, rounds=1)
