@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -88,13 +89,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures: Figures = Counter()
     kinds: Counter[str] = Counter()
     start, failed = time.monotonic(), 0
-    for number, failures, counted in _runs(asked, laws, start + 60 * asked.minutes):
-        figures += counted
-        failed += bool(failures)
-        for failure in {one.kind: one for one in failures}.values():
-            kinds[failure.kind] += 1
-            if kinds[failure.kind] <= asked.show and (failure.kind not in known or asked.case is not None):
-                _show(campaign, asked, number, failure)
+    # Who interrupts a campaign is told what it has met so far.
+    with suppress(KeyboardInterrupt):
+        for number, failures, counted in _runs(asked, laws, start + 60 * asked.minutes):
+            figures += counted
+            failed += bool(failures)
+            for failure in {one.kind: one for one in failures}.values():
+                kinds[failure.kind] += 1
+                if kinds[failure.kind] <= asked.show and (
+                    failure.kind not in known or asked.case is not None
+                ):
+                    _show(campaign, asked, number, failure)
     _report(asked, figures, failed, kinds, known, time.monotonic() - start)
     return int(any(kind not in known for kind in kinds))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
 import sys
 
 import pytest
@@ -169,10 +171,26 @@ def test_certificates_cannot_contradict_themselves() -> None:
 
 
 def test_the_solver_is_imported_only_when_asked() -> None:
-    import subprocess
-
     code = "import sys, koordcore._cpsat; sys.exit('ortools' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_solver_call_leaves_the_process_its_interrupts() -> None:
+    code = """
+import os, signal
+from koordcore._cpsat import Program, Stage, solve
+program = Program()
+items = [program.boolean() for _ in range(3)]
+program.require([(item, size) for item, size in zip(items, (5, 4, 3))], at_most=7)
+assert solve(program, [Stage([(item, -1) for item in items])]).solves
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("heard")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("heard\n", "")
 
 
 @settings(max_examples=13, deadline=None)

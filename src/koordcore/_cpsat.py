@@ -372,6 +372,8 @@ class _Search:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = self._limits.seed
+        # Else every call takes Ctrl-C away from the process, and one that is interrupted answers early.
+        solver.parameters.catch_sigint_signal = False
         left = self._limits.deterministic_time - self._spent
         solver.parameters.max_deterministic_time = max(_LEAST_BUDGET, left / 2 if later else left)
         if self._presolve is Presolve.LIGHT:
