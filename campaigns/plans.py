@@ -139,12 +139,16 @@ class Plans:
         held = {one.pod: one.held for one in result.decisions if isinstance(one, Waiting) and one.held}
         if not held:
             return
-        again = asked(case, result.snapshot)
+        again, now = asked(case, result.snapshot), datetime.fromisoformat(case["now"])
         for one in again.decisions:
             had = held.get(one.pod)
             has = one.held if isinstance(one, Waiting) else one
             if had is not None and getattr(has, "node", None) != had.node:
                 yield f"{one.pod} kept {had.node}, and again: {one}"
+            if had is not None and case["preempt"] is None:
+                told = explain(result.snapshot, one.pod, policy=policy_of(case["policy"]), now=now).decision
+                if told is None or outcome(told) != outcome(one):
+                    yield f"{one.pod}: explained as {told}, decided as {one}"
         yield from (f"asked again: {one}" for one in verify(result.snapshot, again))
 
     def _standing(self, case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[str]:

@@ -17,6 +17,7 @@ from koordcore import (
     PreemptionRules,
     ScheduleResult,
     Waiting,
+    explain,
     schedule,
     verify,
 )
@@ -141,6 +142,9 @@ def test_what_a_member_keeps_in_its_quota_it_keeps_in_the_next_call() -> None:
     first = schedule(crowded(member("lent")), now=NOW)
     again = schedule(first.snapshot, now=NOW)
     assert again.decisions == first.decisions
+    told = explain(first.snapshot, "default/m", now=NOW)
+    assert told.decision == again.decision("default/m")
+    assert [one.fits for one in told.verdicts] == [True, True]
 
 
 def test_a_place_that_is_kept_is_in_order_as_it_stands_and_held_to_the_rules() -> None:

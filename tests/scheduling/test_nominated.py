@@ -152,3 +152,18 @@ def test_a_node_that_is_full_only_beside_those_of_this_call_and_of_earlier_ones_
     refused = told["last"]
     assert isinstance(refused, Unschedulable)
     assert refused.message == "0/1 nodes are available: 1 Too many pods."
+
+
+def test_who_is_nominated_in_this_call_is_no_company_yet_beside_one_of_an_earlier_call_either() -> None:
+    """``asks`` needs ``comes``, who has no place before ``low`` has left; ``waits`` counts there, too."""
+    near = Affinity(pod=PodAffinity(required=(PodAffinityTerm("zone", LabelSelector({"app": "y"})),)))
+    low = Pod(name="low", requests={"cpu": 4000}, node_name="n1")
+    comes = Pod(name="comes", labels={"app": "y"}, requests={"cpu": 1000}, priority=9)
+    asks = Pod(name="asks", priority=5, affinity=near)
+    waits = Pod(name="waits", priority=5, nominated_node="n1", requests={"memory": 1})
+    empty = ClusterSnapshot(nodes=[zone("n1", "z")], pending=[comes, asks, waits])
+    snapshot = empty.assume(low)
+    result = schedule(snapshot, [comes, asks], preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert not result.bound
+    assert [one.node for one in schedule(empty, [comes, asks]).bound] == ["n1", "n1"]

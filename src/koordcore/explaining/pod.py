@@ -26,6 +26,7 @@ from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
 from koordcore.scheduling.entry import check_arguments
 from koordcore.scheduling.one_pod import feasible_nodes
+from koordcore.scheduling.permit_holds import keeps_place
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
 
@@ -134,9 +135,9 @@ def explain(
     ----------
     source
         The cluster: the pods that wait are decided as :func:`koordcore.schedule` would, until it is the pod's
-        turn, and a pod that the cluster does not know waits with them. One that runs is judged alone, as if
-        it were not there yet. Or a result: the decision is the one that was taken there, the nodes are judged
-        as they stand afterwards.
+        turn, and one that the cluster does not know waits with them, as does one that only keeps a place for
+        its gang. One that runs is judged alone, as if it were not there yet. Or a result: the decision is the
+        one that was taken there, the nodes are judged as they stand afterwards.
     pod
         The pod, its key, or ``"namespace/name"``.
     policy, now, limits
@@ -163,7 +164,9 @@ def explain(
     asked = _find(source, pod)
     bound_to = source.location.get(asked.key)
     fresh = asked.at(None)
-    if bound_to is None:
+    if bound_to is not None and keeps_place(source, policy, asked.key):
+        cycle = open_cycle(source, None, policy, now, limits, None)
+    elif bound_to is None:
         known = source.pod(asked.key) == asked
         there = source if known else source.with_pending(fresh)
         # Who is handed over is decided about whatever its scheduler, as schedule(snapshot, [pod]) would.
@@ -171,14 +174,16 @@ def explain(
     else:
         cycle = open_cycle(source.forget(asked.key), [fresh], policy, now, limits, None)
     for turn in cycle.turns():
-        keys = [turn.key] if isinstance(turn, Pod) else [one.key for one in turn.pods]
-        if asked.key in keys:
+        pods = {one.key: one for one in ([turn] if isinstance(turn, Pod) else turn.pods)}
+        if asked.key in pods:
+            fresh = pods[asked.key]
             break
         cycle.decide()
     else:
         judged = _judge(cycle, fresh)
         cycle.close()
         return attrs.evolve(judged, decision=NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name))
+    cycle.vacate()
     judged = _judge(cycle, fresh)
     taken = next(one for one in cycle.decide() if one.pod == asked.key)
     cycle.close()

@@ -148,7 +148,7 @@ class NominatedPods:
             asked[row] = feasible[row]
         for there in self.one_by_one(pod, asked):
             narrowed = feasible.copy() if narrowed is feasible else narrowed
-            narrowed[there] = scheduling_class.feasible()[there]
+            narrowed[there] &= scheduling_class.feasible()[there]
         if narrowed is not feasible:
             scheduling_class.update()  # scores look at the nodes without them
         return narrowed

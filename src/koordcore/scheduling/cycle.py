@@ -252,6 +252,11 @@ class SchedulingCycle:
         assert turn is not None
         return frozenset((turn.name, ",".join(sorted(turn.members)), *(str(pod.key) for pod in turn.pods)))
 
+    def vacate(self) -> None:
+        """Take whoever has the turn off the places that are kept: :meth:`decide` gives them back first."""
+        if self._holds is not None and self._turn is not None:
+            self._holds.release([self._turn] if isinstance(self._turn, Pod) else self._turn.pods)
+
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
         held = self._holds
         own = None if held is None else again(self.workspace, self.plugins, pod, held.release([pod]))

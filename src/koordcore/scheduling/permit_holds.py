@@ -93,6 +93,13 @@ def reopened(
     return snapshot.apply(*ended, *waiting), found
 
 
+def keeps_place(snapshot: ClusterSnapshot, policy: Policy, key: PodKey) -> bool:
+    """Tell whether a pod only keeps its place, so that it is decided about anew."""
+    pod = snapshot.pod(key)
+    ours = pod is not None and policy.profile_of(pod.scheduler_name) is not None
+    return ours and pod is not None and WAITS_AT_PERMIT in pod.annotations
+
+
 def _back(pod: Pod) -> Pod:
     fresh = unbound(pod)
     return attrs.evolve(fresh, annotations=without(fresh.annotations, (WAITS_AT_PERMIT,)))
