@@ -85,3 +85,19 @@ def test_who_leaves_for_its_quota_may_have_been_in_the_way_from_afar(
     assert victims(result) == ["shuns"]
     (plan,) = result.preemptions
     assert plan.certificate.proven
+
+
+@pytest.mark.parametrize("mine", [("idle",), ()], ids=["one of the quota there", "nobody of it"])
+def test_that_pods_of_no_quota_leave_raises_what_quotas_share(mine: tuple[str, ...]) -> None:
+    """Two of eight CPUs are left to quotas that are promised three; ``p`` is due one, two thirds now."""
+    taken = attrs.evolve(pod("taken", 2, "none", 10), labels={})
+    others = attrs.evolve(pod("others", 4, "none", 20), labels={})
+    idle = [attrs.evolve(pod(name, 0, "a", 10), requests={"memory": 1}) for name in mine]
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 3, taken, *idle), node("m", 5, others)],
+        pending=[pod("p", 1, "a", 15), pod("theirs", 5, "b", 1)],
+        records=[quota("a", 1, 4), quota("b", 2, 6)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert victims(result) == ["taken"]

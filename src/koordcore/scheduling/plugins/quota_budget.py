@@ -83,7 +83,7 @@ class QuotaBudget:
     def giving(self, problem: PreemptionProblem, members: Collection[Pod]) -> BoolVector:
         """Tell who may leave for the sake of the members' quotas, shape (V,)."""
         returns = Returns(self.ledger, problem, self.snapshot, _asked(self.snapshot, members))
-        return returns.giving & ~returns.built_in
+        return returns.giving
 
 
 def _asked(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> list[QuotaPod]:

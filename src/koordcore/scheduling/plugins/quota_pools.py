@@ -10,7 +10,7 @@ import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
+from koordcore.model.quotas import QuotaPod
 from koordcore.model.resources import Resources, make_resources, total
 from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import running_on
@@ -180,14 +180,6 @@ class Returns:
                 some = np.array([name in (lent or ()) for lent in self._lent], dtype=np.bool_)
                 giving = giving | (some[self._team] & (held > 0))
         return giving
-
-    @cached_property
-    def built_in(self) -> BoolVector:
-        """Who belongs to a quota that is promised nothing, or to none, shape (V,)."""
-        names = [chain[0] if chain else "" for chain in self._chains]
-        outside = np.array([name in BUILTIN_QUOTAS or not name for name in names], dtype=np.bool_)
-        found: BoolVector = outside[self._team]
-        return found
 
 
 def _tight(limit: Resources, used: Resources, own: Mapping[str, QuotaPod]) -> dict[str, int]:
