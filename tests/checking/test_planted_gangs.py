@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -164,3 +165,12 @@ def test_racks_are_those_of_the_labels_as_they_are_now() -> None:
     moved = now.with_nodes(NodeState(other, now.node("n1").pods))
     assert len(told(moved, a1="n0", a2="n1")) == 1
     assert told(moved, a1="n1", a2="n2") == []
+
+
+def test_a_gang_of_which_nobody_stays_begins_anew_wherever_it_likes() -> None:
+    old = pod("a0")
+    for deleted, wrong in ((None, 1), (datetime(2026, 1, 1, tzinfo=UTC), 0)):
+        leaves = attrs.evolve(old, deleted=deleted)
+        waiting = [pod("a1"), pod("a2")]
+        snapshot = in_racks(waiting, [leaves], NETWORK, group("a", 2, MUST))
+        assert len(told(snapshot, a1="n2", a2="n3")) == wrong

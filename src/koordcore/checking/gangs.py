@@ -215,12 +215,15 @@ def _check_gather(
     if tree is None:
         yield Violation(ViolationKind.GANG, gang_id, "wants to be gathered, and there is no network topology")
         return
+    running = [pod for pod in pods if pod.key not in new]
+    if all(pod.terminating for pod in running):
+        running = []  # a gang of which nobody stays begins anew
     broken = gathering_violations(
         tree,
         [str(pod.node_name) for pod in pods if pod.key in new],
         must_layer=spec.must_layer(tree.layers),
         multiples=spec.multiples,
-        bound=[str(pod.node_name) for pod in pods if pod.key not in new],
+        bound=[str(pod.node_name) for pod in running],
     )
     for message in broken:
         yield Violation(ViolationKind.GANG, gang_id, message)
