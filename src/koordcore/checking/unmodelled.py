@@ -13,7 +13,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """Every pod that gets a node can be read, as can all pods there, and asks for what is checked here."""
-    placed = {one.pod for one in result.decisions if _gets_a_node(one)}
+    placed = {one.pod for one in result.decisions if isinstance(one, Bound | Nominated)}
     claims = result.policy.filters("DynamicResources")
     known = [*snapshot.pending, *result.snapshot.pending]
     known += (pod for state in result.snapshot.nodes for pod in state.pods)
@@ -29,15 +29,9 @@ def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
 def _beside_unreadable(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     closed = {state.name: pod.key for state in snapshot.nodes for pod in state.pods if pod.conceals}
     for one in result.decisions:
-        if _gets_a_node(one):
-            node = getattr(one, "node", "")
-            if node in closed:
-                message = f"is put on {node} beside {closed[node]}, which cannot be read"
-                yield Violation(ViolationKind.UNREADABLE, str(one.pod), message)
-
-
-def _gets_a_node(decision: object) -> bool:
-    return isinstance(decision, Bound | Nominated)
+        if isinstance(one, Bound | Nominated) and one.node in closed:
+            message = f"is put on {one.node} beside {closed[one.node]}, which cannot be read"
+            yield Violation(ViolationKind.UNREADABLE, str(one.pod), message)
 
 
 def _wish(pod: Pod, claims: bool) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,6 +29,7 @@ from koordcore.protocol.gang_names import (
 from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
+from koordcore.scheduling.waiting_pods import waiting_pods
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges, changes_between
 from koordcore.snapshot.forking import with_waiting
@@ -252,14 +252,14 @@ class SchedulingCycle:
         assert turn is not None
         return frozenset((turn.name, ",".join(sorted(turn.members)), *(str(pod.key) for pod in turn.pods)))
 
-    def vacate(self) -> None:
-        """Take whoever has the turn off the places that are kept: :meth:`decide` gives them back first."""
-        if self._holds is not None and self._turn is not None:
-            self._holds.release([self._turn] if isinstance(self._turn, Pod) else self._turn.pods)
+    def vacate(self) -> Mapping[PodKey, Kept]:
+        """Take whoever has the turn off the places that are kept; gives who may have which again first."""
+        if self._holds is None or self._turn is None:
+            return NOBODY
+        return self._holds.release([self._turn] if isinstance(self._turn, Pod) else self._turn.pods)
 
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
-        held = self._holds
-        own = None if held is None else again(self.workspace, self.plugins, pod, held.release([pod]))
+        own = again(self.workspace, self.plugins, pod, self.vacate())
         decision = place_pod(self.workspace, self.plugins, pod) if own is None else own
         self.workspace.commit()
         if self._table is not None and isinstance(decision, Bound):
@@ -287,7 +287,7 @@ class SchedulingCycle:
         from koordcore.scheduling.gang import place_job
 
         own = [pod.key for pod in job.pods]
-        kept = NOBODY if self._holds is None else self._holds.release(job.pods)
+        kept = self.vacate()
         settled = None if self._together is None else self._together.settled(job)
         least = min(job.pods, key=lambda pod: (pod.priority, pod.key))
         with self.plugins.nominated.assumed(least, besides=own):
@@ -341,16 +341,6 @@ class SchedulingCycle:
             policy=self.policy,
             stats=counts,
         )
-
-
-def waiting_pods(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
-    """Give the pods that wait, and those that stand for what plugins place."""
-    return chain(snapshot.pending, stand_ins(snapshot, policy))
-
-
-def stand_ins(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
-    """Give the pods that stand for what plugins place."""
-    return chain.from_iterable(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting", snapshot))
 
 
 def opened(snapshot: ClusterSnapshot, policy: Policy) -> ClusterSnapshot:
