@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import (
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -17,6 +25,7 @@ from koordcore.simulate.scenario import CellResult, replay_cell
 from koordcore.simulate.sweeps import Progress
 from tests.simulate.small import SMALL, filled
 
+T = TypeVar("T")
 CELLS = [
     Cell("small", policy, seed, clock)
     for policy in (PolicyName.BEST_FIT, PolicyName.FGD)
@@ -95,6 +104,47 @@ def test_an_error_in_one_run_does_not_stop_the_others() -> None:
     assert len(result.results) == len(CELLS) - 1
 
 
+class Forgetful(ThreadPoolExecutor):
+    """Loses answers as an executor over a cluster may, when the worker that holds one goes away."""
+
+    errors: Iterator[BaseException | None]
+
+    def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
+        future: Future[T] = super().submit(fn, *args, **kwargs)
+        error = next(self.errors, None)
+        if error:
+            wait([future])
+            future = Future()
+            future.set_exception(error)
+        return future
+
+
+@pytest.mark.parametrize("error", [TypeError("cannot unpack"), CancelledError()], ids=["error", "cancelled"])
+def test_an_answer_that_the_executor_loses_is_asked_for_again(error: Exception) -> None:
+    def executor(*errors: Exception) -> Callable[[], Executor]:
+        once = iter(errors)
+
+        def make() -> Executor:
+            pool = Forgetful(2)
+            pool.errors = once
+            return pool
+
+        return make
+
+    assert sweep(CELLS, PLAY, executor(error)) == sweep(CELLS, PLAY, THREADS)
+    failed = sweep(CELLS, PLAY, executor(*[error] * (len(CELLS) + 1))).failed
+    assert failed == ((min(CELLS), f"{type(error).__name__}: {error}"),)
+
+
+def test_a_run_that_cannot_be_sent_is_named() -> None:
+    def inner(cell: Cell) -> CellResult:
+        return PLAY(cell)
+
+    result = sweep(CELLS[:2], inner, ONE_PROCESS)
+    assert [cell for cell, _ in result.failed] == CELLS[:2]
+    assert all("pickle" in reason for _, reason in result.failed)
+
+
 def die_with_its_nanny(path: Path, marks: Path, cell: Cell) -> CellResult:
     """Kill the Dask worker that plays the last run, as a machine that goes away does, but only once."""
     mark = marks / "gone"
@@ -112,7 +162,7 @@ def test_a_dask_cluster_of_processes_loses_a_worker_and_no_run(tmp_path: Path) -
     play = partial(die_with_its_nanny, SMALL.path, tmp_path)
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

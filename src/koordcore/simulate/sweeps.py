@@ -114,11 +114,16 @@ def sweep(
             finish(cell, stored)
     left = [cell for cell in wanted if cell not in done]
     breaks = 0
+    complaints: dict[Cell, str] = {}
     while left:
         # Broken twice: play one at a time until the run is found that kills its worker.
         batch = left if breaks < PATIENCE else left[:1]
         with executor() as pool:
-            lost = _play(batch, play, pool, store, finish)
+            lost, unanswered = _play(batch, play, pool, store, finish)
+        for cell, complaint in unanswered.items():
+            if cell in complaints:
+                finish(cell, complaint)
+        complaints |= unanswered
         if lost:
             breaks += 1
             if len(batch) == 1 and breaks > PATIENCE:
@@ -129,31 +134,50 @@ def sweep(
     return SweepResult(results, tuple((cell, failed[cell]) for cell in wanted if cell in failed))
 
 
+def _attempt(play: Callable[[Cell], CellResult], cell: Cell) -> CellResult | str:
+    """Play one run at the worker: what the executor raises is then never taken for the run's error."""
+    try:
+        return play(cell)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
 def _play(
     batch: list[Cell],
     play: Callable[[Cell], CellResult],
     pool: Executor,
     store: ResultFolder | None,
     finish: Callable[[Cell, CellResult | str], None],
-) -> list[Cell]:
-    """Play a batch on one executor; give back the runs that were lost with it."""
+) -> tuple[list[Cell], dict[Cell, str]]:
+    """Play a batch on one executor.
+
+    Returns
+    -------
+    tuple
+        The runs that were lost with it, and those for which a living executor gave an error of its own in
+        place of an answer: one over a cluster may do so when the worker that holds an answer goes away.
+    """
     try:
-        futures: Mapping[Future[CellResult], Cell] = {pool.submit(play, cell): cell for cell in batch}
+        futures: Mapping[Future[CellResult | str], Cell] = {
+            pool.submit(_attempt, play, cell): cell for cell in batch
+        }
     except BrokenExecutor:
-        return batch
-    lost = []
+        return batch, {}
+    lost: list[Cell] = []
+    unanswered: dict[Cell, str] = {}
     pending = set(futures)
     while pending:
         ended, pending = wait(pending, return_when=FIRST)
         for future in sorted(ended, key=lambda one: futures[one]):
-            cell, error = futures[future], future.exception()
-            if error is None:
-                result = future.result()
-                if store:
-                    store.save(result)
-                finish(cell, result)
-            elif isinstance(error, BrokenExecutor):
+            cell = futures[future]
+            try:
+                outcome = future.result()
+            except BrokenExecutor:
                 lost.append(cell)
+            except Exception as error:
+                unanswered[cell] = f"{type(error).__name__}: {error}"
             else:
-                finish(cell, f"{type(error).__name__}: {error}")
-    return lost
+                if store and isinstance(outcome, CellResult):
+                    store.save(outcome)
+                finish(cell, outcome)
+    return lost, unanswered
