@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from operator import attrgetter
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from koordcore._line import Delta, Place
@@ -29,7 +28,7 @@ from koordcore.protocol.gang_names import (
 from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
-from koordcore.scheduling.waiting_pods import waiting_pods
+from koordcore.scheduling.waiting_pods import queue_order, waiting_pods
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges, changes_between
 from koordcore.snapshot.forking import with_waiting
@@ -45,22 +44,6 @@ _GROUPED: Final = Marks(
     frozenset(("scheduling_group", LABEL_POD_GROUP, LABEL_LIGHTWEIGHT_NAME, ANNOTATION_GANG_NAME))
 )
 """By which pods say that they go with others; where nobody does, nothing of gangs is read."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def queue_order(pods: Iterable[Pod]) -> list[Pod]:
-    """Sort pods as the queue does: higher priority first, then older, then by namespace and name.
-
-    A pod without a creation time counts as older than any that has one.
-    """
-    ordered = sorted(pods, key=attrgetter("key"))
-    ordered.sort(key=_age)
-    ordered.sort(key=attrgetter("priority"), reverse=True)  # keeps the order of equals
-    return ordered
-
-
-def _age(pod: Pod) -> datetime:
-    return pod.created or _EPOCH
 
 
 def run(
