@@ -10,11 +10,14 @@ import pytest
 from immutabledict import immutabledict
 
 from koordcore.checking import verify
+from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
 from koordcore.model.decisions import Nominated, Victim
 from koordcore.model.gangs import PodGroup
+from koordcore.model.nodes import NodeState
 from koordcore.model.pods import HostPort, Pod
 from koordcore.model.preemption import Move, PreemptionPlan, PreemptionRules
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.selectors import LabelSelector
 from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
@@ -63,6 +66,22 @@ def test_whoever_is_not_needed_is_named() -> None:
         assert forged(snapshot, result, running(snapshot, name)) == [
             (f"default/{name}", "could stay: default/p fits all the same")
         ]
+
+
+def test_who_keeps_it_away_from_another_node_leaves_doubt() -> None:
+    """A gang breaks for its member next door, which wants nobody like the pod in the zone."""
+    wants_nobody = Affinity(anti=PodAffinity((PodAffinityTerm("zone", LabelSelector({"app": "y"})),)))
+    gang = [pod("g0", 0, 0, "g"), pod("g1", 1000, 0, "g", affinity=wants_nobody)]
+    states = [node("n1", 4000, gang[0]), node("n2", 1000, gang[1])]
+    zoned = [NodeState(attrs.evolve(one.node, labels={"zone": "a"}), one.pods) for one in states]
+    snapshot = ClusterSnapshot(
+        nodes=zoned,
+        pending=[pod("p", 1000, 10, labels={"app": "y"})],
+        records=[PodGroup(namespace="default", name="g", min_member=2)],
+    )
+    (plan,) = planned(snapshot).preemptions
+    assert plan.nominations == {"default/p": "n1"}
+    assert {victim.pod.name for victim in plan.victims} == {"g0", "g1"}
 
 
 def test_a_gang_that_can_spare_enough_need_not_break() -> None:

@@ -77,10 +77,10 @@ class _Turn:
     elsewhere: Elsewhere
     given_up: frozenset[str]
 
-    def fits(self, node: str, back: Sequence[Pod], group: frozenset[PodKey]) -> Verdict:
-        """Tell whether those who come to a node fit although some victims of a group stay."""
-        state = self.states[node]
-        coming = [pod for pod in self.coming.get(node, ()) if pod.key not in group]
+    def fits(self, node: str, back: Sequence[Pod], group: Sequence[Pod]) -> Verdict:
+        """Tell whether those who come to a node fit although some victims of a group stay there."""
+        state, keys = self.states[node], {pod.key for pod in group}
+        coming = [pod for pod in self.coming.get(node, ()) if pod.key not in keys]
         away = self.gone | self.later
         staying = [pod for pod in state.pods if pod.key not in away]
         there = [*staying, *back, *self.promised.get(node, ())]
@@ -95,12 +95,20 @@ class _Turn:
             port.conflicts(other) for pod in back for other in pod.host_ports for port in ports
         ):
             return False
-        return None if self._doubtful(node, there, back, coming) else True
+        return None if self.apart(group, coming) or self._doubtful(node, there, back, coming) else True
 
     def _reserved(self, node: str, there: Sequence[Pod]) -> bool:
         """What a reservation still held at the time is not known."""
         return node in self.given_up or any(
             pod.annotations.get(STANDS_FOR) == "true" or HOLDING[2] in pod.annotations for pod in there
+        )
+
+    def apart(self, group: Sequence[Pod], coming: Sequence[Pod]) -> bool:
+        """Tell whether who stays may speak against those who come, on whatever node he is."""
+        return (
+            any(pod.affinity is not None or pod.spread_constraints for pod in (*coming, *group))
+            or (any(pod.claims for pod in group) and any(pod.claims for pod in coming))
+            or (any(pod.resource_claims for pod in group) and any(pod.resource_claims for pod in coming))
         )
 
     def _doubtful(self, node: str, there: Sequence[Pod], back: Sequence[Pod], coming: Sequence[Pod]) -> bool:
@@ -114,10 +122,7 @@ class _Turn:
         )
         reported = any(one.node == node for one in self.snapshot.of(NodeMetric))
         loaded = reported and self.result.policy.filters("LoadAwareScheduling")
-        near = any(pod.affinity is not None or pod.spread_constraints for pod in (*coming, *back))
-        volumes = any(pod.claims for pod in back) and any(pod.claims for pod in coming)
-        claims = any(pod.resource_claims for pod in back) and any(pod.resource_claims for pod in coming)
-        return loaded or near or volumes or claims or (detailed and fine) or self._reserved(node, there)
+        return loaded or (detailed and fine) or self._reserved(node, there)
 
     def admitted(self, members: Sequence[Pod], back: Sequence[Pod]) -> Verdict:
         """Tell whether the members' quotas admit them although some victims stay."""
@@ -281,19 +286,18 @@ def _check_groups(
         back: dict[str, list[Pod]] = defaultdict(list)
         for pod in group:
             back[str(pod.node_name)].append(pod)
-        keys = frozenset(pod.key for pod in group)
-        verdicts = [turn.fits(node, pods, keys) for node, pods in sorted(back.items())]
-        if all(verdict is True for verdict in verdicts):
+        verdicts = [turn.fits(node, pods, group) for node, pods in sorted(back.items())]
+        if all(verdict is True for verdict in verdicts) and not turn.apart(group, own):
             yield Violation(ViolationKind.VICTIM, name, f"could stay: {own[0].key} fits all the same")
         elif slack.get(name):
-            needed = [_fewest(turn, node, pods, keys) for node, pods in sorted(back.items())]
+            needed = [_fewest(turn, node, pods, group) for node, pods in sorted(back.items())]
             number = sum(one for one in needed if one is not None)
             if None not in needed and number <= slack[name]:
                 message = f"need not break: {number} have to leave, it can spare {slack[name]}"
                 yield Violation(ViolationKind.VICTIM, name, message)
 
 
-def _fewest(turn: _Turn, node: str, pods: Sequence[Pod], group: frozenset[PodKey]) -> int | None:
+def _fewest(turn: _Turn, node: str, pods: Sequence[Pod], group: Sequence[Pod]) -> int | None:
     """Count how many of a gang's pods have to leave a node at least; None where that is not certain."""
     if len(pods) > _MOST_TOGETHER:
         return None
