@@ -33,6 +33,7 @@ from koordcore import (
 from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
+from koordcore.model.quotas import ElasticQuota
 
 __all__ = ["Crowds", "Plans", "asked", "outcome", "outcomes", "policy_of"]
 
@@ -45,8 +46,10 @@ LAWS: Final[tuple[str, ...]] = (
     "ordered",
     "kept",
     "standing",
+    "plugin-order",
+    "explained",
+    "nominated",
 )
-OPEN: Final[tuple[str, ...]] = ("plugin-order", "explained", "nominated")
 
 
 def policy_of(drawn: Object | None) -> Policy:
@@ -95,7 +98,7 @@ class Plans:
 
     name = "plans"
     laws = LAWS
-    open_laws = OPEN
+    open_laws: tuple[str, ...] = ()
 
     def draw(self, chance: random.Random) -> Case:
         """Draw a world."""
@@ -119,7 +122,7 @@ class Plans:
             "kept": lambda: self._kept(case, result),
             "standing": lambda: self._standing(case, snapshot, result),
             "plugin-order": lambda: self._plugin_order(case, snapshot, result),
-            "explained": lambda: self._explained(case, snapshot),
+            "explained": lambda: self._explained(case, snapshot, result),
             "nominated": lambda: self._nominated(case, snapshot),
         }
         return check_laws(every, laws)
@@ -166,24 +169,32 @@ class Plans:
         names = ", ".join(one["name"] for one in policy["plugins"])
         yield from _differences(result, again, f"with the plugins in the order {names}")
 
-    def _explained(self, case: Case, snapshot: ClusterSnapshot) -> Iterator[str]:
-        """``explain`` says of each pod by itself what ``schedule`` does with it by itself."""
-        policy = policy_of(case["policy"])
-        alone = {**case, "preempt": None}
-        for pod in snapshot.pending[:4]:
-            result = asked(alone, snapshot, [pod])
-            (decision,) = (one for one in result.decisions if one.pod == pod.key)
-            told = explain(snapshot, pod, policy=policy)
-            if isinstance(decision, Bound):
-                if told.best != decision.node:
-                    yield f"{pod.key} goes to {decision.node}, explain says {told.best} ({told.refusal})"
-            elif isinstance(decision, Unschedulable) and not result.jobs and told.best is not None:
-                yield f"{pod.key} goes nowhere ({decision.message}), explain says {told.best}"
+    def _explained(self, case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[str]:
+        """``explain`` says of each pod in the queue what ``schedule`` does with it there."""
+        policy, now = policy_of(case["policy"]), datetime.fromisoformat(case["now"])
+        if case["preempt"] is not None:
+            result = asked({**case, "preempt": None}, snapshot)
+        for pod in snapshot.pending[:6]:
+            taken = result.decision(pod.key)
+            told = explain(snapshot, pod, policy=policy, now=now)
+            if told.decision != taken:
+                yield f"{pod.key}: decided as {taken}, explained as {told.decision}"
+            elif isinstance(taken, Bound) and taken.node not in told.fitting:
+                yield f"{pod.key} goes to {taken.node}, which is not told to fit it"
+            elif isinstance(taken, Unschedulable) and not result.jobs and told.best is not None:
+                yield f"{pod.key} goes nowhere ({taken.message}), explain says {told.best}"
+            again = explain(result, pod.key, now=now).decision
+            if again != taken:
+                yield f"{pod.key}: decided as {taken}, explained from the result as {again}"
 
     def _nominated(self, case: Case, snapshot: ClusterSnapshot) -> Iterator[str]:
         """Whoever is asked about alone leaves the room of a more important nominated pod."""
+        if snapshot.has(ElasticQuota):
+            return  # who stays within its min is more important than who borrows, whatever their priorities
         special = [pod for pod in snapshot.pending if pod.nominated_node and not pod.annotations]
         for pod in special[:2]:
+            if any("/" in name for name in pod.requests):
+                continue  # which cards a nominated pod will get is not chosen before it gets them
             without = attrs.evolve(snapshot, pending=[one for one in snapshot.pending if one is not pod])
             there = asked({**case, "preempt": None}, snapshot, [pod])
             if outcome(there.decisions[0]) != ("Bound", pod.nominated_node):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, Unschedulable, schedule, verify
+from koordcore.explaining import explain
 from koordcore.manifests.records import result_from_record, result_record
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.policy import GangTurns
@@ -53,6 +54,16 @@ def test_all_four_start_where_one_by_one_three_do() -> None:
     assert plan.certificate.objective == (-4, -10, 4)
     assert result.jobs[0].certificate == plan.certificate
     assert [str(one.pod) for one in result.decisions][:2] == ["default/g0-0", "default/g0-1"]
+
+
+def test_whoever_is_asked_about_is_judged_before_the_run_is_there() -> None:
+    """The four fill the cluster; of each is told that its node fits it, whatever its place in the run."""
+    snapshot = cluster(rack(a=5, b=5), queue(2, 2, 3, 3), NETWORK)
+    result = schedule(snapshot, policy=TOGETHER)
+    for one in result.bound:
+        told = explain(snapshot, one.pod, policy=TOGETHER)
+        assert told.decision == one
+        assert len(told.fitting) == 10
 
 
 def test_nothing_changes_without_the_wish() -> None:

@@ -173,20 +173,19 @@ def explain(
         cycle = open_cycle(there, None, policy, now, limits, None, ours=() if known else (asked.key,))
     else:
         cycle = open_cycle(source.forget(asked.key), [fresh], policy, now, limits, None)
-    for turn in cycle.turns():
-        pods = {one.key: one for one in ([turn] if isinstance(turn, Pod) else turn.pods)}
-        if asked.key in pods:
-            fresh = pods[asked.key]
+    judged: Explanation | None = None
+    for _ in cycle.turns():
+        waiting = cycle.about(asked.key) if judged is None else None
+        if waiting is not None:
+            judged = _judge(cycle, waiting)
+        taken = next((one for one in cycle.decide() if one.pod == asked.key), None)
+        if taken is not None:
             break
-        cycle.decide()
     else:
         judged = _judge(cycle, fresh)
-        cycle.close()
-        return attrs.evolve(judged, decision=NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name))
-    cycle.vacate()
-    judged = _judge(cycle, fresh)
-    taken = next(one for one in cycle.decide() if one.pod == asked.key)
+        taken = NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name)
     cycle.close()
+    assert judged is not None, "whoever is decided about was judged before"
     return attrs.evolve(judged, bound_to=bound_to, decision=taken)
 
 

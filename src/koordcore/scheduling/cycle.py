@@ -221,8 +221,8 @@ class SchedulingCycle:
         if promised:
             from koordcore.preemption.eligible import terminating_victims
 
-            rows = {str(pod.nominated_node): row for pod, row in promised}
-            there = {node: tuple(self.workspace.pods_on(row).values()) for node, row in rows.items()}
+            pods_on = self.workspace.pods_on
+            there = {str(pod.nominated_node): tuple(pods_on(row).values()) for pod, row in promised}
             if not terminating_victims((pod for pod, _ in promised), there, self._names()):
                 self._preemptor.withdrawn += [pod.key for pod, _ in promised]
                 self.plugins.nominated.forget(pod.key for pod, _ in promised)
@@ -230,16 +230,24 @@ class SchedulingCycle:
     def _names(self) -> frozenset[str]:
         """Give the names under which others may have been evicted for the unit whose turn it is."""
         turn = self._turn
-        if isinstance(turn, Pod):
-            return frozenset((str(turn.key),))
-        assert turn is not None
-        return frozenset((turn.name, ",".join(sorted(turn.members)), *(str(pod.key) for pod in turn.pods)))
+        whole = () if turn is None or isinstance(turn, Pod) else (turn.name, ",".join(sorted(turn.members)))
+        return frozenset((*whole, *(str(pod.key) for pod in self._unit())))
+
+    def _unit(self) -> Sequence[Pod]:
+        """Give the pods of the unit whose turn it is."""
+        turn = self._turn
+        return () if turn is None else (turn,) if isinstance(turn, Pod) else turn.pods
 
     def vacate(self) -> Mapping[PodKey, Kept]:
         """Take whoever has the turn off the places that are kept; gives who may have which again first."""
-        if self._holds is None or self._turn is None:
-            return NOBODY
-        return self._holds.release([self._turn] if isinstance(self._turn, Pod) else self._turn.pods)
+        return NOBODY if self._holds is None else self._holds.release(self._unit())
+
+    def about(self, key: PodKey) -> Pod | None:
+        """Give a pod where :meth:`decide` is about to decide about it; what its unit keeps is vacated."""
+        if any(pod.key == key for pod in self._unit()):
+            self.vacate()
+        ahead = () if self._together is None else self._together.ahead
+        return next((pod for pod in (*self._unit(), *ahead) if pod.key == key), None)
 
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
         own = again(self.workspace, self.plugins, pod, self.vacate())
@@ -270,8 +278,8 @@ class SchedulingCycle:
         from koordcore.scheduling.gang import place_job
 
         own = [pod.key for pod in job.pods]
-        kept = self.vacate()
         settled = None if self._together is None else self._together.settled(job)
+        kept = self.vacate()
         least = min(job.pods, key=lambda pod: (pod.priority, pod.key))
         with self.plugins.nominated.assumed(least, besides=own):
             members, plan = settled or place_job(self.workspace, self.plugins, job, self._limits, kept)

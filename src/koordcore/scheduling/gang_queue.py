@@ -15,6 +15,7 @@ to an end the run goes one by one. Jobs that the plan leaves out take their own 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -80,6 +81,7 @@ class JointTurns:
         self._plugins = plugins
         self._limits = limits
         self._settled: dict[str, Outcome] = {}
+        self._run: Sequence[Job] = ()
         self.plans: list[JointPlan] = []
         tree = once(workspace.snapshot, network_tree)
         self._tree = flat_tree(workspace) if tree is None else tree
@@ -87,23 +89,34 @@ class JointTurns:
         self._whole = len(self._tree.nodes) == len(workspace.layout.names)
 
     def turns(self, queue: Iterable[Pod | Job]) -> Iterator[Pod | Job]:
-        """Give the turns as they come; a run of jobs has been planned when its first job is given."""
+        """Give the turns as they come; a run is planned when :meth:`settled` is asked about its first job."""
         run: list[Job] = []
         for turn in queue:
             if isinstance(turn, Job) and (self._joins(turn) or self._takes_nothing(turn)):
                 parted = self._evicting and run and _priority(run[-1]) != _priority(turn)
                 if parted or (self._joins(turn) and not self._shares_label(run, turn)):
-                    yield from self._planned(run)
+                    yield from self._opened(run)
                     run = []
                 run.append(turn)
                 continue
-            yield from self._planned(run)
+            yield from self._opened(run)
             run = []
             yield turn
-        yield from self._planned(run)
+        yield from self._opened(run)
+
+    def _opened(self, run: Sequence[Job]) -> Iterator[Job]:
+        self._run = run
+        yield from run
+
+    @property
+    def ahead(self) -> Iterator[Pod]:
+        """Members of the run that will be planned when :meth:`settled` is asked next."""
+        return chain.from_iterable(job.pods for job in self._run)
 
     def settled(self, job: Job) -> Outcome | None:
         """Give what was decided about a job when its run was planned; ``None`` for its own turn."""
+        run, self._run = self._run, ()
+        self._plan_run([one for one in run if self._joins(one)])
         return self._settled.get(job.name)
 
     def _takes_nothing(self, job: Job) -> bool:
@@ -132,15 +145,13 @@ class JointTurns:
         profile = self._policy.profile_of(pod.scheduler_name) or self._policy
         return profile.gangs is GangTurns.TOGETHER
 
-    def _planned(self, run: Sequence[Job]) -> Iterator[Job]:
-        jobs = [job for job in run if self._joins(job)]
+    def _plan_run(self, jobs: Sequence[Job]) -> None:
         if len(jobs) > 1:
             self._tree = self._tree_for(_key(jobs[0]))
             members = [pod for job in jobs for pod in job.pods]
             least = min(members, key=lambda pod: (pod.priority, pod.key))
             with self._plugins.nominated.assumed(least, besides={pod.key for pod in members}):
                 self._plan(jobs)
-        yield from run
 
     def _tree_for(self, key: str) -> NetworkTopology:
         """Give the network, or the domains of the label that the groups of a run need one of."""
