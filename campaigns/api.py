@@ -81,7 +81,7 @@ CALLS: Final[dict[str, Callable[..., object]]] = {
     "PreemptionRules": lambda **given: schedule(SMALL, preempt=PreemptionRules(**given)),
     "schedule": lambda **given: schedule(**{"snapshot": SMALL, **given}),
     "verify": lambda **given: verify(**{"snapshot": SMALL, "result": schedule(SMALL), **given}),
-    "explain": lambda **given: explain(**{"snapshot": SMALL, "pod": POD, **given}),
+    "explain": lambda **given: explain(**{"source": SMALL, "pod": POD, **given}),
     "load": lambda **given: load(**{"paths": [], **given}),
     "snapshot_from_objects": snapshot_from_objects,
 }
@@ -111,8 +111,8 @@ ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "Limits": ("deterministic_time", "seed"),
     "PreemptionRules": ("members", "gather", "relocation", "restart_costs"),
     "schedule": ("snapshot", "pods", "policy", "now", "limits", "preempt"),
-    "verify": ("snapshot", "result"),
-    "explain": ("snapshot", "pod", "policy"),
+    "verify": ("snapshot", "result", "policy"),
+    "explain": ("source", "pod", "policy", "now", "limits"),
     "load": ("paths", "limits"),
     "snapshot_from_objects": ("objects",),
 }
@@ -128,8 +128,8 @@ class Api:
     """The campaign; see the module."""
 
     name = "api"
-    laws: tuple[str, ...] = ("answers",)
-    open_laws: tuple[str, ...] = ("named",)
+    laws: tuple[str, ...] = ("answers", "named")
+    open_laws: tuple[str, ...] = ()
 
     def draw(self, chance: random.Random) -> Case:
         """Draw a call with one or two odd arguments."""

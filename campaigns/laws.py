@@ -14,6 +14,7 @@ from campaigns.plans import asked, outcomes
 from campaigns.worlds import draw_world
 from koordcore import Bound, ClusterSnapshot, NodeState, ScheduleResult, verify
 from koordcore.manifests import snapshot_from_objects
+from koordcore.protocol.gang_names import gang_name
 
 __all__ = ["Laws", "made_anew"]
 
@@ -24,8 +25,8 @@ class Laws:
     """The campaign; see the module."""
 
     name = "laws"
-    laws: tuple[str, ...] = ("answers", "anew", "untouched", "verified")
-    open_laws: tuple[str, ...] = ("at once",)
+    laws: tuple[str, ...] = ("answers", "anew", "untouched", "verified", "at once")
+    open_laws: tuple[str, ...] = ()
 
     def draw(self, chance: random.Random) -> Case:
         """Draw a world and what happens to it."""
@@ -89,7 +90,7 @@ def _untouched(snapshot: ClusterSnapshot, before: bytes) -> Iterator[str]:
 
 def _at_once(case: Case, snapshot: ClusterSnapshot) -> Iterator[str]:
     """One call decides as many calls do, each about the next pod of the queue."""
-    if any("gang" in key for pod in snapshot.pending for key in (*pod.annotations, *pod.labels)):
+    if any(pod.scheduling_group or gang_name(pod.labels, pod.annotations) for pod in snapshot.pending):
         return
     together = asked(case, snapshot)
     now = snapshot

@@ -70,6 +70,7 @@ def test_a_pod_names_the_field_that_is_wrong(fields: dict[str, Any], told: str) 
         (lambda: Policy(plugins=("x",)), "Policy default-scheduler: plugins: expected tuple"),  # type: ignore[arg-type]
         (lambda: PluginSetting(name="x", weight=NAN), "PluginSetting x: weight: expected int, got nan"),  # type: ignore[arg-type]
         (lambda: PluginSetting(name="x", weight=2**57), "x: weight: expected 1 to 2147483647"),
+        (lambda: PluginSetting(name="x", args=[1]), "x: args: expected a frozen record, got"),
         (lambda: NUMAArgs(weights=("x",)), "NUMAArgs: weights: expected"),  # type: ignore[arg-type]
         (lambda: Limits(deterministic_time=NAN), "Limits: deterministic_time: expected a number, got nan"),
         (

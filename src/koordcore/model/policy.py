@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import attrs
 from immutabledict import immutabledict
 
-from koordcore._blame import names_its_arguments
+from koordcore._blame import names_its_arguments, shown
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import check_fields, names_its_fields
@@ -63,6 +63,10 @@ class PluginSetting:
         if not self.name:
             raise ModelError("name: a plugin needs a name")
         check_fields(self)
+        try:
+            hash(self.args)
+        except TypeError:
+            raise ModelError(f"{self.name}: args: expected a frozen record, got {shown(self.args)}") from None
         if type(self.weight) is not int or (self.scores and not 1 <= self.weight <= _MAX_WEIGHT):
             raise ModelError(f"{self.name}: weight: expected 1 to {_MAX_WEIGHT}, got {self.weight!r}")
 
