@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from campaigns.case import Case, Failure, Figures, check_laws
-from campaigns.worlds import draw_world
+from campaigns.worlds import THEMES, draw_world
 from koordcore import ClusterSnapshot, ManifestError, Pod, PreemptionRules, schedule, verify
 from koordcore.errors import Problem
 from koordcore.explaining import explain
@@ -21,7 +21,7 @@ from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulab
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
 
-__all__ = ["Manifests"]
+__all__ = ["Evictions", "Manifests"]
 
 ODD: Final[tuple[Any, ...]] = (
     None,
@@ -110,6 +110,22 @@ class Manifests:
             },
             laws,
         )
+
+
+class Evictions(Manifests):
+    """Clusters where much bears on who has to leave, and numbers that no cluster has: the plan is legal."""
+
+    name = "evictions"
+    laws = ("verified",)
+
+    def draw(self, chance: random.Random) -> Case:
+        """Draw a world of quotas, gangs, neighbours and promises, and break or change little of it."""
+        themes = {**dict.fromkeys(THEMES, 0.2), "quotas": 0.8, "gangs": 0.7, "neighbours": 0.6}
+        case = draw_world(chance, {**themes, "nominated": 0.5, "reservations": 0.5})
+        case["preempt"] = chance.choice(({}, {}, {"relocation": "first"}, {"members": "all"}))
+        for _ in range(chance.randint(0, 3)):
+            chance.choice((mutate, other_number))(chance, case["objects"])
+        return case
 
 
 def _rules(case: Case) -> PreemptionRules | None:

@@ -24,7 +24,7 @@ from campaigns.faces import Faces
 from campaigns.groups import Groups
 from campaigns.laws import Laws
 from campaigns.lines import Lines
-from campaigns.manifests import Manifests
+from campaigns.manifests import Evictions, Manifests
 from campaigns.plans import Crowds, Plans
 from campaigns.proofs import Proofs
 from campaigns.properties import Properties
@@ -38,6 +38,7 @@ CAMPAIGNS: Final[dict[str, Campaign]] = {
     for one in (
         Commands(),
         Manifests(),
+        Evictions(),
         Plans(),
         Crowds(),
         Corruptions(),
