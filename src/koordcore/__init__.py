@@ -111,8 +111,8 @@ if TYPE_CHECKING:
         backfill as backfill,
         earliest_start as earliest_start,
     )
+    from koordcore.scheduling.cycle import queue_order as queue_order
     from koordcore.scheduling.entry import schedule as schedule
-    from koordcore.scheduling.waiting_pods import queue_order as queue_order
     from koordcore.simulate.compare import compare_policies as compare_policies
     from koordcore.simulate.scheduled import replay_schedule as replay_schedule
     from koordcore.snapshot.cluster import ClusterSnapshot as ClusterSnapshot
@@ -176,7 +176,7 @@ else:
             "koordcore.reporting.page": ("report",),
             "koordcore.result": ("ScheduleResult",),
             "koordcore.scheduling.backfilling": ("backfill", "earliest_start"),
-            "koordcore.scheduling.waiting_pods": ("queue_order",),
+            "koordcore.scheduling.cycle": ("queue_order",),
             "koordcore.scheduling.entry": ("schedule",),
             "koordcore.simulate.compare": ("compare_policies",),
             "koordcore.simulate.scheduled": ("replay_schedule",),

@@ -10,7 +10,7 @@ import attrs
 from koordcore.model.affinity import TaintEffect
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
-from koordcore.scheduling.waiting_pods import queue_order
+from koordcore.scheduling.cycle import queue_order
 from koordcore.snapshot import ClusterSnapshot
 
 SCORED = ("cpu", "memory")

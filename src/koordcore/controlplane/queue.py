@@ -22,7 +22,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
 from koordcore.protocol.gang_names import gang_name
-from koordcore.scheduling.waiting_pods import queue_order, stand_ins
+from koordcore.scheduling.cycle import queue_order, stand_ins
 from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
 
 Helped: TypeAlias = frozenset[str] | None

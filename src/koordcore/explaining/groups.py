@@ -7,11 +7,11 @@ import attrs
 from koordcore.explaining.incomplete_gangs import lacks_of
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
+from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import key_domains
 from koordcore.scheduling.serving import queue_units
-from koordcore.scheduling.waiting_pods import queue_order
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
         backfill as backfill,
         earliest_start as earliest_start,
     )
+    from koordcore.scheduling.cycle import queue_order as queue_order
     from koordcore.scheduling.entry import schedule as schedule
-    from koordcore.scheduling.waiting_pods import queue_order as queue_order
 else:
     __all__, __getattr__, __dir__ = read_late(
         __name__,
         {
             "koordcore.scheduling.backfilling": ("backfill", "earliest_start"),
-            "koordcore.scheduling.waiting_pods": ("queue_order",),
+            "koordcore.scheduling.cycle": ("queue_order",),
             "koordcore.scheduling.entry": ("schedule",),
         },
     )

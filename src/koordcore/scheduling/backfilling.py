@@ -23,9 +23,9 @@ from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
 from koordcore.reservations.lifecycle import after_ends, known_ends
 from koordcore.result import ScheduleResult
+from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.gang_groups import JobTable
-from koordcore.scheduling.waiting_pods import queue_order
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.cluster import bind
 

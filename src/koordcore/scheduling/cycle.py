@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from koordcore._line import Delta, Place
@@ -28,7 +30,6 @@ from koordcore.protocol.gang_names import (
 from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
-from koordcore.scheduling.waiting_pods import queue_order, waiting_pods
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges, changes_between
 from koordcore.snapshot.forking import with_waiting
@@ -44,6 +45,32 @@ _GROUPED: Final = Marks(
     frozenset(("scheduling_group", LABEL_POD_GROUP, LABEL_LIGHTWEIGHT_NAME, ANNOTATION_GANG_NAME))
 )
 """By which pods say that they go with others; where nobody does, nothing of gangs is read."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def queue_order(pods: Iterable[Pod]) -> list[Pod]:
+    """Sort pods as the queue does: higher priority first, then older, then by namespace and name.
+
+    A pod without a creation time counts as older than any that has one.
+    """
+    ordered = sorted(pods, key=attrgetter("key"))
+    ordered.sort(key=_age)
+    ordered.sort(key=attrgetter("priority"), reverse=True)  # keeps the order of equals
+    return ordered
+
+
+def _age(pod: Pod) -> datetime:
+    return pod.created or _EPOCH
+
+
+def waiting_pods(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
+    """Give the pods that wait, and those that stand for what plugins place."""
+    return chain(snapshot.pending, stand_ins(snapshot, policy))
+
+
+def stand_ins(snapshot: ClusterSnapshot, policy: Policy) -> Iterable[Pod]:
+    """Give the pods that stand for what plugins place."""
+    return chain.from_iterable(kind.waiting(snapshot) for kind in kinds_with(policy, "waiting", snapshot))
 
 
 def run(
@@ -206,26 +233,9 @@ class SchedulingCycle:
         if self.plugins.nominated.exist:
             self.plugins.nominated.decided(found)
             if self._preemptor is not None:
-                self._withdraw(found)
+                self._preemptor.withdraw(found, self._names())
         self.decisions += found
         return found
-
-    def _withdraw(self, found: Sequence[PodDecision]) -> None:
-        """Give up what was promised to a unit that finds no place and no room, unless its victims still go.
-
-        Else it would hold room for ever that it cannot use, against who is more important as well.
-        """
-        assert self._preemptor is not None, "only a call that may evict withdraws promises"
-        refused = [one.pod for one in found if isinstance(one, Unschedulable)]
-        promised = self.plugins.nominated.of(refused)
-        if promised:
-            from koordcore.preemption.eligible import terminating_victims
-
-            pods_on = self.workspace.pods_on
-            there = {str(pod.nominated_node): tuple(pods_on(row).values()) for pod, row in promised}
-            if not terminating_victims((pod for pod, _ in promised), there, self._names()):
-                self._preemptor.withdrawn += [pod.key for pod, _ in promised]
-                self.plugins.nominated.forget(pod.key for pod, _ in promised)
 
     def _names(self) -> frozenset[str]:
         """Give the names under which others may have been evicted for the unit whose turn it is."""

@@ -20,12 +20,12 @@ from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
-from koordcore.model.decisions import Bound, Nominated, PodDecision, Victim
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Victim
 from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Members, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.preemption.alternative import rejected_alternative
-from koordcore.preemption.eligible import check_eligible
+from koordcore.preemption.eligible import check_eligible, terminating_victims
 from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
@@ -74,6 +74,25 @@ class Preemptor:
         self.withdrawn: list[PodKey] = []
         """Pods that have given up in this call what was promised to them."""
         self._questions = EvictionQuestions(workspace, plugins, rules, table.minimums(), self.withdrawn)
+
+    def withdraw(self, found: Sequence[PodDecision], names: Collection[str]) -> None:
+        """Give up what was promised to a unit that finds no place and no room, unless its victims still go.
+
+        Else it would hold room for ever that it cannot use, against who is more important as well.
+
+        Parameters
+        ----------
+        found, names
+            What was decided about the unit, and the names under which others may have been evicted for it.
+        """
+        nominated = self._plugins.nominated
+        promised = nominated.of([one.pod for one in found if isinstance(one, Unschedulable)])
+        if promised:
+            pods_on = self._workspace.pods_on
+            there = {str(pod.nominated_node): tuple(pods_on(row).values()) for pod, row in promised}
+            if not terminating_victims((pod for pod, _ in promised), there, names):
+                self.withdrawn += [pod.key for pod, _ in promised]
+                nominated.forget(pod.key for pod, _ in promised)
 
     def for_pod(self, pod: Pod) -> list[Nominated] | None:
         """Make room for a pod without a gang, where every plugin lets it."""

@@ -19,9 +19,9 @@ from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey, keyed
 from koordcore.model.policy import Policy
 from koordcore.scheduling.backfilling import cluster_after, ends_after
+from koordcore.scheduling.cycle import queue_order, waiting_pods
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.gang_groups import JobTable
-from koordcore.scheduling.waiting_pods import queue_order, waiting_pods
 from koordcore.snapshot import ClusterSnapshot
 
 MOST_ROUNDS: Final = 256
