@@ -181,8 +181,8 @@ class Plans:
                 yield f"{pod.key}: decided as {taken}, explained as {told.decision}"
             elif isinstance(taken, Bound) and taken.node not in told.fitting:
                 yield f"{pod.key} goes to {taken.node}, which is not told to fit it"
-            elif isinstance(taken, Unschedulable) and not result.jobs and told.best is not None:
-                yield f"{pod.key} goes nowhere ({taken.message}), explain says {told.best}"
+            elif isinstance(taken, Unschedulable) and not result.jobs and told.fitting:
+                yield f"{pod.key} goes nowhere ({taken.message}), and {told.fitting} are told to fit it"
             again = explain(result, pod.key, now=now).decision
             if again != taken:
                 yield f"{pod.key}: decided as {taken}, explained from the result as {again}"

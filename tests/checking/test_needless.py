@@ -99,6 +99,21 @@ def test_a_gang_that_can_spare_enough_need_not_break() -> None:
     ]
 
 
+@pytest.mark.parametrize("near", [False, True])
+def test_a_gang_next_door_that_may_speak_against_it_leaves_doubt(near: bool) -> None:
+    """Nobody comes to its node, and it can spare one of three: what its members want decides."""
+    term = PodAffinityTerm("zone", LabelSelector({"app": "y"}))
+    wants = {"affinity": Affinity(anti=PodAffinity((term,)))} if near else {}
+    gang = [pod(f"g{number}", 1000, 0, "g", **wants) for number in range(3)]
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("a", 3000)), node("n2", 3000, *gang)],
+        pending=[pod("p", 3000, 10)],
+        records=[PodGroup(namespace="default", name="g", min_member=2)],
+    )
+    found = forged(snapshot, planned(snapshot), running(snapshot, "g0", "g1", "g2"))
+    assert found == ([] if near else [("default/g", "could stay: default/p fits all the same")])
+
+
 def gone(result: ScheduleResult) -> set[object]:
     return {victim.pod for plan in result.preemptions for victim in plan.victims}
 

@@ -136,6 +136,17 @@ def test_an_answer_that_the_executor_loses_is_asked_for_again(error: Exception) 
     assert failed == ((min(CELLS), f"{type(error).__name__}: {error}"),)
 
 
+def test_a_run_that_leaves_python_is_named_and_the_rest_is_done() -> None:
+    def leave(cell: Cell) -> CellResult:
+        if cell == CELLS[0]:
+            raise SystemExit(3)
+        return PLAY(cell)
+
+    result = sweep(CELLS, leave, THREADS)
+    assert result.failed == ((CELLS[0], "SystemExit: 3"),)
+    assert len(result.results) == len(CELLS) - 1
+
+
 def test_a_run_that_cannot_be_sent_is_named() -> None:
     def inner(cell: Cell) -> CellResult:
         return PLAY(cell)

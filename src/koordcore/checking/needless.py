@@ -283,11 +283,13 @@ def _check_groups(
     for name, group in sorted(groups.items()):
         if not turn.promised_to(own, group) and turn.admitted(own, group) is not True:
             continue
+        if turn.apart(group, own):
+            continue  # wherever they are
         back: dict[str, list[Pod]] = defaultdict(list)
         for pod in group:
             back[str(pod.node_name)].append(pod)
         verdicts = [turn.fits(node, pods, group) for node, pods in sorted(back.items())]
-        if all(verdict is True for verdict in verdicts) and not turn.apart(group, own):
+        if all(verdict is True for verdict in verdicts):
             yield Violation(ViolationKind.VICTIM, name, f"could stay: {own[0].key} fits all the same")
         elif slack.get(name):
             needed = [_fewest(turn, node, pods, group) for node, pods in sorted(back.items())]

@@ -105,18 +105,20 @@ class JointTurns:
         yield from self._opened(run)
 
     def _opened(self, run: Sequence[Job]) -> Iterator[Job]:
-        self._run = run
+        joined = [job for job in run if self._joins(job)]
+        self._run = joined if len(joined) > 1 else ()
         yield from run
 
     @property
     def ahead(self) -> Iterator[Pod]:
-        """Members of the run that will be planned when :meth:`settled` is asked next."""
+        """Members of the jobs that will be planned as one when :meth:`settled` is asked next."""
         return chain.from_iterable(job.pods for job in self._run)
 
     def settled(self, job: Job) -> Outcome | None:
         """Give what was decided about a job when its run was planned; ``None`` for its own turn."""
         run, self._run = self._run, ()
-        self._plan_run([one for one in run if self._joins(one)])
+        if run:
+            self._plan_run(run)
         return self._settled.get(job.name)
 
     def _takes_nothing(self, job: Job) -> bool:
@@ -146,12 +148,11 @@ class JointTurns:
         return profile.gangs is GangTurns.TOGETHER
 
     def _plan_run(self, jobs: Sequence[Job]) -> None:
-        if len(jobs) > 1:
-            self._tree = self._tree_for(_key(jobs[0]))
-            members = [pod for job in jobs for pod in job.pods]
-            least = min(members, key=lambda pod: (pod.priority, pod.key))
-            with self._plugins.nominated.assumed(least, besides={pod.key for pod in members}):
-                self._plan(jobs)
+        self._tree = self._tree_for(_key(jobs[0]))
+        members = [pod for job in jobs for pod in job.pods]
+        least = min(members, key=lambda pod: (pod.priority, pod.key))
+        with self._plugins.nominated.assumed(least, besides={pod.key for pod in members}):
+            self._plan(jobs)
 
     def _tree_for(self, key: str) -> NetworkTopology:
         """Give the network, or the domains of the label that the groups of a run need one of."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED as FIRST, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED as FIRST,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -169,15 +176,21 @@ def _play(
     while pending:
         ended, pending = wait(pending, return_when=FIRST)
         for future in sorted(ended, key=lambda one: futures[one]):
-            cell = futures[future]
-            try:
-                outcome = future.result()
-            except BrokenExecutor:
+            cell, error = futures[future], _error_of(future)
+            if isinstance(error, BrokenExecutor):
                 lost.append(cell)
-            except Exception as error:
+            elif error is not None:
                 unanswered[cell] = f"{type(error).__name__}: {error}"
             else:
+                outcome = future.result()
                 if store and isinstance(outcome, CellResult):
                     store.save(outcome)
                 finish(cell, outcome)
     return lost, unanswered
+
+
+def _error_of(future: Future[CellResult | str]) -> BaseException | None:
+    try:
+        return future.exception()
+    except CancelledError as error:
+        return error
