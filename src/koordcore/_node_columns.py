@@ -60,22 +60,52 @@ class NodeColumn(NamedTuple, Generic[K]):
         """
         if not edits and all(self.values[self.ids[row]] == value for row, value in said.items()):
             return self
-        number = dict(self.number)
         ids = moved_rows(self.ids, edits) if edits else self.ids.copy()
+        values, number = self.values, self.number
+        if any(value not in number for value in said.values()):
+            grown = dict(number)
+            for value in said.values():
+                grown.setdefault(value, len(grown))
+            values, number = tuple(grown), grown
         for row, value in said.items():
-            ids[row] = number.setdefault(value, len(number))
+            ids[row] = number[value]
         if len(number) > 2 * len(ids) + _STALE:
-            values = tuple(number)
             return NodeColumn.of([values[one] for one in ids.tolist()])
-        return NodeColumn(ids, tuple(number), number)
+        return NodeColumn(ids, values, number)
 
     def judge(self, verdict: Callable[[K], int]) -> IntVector:
         """Evaluate a function of the value on all nodes, once per value: ``(N,)``."""
-        found = [verdict(value) for value in self.values]
-        if len({*found}) < 2:  # mostly all nodes say the same
-            return np.full(len(self.ids), found[0] if found else 0, np.int64)
-        judged: IntVector = np.array(found, np.int64)[self.ids]
-        return judged
+        return Judged(self, verdict).at()
+
+
+class Judged(Generic[K]):
+    """A function of what nodes say, evaluated once per value.
+
+    Attributes
+    ----------
+    same
+        The one thing that it gives for every value; ``None`` where it gives several.
+    """
+
+    def __init__(self, column: NodeColumn[K], verdict: Callable[[K], int]) -> None:
+        self._verdict = verdict
+        self._values: Sequence[K] | None = None
+        self.follow(column)
+
+    def follow(self, column: NodeColumn[K]) -> None:
+        """Go on with what nodes say now, maybe others than before."""
+        self._ids = column.ids
+        if column.values is not self._values:
+            self._values = column.values
+            found = [self._verdict(value) for value in column.values]
+            self._found: IntVector = np.array(found, np.int64)
+            self.same = int(found[0]) if len({*found}) == 1 else None
+
+    def at(self, rows: IntVector | slice = slice(None)) -> IntVector:
+        """Give what the function says of some nodes: ``(n,)``."""
+        ids = self._ids[rows]
+        # Mostly all nodes say the same.
+        return self._found[ids] if self.same is None else np.full(len(ids), self.same, np.int64)
 
 
 class NodeColumns:

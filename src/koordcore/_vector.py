@@ -250,8 +250,8 @@ class Names(Mapping[str, int]):
 K = TypeVar("K")
 V = TypeVar("V")
 
-_FEWEST: Final = 16
-"""Parts of the smallest table; always a power of two."""
+_ITEMS: Final = 8
+"""Items of a part, as a table is made; at most four times as many before it is spread out anew."""
 
 
 class Table(Mapping[K, V], Generic[K, V]):
@@ -260,58 +260,64 @@ class Table(Mapping[K, V], Generic[K, V]):
     Parts are told apart by the keys' hashes, so nothing may be decided in the order of a walk.
     """
 
-    __slots__ = ("_number", "_parts")
+    __slots__ = ("_groups", "_number", "_parts")
 
     def __init__(self, items: Mapping[K, V]) -> None:
-        # A change copies the list of parts, and one part for each key: more parts than items of each, because
-        # items lie about in memory and parts do not.
-        parts = _FEWEST
-        while parts * parts < 4 * len(items):
+        # A change copies the list of groups, and one group and one part for each key. What a part holds lies
+        # about in memory, and a copy touches all of it: parts are small.
+        parts = 1
+        while parts * _ITEMS < len(items):
             parts *= 2
-        self._parts: list[dict[K, V]] = [{} for _ in range(parts)]
+        found: list[dict[K, V]] = [{} for _ in range(parts)]
         for key, value in items.items():
-            self._parts[hash(key) & (parts - 1)][key] = value
+            found[hash(key) & (parts - 1)][key] = value
+        self._groups = [found[at : at + _CHUNK] for at in range(0, parts, _CHUNK)]
+        self._parts = parts
         self._number = len(items)
 
     def changed(self, gone: Collection[K], new: Mapping[K, V]) -> Table[K, V]:
         """Give a table without some keys and with others."""
         made: Table[K, V] = object.__new__(Table)
-        made._parts = parts = list(self._parts)
-        last = len(parts) - 1
-        owned: set[int] = set()
-        number = self._number
+        made._groups, made._parts, made._number = list(self._groups), self._parts, self._number
+        groups, last, number = made._groups, self._parts - 1, self._number
+        open_groups: set[int] = set()
+        owned: dict[int, dict[K, V]] = {}
+        for key in chain(gone, new):
+            place = hash(key) & last
+            if place in owned:
+                continue
+            group = place >> _BITS
+            if group not in open_groups:
+                open_groups.add(group)
+                groups[group] = list(groups[group])
+            part = owned[place] = dict(groups[group][place & (_CHUNK - 1)])
+            groups[group][place & (_CHUNK - 1)] = part
+            number -= len(part)
         for key in gone:
-            place = hash(key) & last
-            if key in parts[place]:
-                if place not in owned:
-                    owned.add(place)
-                    parts[place] = dict(parts[place])
-                del parts[place][key]
-                number -= 1
+            owned[hash(key) & last].pop(key, None)
         for key, value in new.items():
-            place = hash(key) & last
-            if place not in owned:
-                owned.add(place)
-                parts[place] = dict(parts[place])
-            number += key not in parts[place]
-            parts[place][key] = value
-        made._number = number
+            owned[hash(key) & last][key] = value
+        made._number = number + sum(map(len, owned.values()))
         # A table that has grown a lot is spread over more parts.
-        return Table(dict(made.items())) if number > 4 * len(parts) * len(parts) else made
+        return Table(dict(made.items())) if made._number > 4 * _ITEMS * self._parts else made
+
+    def _part(self, place: int) -> dict[K, V]:
+        return self._groups[place >> _BITS][place & (_CHUNK - 1)]
 
     def __getitem__(self, key: K) -> V:
-        return self._parts[hash(key) & (len(self._parts) - 1)][key]
+        return self._part(hash(key) & (self._parts - 1))[key]
 
     def get(self, key: K, default: Any = None) -> Any:
         """Give the value of a key, or the default."""
-        return self._parts[hash(key) & (len(self._parts) - 1)].get(key, default)
+        return self._part(hash(key) & (self._parts - 1)).get(key, default)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._parts[hash(key) & (len(self._parts) - 1)]
+        return key in self._part(hash(key) & (self._parts - 1))
 
     def __iter__(self) -> Iterator[K]:
-        for part in self._parts:
-            yield from part
+        for group in self._groups:
+            for part in group:
+                yield from part
 
     def __len__(self) -> int:
         return self._number

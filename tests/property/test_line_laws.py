@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -116,6 +117,19 @@ def test_a_table_in_parts_is_a_table(changes: list[tuple[set[int], dict[int, int
         assert dict(table) == plain
         assert len(table) == len(plain)
         assert all((key in table) == (key in plain) and table.get(key) == plain.get(key) for key in range(6))
+
+
+@pytest.mark.parametrize("start", [0, 9, 600, 5000])
+def test_a_table_of_any_size_is_one_and_leaves_the_older_one_alone(start: int) -> None:
+    """Of one part and of several groups of parts; a table that has grown is spread over more of them."""
+    plain = {key: -key for key in range(start)}
+    table = Table(plain)
+    new = {key: key for key in range(start // 2, start // 2 + 4500, 3)}
+    later = table.changed(range(0, start + 10, 7), new)
+    assert dict(table) == plain
+    assert dict(later) == {key: value for key, value in plain.items() if key % 7} | new
+    assert len(later) == len(dict(later))
+    assert dict(pickle.loads(pickle.dumps(later))) == dict(later)
 
 
 splices = st.tuples(

@@ -108,6 +108,14 @@ class EveryNodeWhateverTheView(Table):
         return self.worth
 
 
+class CallsAllNodesAlike(Table):
+    """Says that every node is worth the same, and answers otherwise."""
+
+    @property
+    def alike(self) -> tuple[bool, int | None]:
+        return True, 0
+
+
 class Counting(Table):
     """Likes a node more whenever it is asked."""
 
@@ -290,6 +298,7 @@ BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.PURITY, with_evaluator(Spends)),
     (Clause.ROWS, with_evaluator(Sorts)),
     (Clause.BATCH, with_evaluator(BestOfTheView)),
+    (Clause.BATCH, with_evaluator(CallsAllNodesAlike)),
     (Clause.EQUAL_AMOUNTS, with_evaluator(CallsLabelsAmounts)),
     (Clause.EQUAL_AMOUNTS, with_evaluator(LooksPastTheView)),
     (Clause.SCORE, with_evaluator(TooMuch)),

@@ -88,9 +88,19 @@ class Evaluator:
     def moved(self) -> bool:
         """Go on where nodes joined and left, so that rows are others now; ``False`` to be made anew.
 
-        Asked before the next question, of evaluators of scope ``NODE`` whose plugin went on.
+        Asked before the next question, of evaluators of scope ``NODE`` whose plugin went on, and of those of
+        scope ``STATIC``; these may be asked several times, and take in what any node says now.
         """
         return False
+
+    @property
+    def alike(self) -> tuple[bool, int | None] | None:
+        """Whether the pod fits, and the raw score, where that is known to be the same on every node.
+
+        The score is ``None`` for no preference, all of it ``None`` where nodes may differ. Asked of
+        evaluators of scope ``STATIC``, before they are asked about nodes.
+        """
+        return None
 
     def refuse(self) -> Refusal | None:
         """Tell whether the pod is refused before any node is looked at, now."""

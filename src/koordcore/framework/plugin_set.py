@@ -164,15 +164,6 @@ class PluginSet:
         for one in (*self._others.values(), self):
             one._forget_rows(gone)  # noqa: SLF001  # a set of the same policy
 
-    def _forget_rows(self, gone: Sequence[Plugin]) -> None:
-        """Forget what is kept by row, and the classes in which some plugins have a part."""
-        self._forget_parts(gone)
-        self._static.clear()
-        self._results.clear()
-        self._groups = StateGroups(self.workspace)
-        self._placing = [one for one in self._placing if one not in gone]
-        self._removing = [one for one in self._removing if one not in gone]
-
     def follow(self, changes: ClusterChanges, *, moved: bool = False) -> None:
         """Go on in another call, on the workspace as it is now; who cannot follow is made anew.
 
@@ -221,6 +212,17 @@ class PluginSet:
         self._groups = StateGroups(self.workspace)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(self.workspace.layout.names))))
+
+    def _forget_rows(self, gone: Sequence[Plugin]) -> None:
+        """Forget what is kept by row, and the classes in which some plugins have a part."""
+        if gone:
+            self._forget_parts(gone)
+            self._placing = [one for one in self._placing if one not in gone]
+            self._removing = [one for one in self._removing if one not in gone]
+        self._last = None
+        self._static.clear()
+        self._results.clear()
+        self._groups = StateGroups(self.workspace)
 
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
         """Forget the classes in which some plugins have a part."""
@@ -361,8 +363,8 @@ class PluginSet:
             part = going_on.get(plugin) or self._static.get((number, request))
             if part is None:
                 part = Part(plugin, self.settings[number], plugin.evaluator(pod, request))
-                if part.evaluator.scope is Scope.STATIC:
-                    self._static[number, request] = part
+            if part.evaluator.scope is Scope.STATIC:
+                self._static[number, request] = part
             parts.append(part)
         source, opening = source_of(parts)
         # Who says nothing of nodes makes no difference to what is said of them.

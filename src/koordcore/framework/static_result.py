@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
     def moved(self) -> bool:
         """Go on where nodes joined and left; ``False`` where the evaluator is to be made anew."""
-        return self.evaluator.scope is Scope.NODE and self.evaluator.moved()
+        return self.evaluator.scope is not Scope.CLUSTER and self.evaluator.moved()
 
 
 @record(eq=False)
@@ -59,14 +59,24 @@ class StaticResult:
         """Ask static plugins about all nodes."""
         number, view = len(workspace.layout.names), NodeView(workspace)
         mask = np.ones(number, bool)
+        asked, common = [], 0
         for part in parts:
+            alike = part.evaluator.alike
+            if alike is None or not alike[0]:
+                asked.append(part)
+            elif part.setting.scores and alike[1] is not None:
+                one = part.evaluator.normalise(np.array([alike[1]], np.int64), np.ones(1, np.bool_))
+                common += part.setting.weight * int(one[0])
+        if not asked:
+            return cls(mask, np.broadcast_to(np.int64(common), number), (), common if number else None)
+        for part in asked:
             allowed = part.evaluator.fits(view) if part.setting.filters else None
             if allowed is not None:
                 mask &= allowed
         everywhere = bool(mask.all())
-        score = np.zeros(number, np.int64)
+        score = np.full(number, common, np.int64)
         uneven = []
-        for part in parts:
+        for part in asked:
             raw = part.evaluator.scores(view) if part.setting.scores else None
             if raw is None:
                 continue

@@ -68,6 +68,10 @@ class ImageIndex:
         made._holders = known
         return made
 
+    def has(self, name: str) -> bool:
+        """Tell whether any node holds an image."""
+        return name in self._holders
+
     def weighted_size(self, name: str, layout: ClusterLayout) -> IntVector | None:
         """Give an image's size on each node times the share of nodes that hold it; ``None`` for nowhere."""
         found = self._holders.get(name)

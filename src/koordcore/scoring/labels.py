@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._node_columns import Judged
 from koordcore.model.affinity import PreferredNodeTerm, Taint, TaintEffect, Tolerances, Toleration, tolerated
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 
@@ -61,29 +62,41 @@ def _keeps_away(taints: Iterable[Taint], allowed: Tolerances) -> Taint | None:
     return next((one for one in taints if one.effect in _HARD and not allowed.cover(one)), None)
 
 
-def fit_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
-    """Tell which nodes have no NoSchedule or NoExecute taint that the pod does not tolerate."""
+def judge_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> Judged[tuple[Taint, ...]]:
+    """Judge nodes by whether they have no NoSchedule or NoExecute taint that the pod does not tolerate."""
     allowed = Tolerances(tolerations)
-    judged = layout.kinds.taints.judge(lambda taints: _keeps_away(taints, allowed) is None)
-    return judged.astype(bool)
+    return Judged(layout.kinds.taints, lambda taints: _keeps_away(taints, allowed) is None)
 
 
-def count_soft_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> IntVector:
+def fit_taints(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
+    """Tell which nodes have no taint that keeps the pod away: :func:`judge_taints`."""
+    return judge_taints(layout, tolerations).at().astype(bool)
+
+
+def count_soft_taints(
+    layout: ClusterLayout, tolerations: tuple[Toleration, ...]
+) -> Judged[tuple[Taint, ...]]:
     """Count each node's PreferNoSchedule taints that the pod does not tolerate."""
     soft = Tolerances(
         one for one in tolerations if one.effect is None or one.effect is TaintEffect.PREFER_NO_SCHEDULE
     )
-    return layout.kinds.taints.judge(
+    return Judged(
+        layout.kinds.taints,
         lambda taints: sum(
             one.effect is TaintEffect.PREFER_NO_SCHEDULE and not soft.cover(one) for one in taints
-        )
+        ),
     )
 
 
-def fit_unschedulable(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
-    """Tell which nodes are schedulable, or cordoned in a way that the pod tolerates."""
+def judge_cordons(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> Judged[bool]:
+    """Judge nodes by whether they are schedulable, or cordoned in a way that the pod tolerates."""
     allowed = tolerated(UNSCHEDULABLE_TAINT, tolerations)
-    return layout.kinds.cordons.judge(lambda cordoned: allowed or not cordoned).astype(bool)
+    return Judged(layout.kinds.cordons, lambda cordoned: allowed or not cordoned)
+
+
+def fit_unschedulable(layout: ClusterLayout, tolerations: tuple[Toleration, ...]) -> BoolVector:
+    """Tell which nodes no cordon closes to the pod: :func:`judge_cordons`."""
+    return judge_cordons(layout, tolerations).at().astype(bool)
 
 
 def _fit_field(layout: ClusterLayout, requirement: Requirement) -> BoolVector:

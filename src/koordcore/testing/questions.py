@@ -146,6 +146,12 @@ def check_batch(bench: Bench) -> Iterator[Finding]:
     for one in bench.concerns():
         if one.evaluator.fits_everywhere() and not one.answers(bench.view).fits.all():
             yield Clause.BATCH, f"{one}: fits_everywhere is true, and fits is not"
+        alike, answers = one.evaluator.alike, one.answers(bench.view)
+        if alike is not None:
+            fits, score = alike
+            told = {*answers.fits.tolist()}, None if answers.scores is None else {*answers.scores.tolist()}
+            if told != ({fits}, None if score is None else {score}):
+                yield Clause.BATCH, f"{one}: alike is {alike}, and fits or scores differ from it"
 
 
 def check_equal_amounts(bench: Bench) -> Iterator[Finding]:

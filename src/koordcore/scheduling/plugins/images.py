@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from functools import cached_property
 from typing import Any
 
 from koordcore._arrays import IntVector
@@ -10,6 +11,7 @@ from koordcore._vector import Vector
 from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
+from koordcore.framework.workspace import Workspace
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.records import ClusterRecord
@@ -41,8 +43,17 @@ def _index_again(
 class ImageEvaluator(Evaluator):
     """Score of one set of images."""
 
-    def __init__(self, scores: IntVector) -> None:
-        self._scores = scores
+    def __init__(self, workspace: Workspace, images: Sequence[str]) -> None:
+        self._index, self._layout = image_index(workspace.snapshot), workspace.layout
+        self._images = images
+
+    @property
+    def alike(self) -> tuple[bool, int | None] | None:
+        return None if any(map(self._index.has, self._images)) else (True, 0)
+
+    @cached_property
+    def _scores(self) -> IntVector:
+        return score_images(self._index, self._images, self._layout)
 
     def scores(self, view: NodeView) -> IntVector:
         return self._scores[view.rows]
@@ -61,6 +72,4 @@ class ImageLocality(Plugin):
         return pod_images(pod)
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return ImageEvaluator(
-            score_images(image_index(self.workspace.snapshot), request, self.workspace.layout)
-        )
+        return ImageEvaluator(self.workspace, request)

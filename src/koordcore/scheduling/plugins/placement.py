@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._arrays import BoolVector, ClusterLayout, IntVector, Rows
 from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Refusal, Scope
 from koordcore.framework.hints import NODES, ROOM
 from koordcore.framework.lacks import Lack
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
+from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import NodeAffinity, Taint
 from koordcore.model.nodes import NodeState
 from koordcore.model.plugin_args import NodeAffinityArgs
@@ -23,9 +24,9 @@ from koordcore.model.selectors import NodeSelectorTerm, Requirement, SelectorOpe
 from koordcore.scoring.labels import (
     count_soft_taints,
     fit_selector,
-    fit_taints,
     fit_term,
-    fit_unschedulable,
+    judge_cordons,
+    judge_taints,
     named_nodes,
     score_preferred,
     untolerated_taint,
@@ -38,23 +39,55 @@ _MOST_TAINTS: Final = 64
 """Where nodes say more different things than this, each is asked by itself."""
 
 
-class MaskEvaluator(Evaluator):
-    """A fixed mask with one reason; evicting pods never helps."""
+class _Filter(Evaluator):
+    """A filter with one reason; evicting pods never helps."""
 
     reason: str
+
+    def allowed(self, rows: Rows) -> BoolVector:
+        """Tell which of some nodes take the pod."""
+        raise NotImplementedError
+
+    def fits(self, view: NodeView) -> BoolVector:
+        return self.allowed(view.rows)
+
+    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
+        return [(self.reason, ~self.allowed(view.rows))]
+
+    def unresolvable(self, view: NodeView) -> BoolVector:
+        return ~self.allowed(view.rows)
+
+
+class MaskEvaluator(_Filter):
+    """A fixed mask with one reason."""
 
     def __init__(self, mask: BoolVector, reason: str) -> None:
         self._mask = mask
         self.reason = reason
 
-    def fits(self, view: NodeView) -> BoolVector:
-        return self._mask[view.rows]
+    def allowed(self, rows: Rows) -> BoolVector:
+        return self._mask[rows]
 
-    def reasons(self, view: NodeView) -> Sequence[tuple[str, BoolVector]]:
-        return [(self.reason, ~self._mask[view.rows])]
 
-    def unresolvable(self, view: NodeView) -> BoolVector:
-        return ~self._mask[view.rows]
+class CordonEvaluator(_Filter):
+    """A cordon keeps away whoever does not tolerate it."""
+
+    reason = "node(s) were unschedulable"
+
+    def __init__(self, workspace: Workspace, pod: Pod) -> None:
+        self._workspace = workspace
+        self._open = judge_cordons(workspace.layout, pod.tolerations)
+
+    def moved(self) -> bool:
+        self._open.follow(self._workspace.layout.kinds.cordons)
+        return True
+
+    @property
+    def alike(self) -> tuple[bool, int | None] | None:
+        return None if self._open.same is None else (bool(self._open.same), None)
+
+    def allowed(self, rows: Rows) -> BoolVector:
+        return self._open.at(rows).astype(np.bool_)
 
 
 class Unschedulable(Plugin):
@@ -71,8 +104,7 @@ class Unschedulable(Plugin):
         return pod.tolerations
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        mask = fit_unschedulable(self.workspace.layout, pod.tolerations)
-        return MaskEvaluator(mask, "node(s) were unschedulable")
+        return CordonEvaluator(self.workspace, pod)
 
 
 class NodeName(Plugin):
@@ -93,19 +125,34 @@ class NodeName(Plugin):
         return MaskEvaluator(mask, "node(s) didn't match the requested node name")
 
 
-class TaintEvaluator(MaskEvaluator):
+class TaintEvaluator(_Filter):
     """Hard taints keep away, soft ones count against a node."""
 
     normalises = True
+    reason = "node(s) had untolerated taint(s)"
 
-    def __init__(self, layout: ClusterLayout, pod: Pod) -> None:
-        super().__init__(fit_taints(layout, pod.tolerations), "node(s) had untolerated taint(s)")
-        self._layout = layout
+    def __init__(self, workspace: Workspace, pod: Pod) -> None:
+        self._workspace = workspace
         self._pod = pod
-        self._soft = count_soft_taints(layout, pod.tolerations)
+        self._hard = judge_taints(workspace.layout, pod.tolerations)
+        self._soft = count_soft_taints(workspace.layout, pod.tolerations)
+
+    def moved(self) -> bool:
+        taints = self._workspace.layout.kinds.taints
+        self._hard.follow(taints)
+        self._soft.follow(taints)
+        return True
+
+    @property
+    def alike(self) -> tuple[bool, int | None] | None:
+        hard, soft = self._hard.same, self._soft.same
+        return None if hard is None or soft is None else (bool(hard), soft)
+
+    def allowed(self, rows: Rows) -> BoolVector:
+        return self._hard.at(rows).astype(np.bool_)
 
     def lacks(self, view: NodeView) -> Sequence[Lack] | None:
-        column = self._layout.kinds.taints
+        column = self._workspace.layout.kinds.taints
         ids = column.ids[view.rows]
         found: dict[Taint, BoolVector] = {}
         different = np.unique(ids).tolist()
@@ -119,7 +166,7 @@ class TaintEvaluator(MaskEvaluator):
         return [Lack(where, f"{text} {taint}", unresolvable=where) for taint, where in found.items()]
 
     def scores(self, view: NodeView) -> IntVector:
-        return self._soft[view.rows]
+        return self._soft.at(view.rows)
 
     def normalise(self, raw: IntVector, feasible: BoolVector) -> IntVector:
         return default_normalise(raw, feasible, reverse=True)
@@ -139,7 +186,7 @@ class Taints(Plugin):
         return pod.tolerations
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        return TaintEvaluator(self.workspace.layout, pod)
+        return TaintEvaluator(self.workspace, pod)
 
 
 @record
