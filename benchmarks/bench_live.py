@@ -6,7 +6,7 @@ made before the clock starts: reading objects is measured elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -300,7 +300,7 @@ class Verified(_Line):
         assert verify(self.before, self.result) == ()
 
 
-ROWS: tuple[Callable[[], _Line], ...] = (
+ROWS: tuple[type[_Line], ...] = (
     Decision,
     PodEnds,
     Metric,

@@ -194,5 +194,5 @@ class Many:
         assert len(schedule(self.narrow, self.pods, policy=self.policy, now=START).bound) == 100_000
 
 
-ROWS = (Cards, Gang, Members, Explained, Preempts)
+ROWS: tuple[type[_Line], ...] = (Cards, Gang, Members, Explained, Preempts)
 """Those of two usual sizes, for a table."""
