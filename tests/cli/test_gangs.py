@@ -59,6 +59,18 @@ def test_gangs_of_the_queue_together(capsys: pytest.CaptureFixture[str], tmp_pat
 
 
 @pytest.mark.solver
+def test_explain_plans_gangs_together_where_it_is_told_to(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The last gang of the queue starts only where the queue is planned as one; both commands say so."""
+    cluster = dump(tmp_path / "cluster.json")
+    assert main(["explain", "ml/z", cluster, "-q"]) == 1
+    assert "3 of 3 members" not in capsys.readouterr().out
+    assert main(["explain", "ml/z", cluster, "-q", "--joint-gangs"]) == 0
+    assert "3 of 3 members get nodes" in capsys.readouterr().out
+
+
+@pytest.mark.solver
 def test_a_joint_plan_is_written_verified_and_made_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

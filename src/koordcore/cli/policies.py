@@ -22,7 +22,7 @@ from koordcore.manifests.loading import assemble, opened
 from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
 from koordcore.manifests.sources import read_sources
 from koordcore.model.gangs import CoschedulingArgs, GangFit
-from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.policy import GangTurns, PluginSetting, Policy
 from koordcore.protocol.feature_gates import parse_feature_gates
 from koordcore.protocol.fields import at
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
@@ -35,7 +35,7 @@ _BEFORE_ALL_OTHERS: Final = 10_000
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
-    """Add ``--policy``, ``--profile`` and ``--all-schedulers``."""
+    """Add ``--policy`` and what else says by which rules pods are placed."""
     parser.add_argument(
         "--policy",
         metavar="NAME|FILE",
@@ -64,6 +64,11 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         help="what gathered gangs look for first on nodes of unequal size: FewestNodes (default), or "
         "TightestFit, which keeps larger blocks whole",
     )
+    parser.add_argument(
+        "--joint-gangs",
+        action="store_true",
+        help="plan gangs that follow each other in the queue as one, so that most of them start",
+    )
 
 
 def read_policy(arguments: argparse.Namespace) -> Policy:
@@ -77,13 +82,16 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
         When it does not say which profile is meant.
     """
     policy = _fitted(arguments, _gated(arguments, _read(arguments)))
+    if arguments.joint_gangs:
+        policy = attrs.evolve(policy, gangs=GangTurns.TOGETHER)
     return policy.of_all_schedulers() if arguments.all_schedulers else policy
 
 
 def policy_called(name: str, *, quiet: bool) -> Policy:
     """Read a policy by its name or file alone, where a command takes nothing else about it."""
-    rest = {"profile": None, "all_schedulers": False, "feature_gates": None, "gang_fit": None}
-    return read_policy(argparse.Namespace(policy=name, quiet=quiet, **rest))
+    rest = {"profile": None, "feature_gates": None, "gang_fit": None}
+    flags = {"all_schedulers": False, "joint_gangs": False}
+    return read_policy(argparse.Namespace(policy=name, quiet=quiet, **rest, **flags))
 
 
 def _read(arguments: argparse.Namespace) -> Policy:

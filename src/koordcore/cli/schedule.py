@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from koordcore.checking import verify
 from koordcore.cli.inputs import (
     add_lend,
@@ -38,7 +36,6 @@ from koordcore.manifests.proof_records import certificates_of, proofs_record
 from koordcore.manifests.records import result_record
 from koordcore.model.claims import DeviceClass
 from koordcore.model.decisions import Unschedulable
-from koordcore.model.policy import GangTurns
 from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.result import ScheduleResult
 from koordcore.simulate.record import write_record
@@ -72,11 +69,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--preempt",
         action="store_true",
         help="plan who has to go for jobs that find no place, and show whose job it is and what it costs",
-    )
-    parser.add_argument(
-        "--joint-gangs",
-        action="store_true",
-        help="plan gangs that follow each other in the queue as one, so that most of them start",
     )
     parser.add_argument(
         "--relocate",
@@ -118,8 +110,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise ModelError("-n, -l: they choose rows of tables; a plan is written whole")
     loaded = load_paths(arguments)
     policy = read_policy(arguments)
-    if arguments.joint_gangs:
-        policy = attrs.evolve(policy, gangs=GangTurns.TOGETHER)
     snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
     relocation = Relocation.FIRST if arguments.relocate else Relocation.NEVER
     rules = PreemptionRules(relocation=relocation) if arguments.preempt else None
