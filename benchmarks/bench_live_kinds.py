@@ -22,6 +22,7 @@ from koordcore.protocol.gang_names import LABEL_POD_GROUP
 from koordcore.snapshot import PodEnded, RecordAdded
 
 CARDS = {"koordinator.sh/gpu-core": 200, "koordinator.sh/gpu-memory-ratio": 200}
+LSR = {"koordinator.sh/qosClass": "LSR"}
 BOUND = {"scheduling.koordinator.sh/resource-spec": '{"preferredCPUBindPolicy":"FullPCPUs"}'}
 
 
@@ -57,7 +58,7 @@ def machine(row: int) -> list[dict[str, Any]]:
     ]
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
     amounts |= {"koordinator.sh/gpu-core": "800", "koordinator.sh/gpu-memory-ratio": "800"}
-    told = {"kubelet.koordinator.sh/cpu-topology": str({"detail": cpus}).replace("'", '"')}
+    told = {"node.koordinator.sh/cpu-topology": str({"detail": cpus}).replace("'", '"')}
     return [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": amounts}},
         {
@@ -84,7 +85,8 @@ class Cards(_Line):
 
     def pod(self, name: str, **fields: Any) -> Pod:
         requests = {"cpu": 4000, "memory": GIB, **CARDS}
-        return Pod(name=name, requests=requests, limits=requests, priority=9500, annotations=BOUND)
+        fields |= {"requests": requests, "limits": requests, "labels": LSR, "annotations": BOUND}
+        return Pod(name=name, priority=9500, **fields)
 
 
 class Gang(_Line):

@@ -89,8 +89,9 @@ def with_terms(pod: Pod) -> bool:
 
 
 def nominated_with_terms(snapshot: ClusterSnapshot) -> tuple[Pod, ...]:
-    """Give the pods with terms that wait for a node of their own: they count there as if they ran."""
-    return tuple(pod for pod in snapshot.pending if pod.nominated_node and with_terms(pod))
+    """Give the pods with terms that wait for a node that is there: they count on it as if they ran."""
+    there = snapshot.layout.row_of
+    return tuple(pod for pod in snapshot.pending if pod.nominated_node in there and with_terms(pod))
 
 
 class _Terms:
