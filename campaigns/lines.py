@@ -5,16 +5,17 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
+from unittest.mock import patch
 
 from campaigns.case import Case, Failure, Figures, Object, crash
 from campaigns.laws import made_anew
 from campaigns.native import with_calls, with_native
 from campaigns.plans import outcomes, policy_of
 from campaigns.worlds import draw_world
-from koordcore import ClusterSnapshot, Pod, PreemptionRules, ScheduleResult, schedule, verify
+from koordcore import ClusterSnapshot, Pod, PreemptionRules, ScheduleResult, _line, schedule, verify
 from koordcore.manifests import EventReader, patches
 from koordcore.manifests.calls import Call
 from koordcore.scheduling.cycle import opened
@@ -42,11 +43,17 @@ class Lines:
     def draw(self, chance: random.Random) -> Case:
         """Draw a world and what happens to it."""
         line = [[chance.choice(KINDS), chance.randrange(10_000)] for _ in range(chance.randint(20, 60))]
-        return {**with_native(draw_world(chance), chance), "line": line}
+        world = with_native(draw_world(chance), chance)
+        # A line that forgets its steps at once has those who come from further back compare.
+        return {**world, "line": line, "forgets": chance.random() < 0.3}
 
     def check(self, case: Case, laws: Iterable[str], figures: Figures) -> list[Failure]:
         """Follow the line; ask on it and in clusters without a past."""
-        wanted = frozenset(laws)
+        kept = 1 if case.get("forgets") else _line.KEPT
+        with patch.object(_line, "KEPT", kept):
+            return self._follow(case, frozenset(laws), figures)
+
+    def _follow(self, case: Case, wanted: Collection[str], figures: Figures) -> list[Failure]:
         line = _Line(case)
         try:
             for step, (kind, number) in enumerate(case["line"]):

@@ -7,13 +7,12 @@ from unittest.mock import patch
 
 from hypothesis import given, settings, strategies as st
 
-from koordcore import ClusterSnapshot, Policy, ScheduleResult, explain, schedule
+from koordcore import ClusterSnapshot, Policy, ScheduleResult, _line, explain, schedule
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.policy import PluginSetting
 from koordcore.reservations.known import known_reservations
 from koordcore.scheduling import cycle
-from koordcore.scheduling.plugins import load
 from tests.property.living_worlds import START, happenings, waiting_pods, worlds
 
 SHIPPED = koordinator_policy(known_plugins())
@@ -27,8 +26,10 @@ def anew(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 def walk(snapshot: ClusterSnapshot, data: st.DataObject) -> None:
     """Go a random way with forks; every call says what one without a past says."""
-    # Small worlds would be built anew where more than a quarter of the nodes changed.
-    with patch.object(cycle, "_SHARE", 0), patch.object(load, "_FEW", 0):
+    # Small worlds would be built anew where more nodes joined or left than there are. Where a line forgets
+    # its steps at once, states follow by what differs.
+    kept = data.draw(st.sampled_from([_line.KEPT, 1]))
+    with patch.object(cycle, "_FARTHEST", 1000), patch.object(_line, "KEPT", kept):
         _walk(snapshot, data)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, schedule
+from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, _line, schedule
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
@@ -20,7 +20,7 @@ from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.times import moment_of
 from koordcore.scheduling import cycle
 from koordcore.scheduling.plugins.resources import FitEvaluator
-from koordcore.snapshot import Change, NodeAdded, NodeRemoved, NodeReplaced, RecordAdded
+from koordcore.snapshot import Change, NodeAdded, NodeRemoved, NodeReplaced, RecordAdded, RecordReplaced
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROOM = {"cpu": 8000, "memory": 2**34, "pods": 20}
@@ -66,11 +66,15 @@ def cluster(*records: Any) -> ClusterSnapshot:
     return ClusterSnapshot(nodes=[node(name) for name in MANY], records=[*metrics, *records])
 
 
+def anew(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The same contents without a past."""
+    return ClusterSnapshot(nodes=snapshot.nodes, pending=snapshot.pending, records=snapshot.records)
+
+
 def decided(snapshot: ClusterSnapshot, *pods: Pod, policy: Policy = POLICY) -> ScheduleResult:
     """Decide, and compare with what a cluster of the same contents without a past gives."""
     warm = schedule(snapshot, pods, policy=policy, now=NOW)
-    anew = ClusterSnapshot(nodes=snapshot.nodes, pending=snapshot.pending, records=snapshot.records)
-    assert warm == schedule(anew, pods, policy=policy, now=NOW)
+    assert warm == schedule(anew(snapshot), pods, policy=policy, now=NOW)
     return warm
 
 
@@ -93,17 +97,51 @@ def test_every_call_decides_as_a_new_one(records: tuple[Any, ...]) -> None:
         after = decided(after.apply(*changes), pod(f"next-{step}"), owner).snapshot
 
 
-@pytest.mark.parametrize("policy", [POLICY, RATING], ids=["shipped", "rating"])
-def test_no_plugin_is_made_anew(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    after = schedule(cluster(), [pod("first")], policy=policy, now=NOW).snapshot
+def none_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no call build plugins from here on."""
 
     def made(*arguments: object) -> None:
         raise AssertionError("plugins were made anew")
 
     monkeypatch.setattr(cycle, "PluginSet", made)
     monkeypatch.setattr(Plugin, "__init__", made)
+
+
+@pytest.mark.parametrize("policy", [POLICY, RATING], ids=["shipped", "rating"])
+def test_no_plugin_is_made_anew(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = schedule(cluster(), [pod("first")], policy=policy, now=NOW).snapshot
+    none_made_anew(monkeypatch)
     for step, changes in enumerate(CHANGES):
         after = schedule(after.apply(*changes), [pod(f"next-{step}")], policy=policy, now=NOW).snapshot
+
+
+def test_a_call_follows_steps_that_the_line_has_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a long time without a pod to decide about, what differs is found by comparing."""
+    monkeypatch.setattr(_line, "KEPT", 1)
+    after = schedule(cluster(), [pod("first")], policy=POLICY, now=NOW).snapshot
+    cold = []
+    with monkeypatch.context() as patch:
+        none_made_anew(patch)
+        for step, changes in enumerate(CHANGES):
+            before = after
+            for number in range(5):
+                after = after.apply(RecordReplaced(metric(MANY[number], 100 * step)))
+            after = after.apply(*changes).apply(NodeReplaced(node("n12", step=str(step))))
+            assert before.place.path(after.place) is None
+            result = schedule(after, [pod(f"next-{step}")], policy=POLICY, now=NOW)
+            cold.append((after, result))
+            after = result.snapshot
+    for step, (snapshot, result) in enumerate(cold):
+        assert decided(anew(snapshot), pod(f"next-{step}")) == result
+
+
+def test_a_call_follows_where_every_node_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    after = schedule(cluster(), [pod("first")], policy=POLICY, now=NOW).snapshot
+    after = after.apply(*(NodeReplaced(node(name, step="1")) for name in MANY))
+    after = after.apply(*(RecordReplaced(metric(name, 300)) for name in MANY))
+    expected = schedule(anew(after), [pod("next")], policy=POLICY, now=NOW)
+    none_made_anew(monkeypatch)
+    assert schedule(after, [pod("next")], policy=POLICY, now=NOW) == expected
 
 
 def test_pods_of_other_quotas_are_asked_about_where_something_changed(

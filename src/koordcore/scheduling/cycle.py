@@ -9,7 +9,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from koordcore._line import Delta, Place
+from koordcore._line import Delta
 from koordcore.errors import ModelError
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.match_plan import MatchPlan
@@ -31,7 +31,7 @@ from koordcore.result import ScheduleResult, with_victims_leaving
 from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.permit_holds import NOBODY, Kept, PermitHolds, again, reopened
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import ClusterChanges, changes_between
+from koordcore.snapshot.following import ClusterChanges, changes_between, near, steps_between
 from koordcore.snapshot.forking import with_waiting
 
 if TYPE_CHECKING:
@@ -382,8 +382,8 @@ def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:
 
 _LONGEST: Final = 200_000
 """Entries of the journal after which a state is built anew, so that a long line does not grow."""
-_SHARE: Final = 4
-"""Following more than a quarter of the nodes costs more than building anew."""
+_FARTHEST: Final = 2
+"""For each node so many that changed are followed; beyond that it costs less to build anew."""
 
 
 class _Warm(NamedTuple):
@@ -394,7 +394,6 @@ class _Warm(NamedTuple):
     that cannot follow is made anew. It may be dropped at any time; that changes no answer.
     """
 
-    place: Place
     workspace: Workspace
     plugins: PluginSet
 
@@ -406,16 +405,14 @@ def take_warm(
     found: _Warm | None = snapshot.place.line.pool.take(policy)
     if found is None:
         return None
-    workspace, plugins = found.workspace, found.plugins
-    deltas = found.place.path(snapshot.place)
-    if deltas is None:
-        return None
-    if sum(len(delta.nodes) for delta in deltas) * _SHARE > len(workspace.layout.names) + _SHARE:
+    workspace, plugins = found
+    deltas = steps_between(workspace.snapshot, snapshot)
+    if not near(deltas, _FARTHEST * (len(snapshot.nodes) + _FARTHEST)):
         return None
     moved = any(delta.moves for delta in deltas)
     if moved and snapshot.layout.resources != workspace.layout.resources:
         return None
-    changes = _with_rows(found, snapshot, deltas) if moved else changes_between(deltas)
+    changes = _with_rows(workspace, plugins, snapshot, deltas) if moved else changes_between(deltas)
     if not workspace.advance(snapshot, changes, plugins.removed, plugins.placed):
         return None
     workspace.now = now
@@ -423,9 +420,10 @@ def take_warm(
     return workspace, plugins
 
 
-def _with_rows(found: _Warm, snapshot: ClusterSnapshot, deltas: Sequence[Delta]) -> ClusterChanges:
+def _with_rows(
+    workspace: Workspace, plugins: PluginSet, snapshot: ClusterSnapshot, deltas: Sequence[Delta]
+) -> ClusterChanges:
     """Give a state the rows of a snapshot, where nodes joined or left; gives what else changed."""
-    workspace, plugins = found.workspace, found.plugins
     rows, noted = (workspace.layout.row_of, snapshot.layout.row_of), len(workspace.journal)
     between = departures_between(deltas, *rows, noted)
     for row, state in between.left.items():
@@ -441,5 +439,4 @@ def hand_back(workspace: Workspace, plugins: PluginSet, policy: Policy) -> None:
     """Leave what a call has learnt with the snapshot that its workspace stands on."""
     if len(workspace.journal) <= _LONGEST:
         workspace.settle()
-        place = workspace.snapshot.place
-        place.line.pool.put(policy, _Warm(place, workspace, plugins))
+        workspace.snapshot.place.line.pool.put(policy, _Warm(workspace, plugins))

@@ -140,6 +140,35 @@ def net_states(deltas: Iterable[Delta]) -> list[StatePair]:
     return [pair for pair in states.values() if pair[0] is not pair[1]]
 
 
+def steps_between(before: ClusterSnapshot, after: ClusterSnapshot) -> Sequence[Delta]:
+    """Give the steps from one snapshot to another; one, of all that differs, where they are forgotten."""
+    path = before.place.path(after.place)
+    if path is not None:
+        return path
+    states: Iterable[StatePair]
+    if before._names.order is after._names.order:
+        states = zip(*before._nodes.apart(after._nodes), strict=True)
+    else:
+        states = _differing(before._nodes, after._nodes)
+    nodes = []
+    for old, new in states:
+        there, one = (before, old) if new is None else (after, new)
+        assert one is not None  # nodes that differ are somewhere
+        nodes.append((there._names[one.name], old, new))
+    return [Delta(tuple(nodes), tuple(_changed_records(before._records, after._records)))]
+
+
+def near(deltas: Sequence[Delta], most: int) -> bool:
+    """Tell whether no more lies between two snapshots than so many nodes that hold other pods.
+
+    A node that joined or left counts as three: to follow it takes as long.
+    """
+    if 3 * sum(len(delta.nodes) for delta in deltas) <= most:
+        return True
+    pairs = net_states(deltas)
+    return sum(3 if old is None or new is None else 1 for old, new in pairs) <= most
+
+
 def changed_records(snapshot: ClusterSnapshot, before: Vector[ClusterRecord]) -> list[RecordPair]:
     """Give the records that are not the same objects as in what :func:`derived` handed over."""
     if before is snapshot._records:

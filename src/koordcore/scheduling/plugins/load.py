@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import numpy as np
@@ -35,9 +35,6 @@ from koordcore.snapshot.following import (
     moves_since,
     state_at,
 )
-
-_FEW: Final = 4
-"""Where more than a quarter of the nodes changed, compiling anew is no slower."""
 
 
 def clock(workspace: Workspace) -> int:
@@ -72,8 +69,6 @@ class _Compiled:
         ones = (before or after for before, after in changed_records(snapshot, records))
         changed = {row_of[after.name] for _, after in states if after is not None}
         changed.update(row_of[one.node] for one in ones if isinstance(one, NodeMetric) and one.node in row_of)
-        if len(changed) * _FEW > len(nodes):
-            return self(snapshot)
         if not changed and not states:
             return value
         moves = moves_since(snapshot, nodes)
@@ -207,7 +202,7 @@ class LoadAware(Plugin):
         rows = sorted({*came, *offering, *(row_of[name] for name in names if name in row_of)})
         self._state.read(workspace.journal, self._nominated)
         self._nominated.clear()
-        turned = None if len(rows) * _FEW > len(row_of) else self._state.go_to(clock(workspace))
+        turned = self._state.go_to(clock(workspace))
         if turned is None:
             self._state, turned = None, np.arange(len(row_of))
         elif rows:
