@@ -1,7 +1,7 @@
 """A line of snapshots: what changed from each to the next, and what calls have learnt on the way.
 
 Every snapshot that is made from another one knows its line and its place on it. A line keeps the last changes
-only, so nothing leaks; whoever comes from further back has to compare. A second snapshot made from the same one
+only, so nothing leaks; whoever comes from further back compares. A second snapshot made from the same one
 starts a line of its own that shares the history up to there.
 
 What a call of :func:`koordcore.schedule` has learnt waits in the pool that a line shares with its forks. A
