@@ -360,10 +360,11 @@ class PluginSet:
             if request is None:
                 continue
             # What does not depend on the pods that are bound is shared by all classes that ask the same.
-            part = going_on.get(plugin) or self._static.get((number, request))
+            part = going_on.get(plugin)
+            known = self._static.get((number, request)) if part is None else None
             if part is None:
-                part = Part(plugin, self.settings[number], plugin.evaluator(pod, request))
-            if part.evaluator.scope is Scope.STATIC:
+                part = known or Part(plugin, self.settings[number], plugin.evaluator(pod, request))
+            if known is None and part.evaluator.scope is Scope.STATIC:
                 self._static[number, request] = part
             parts.append(part)
         source, opening = source_of(parts)
