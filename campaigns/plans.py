@@ -188,12 +188,15 @@ class Plans:
                 yield f"{pod.key}: decided as {taken}, explained from the result as {again}"
 
     def _nominated(self, case: Case, snapshot: ClusterSnapshot) -> Iterator[str]:
-        """Whoever is asked about alone leaves the room of a more important nominated pod."""
+        """Whoever is asked about alone leaves the room of a more important nominated pod.
+
+        How evenly a nominated pod is to be spread is nobody's concern but its own, as upstream has it.
+        """
         if snapshot.has(ElasticQuota):
             return  # who stays within its min is more important than who borrows, whatever their priorities
         special = [pod for pod in snapshot.pending if pod.nominated_node and not pod.annotations]
         for pod in special[:2]:
-            if any("/" in name for name in pod.requests):
+            if pod.spread_constraints or any("/" in name for name in pod.requests):
                 continue  # which cards a nominated pod will get is not chosen before it gets them
             without = attrs.evolve(snapshot, pending=[one for one in snapshot.pending if one is not pod])
             there = asked({**case, "preempt": None}, snapshot, [pod])

@@ -270,7 +270,13 @@ class ExactStates:
         if self._has_devices and self.workspace.knows(device_state):
             state = self.devices[row]
             if state is not None and str(pod.key) in state.holdings:
-                self.workspace.put(self.devices, row, state.forget(str(pod.key)))
+                self.workspace.put(self.devices, row, self._without(state, str(pod.key), row))
+
+    def _without(self, state: NodeDevices, holder: str, row: int) -> NodeDevices | None:
+        """Give the devices of a node without a holder; ``None`` where only holders told of them."""
+        left, workspace = state.forget(holder), self.workspace
+        known = workspace.snapshot.find(DeviceObject, workspace.layout.nodes[row].name) is not None
+        return left if known or left.holdings else None
 
     def _read_again(self, pod: Pod, row: int) -> None:
         """Take in what the node's pods hold by their annotations.
