@@ -117,9 +117,10 @@ class _Turn:
         fine = any(key in pod.annotations for pod in back for key in HOLDING) or any(
             name in devices for pod in back for name in pod.requests
         )
-        detailed = any(one.name == node for one in self.snapshot.of(DeviceObject)) or any(
-            one.name == node for one in self.snapshot.of(NodeResourceTopology)
-        )
+        # Of the cards of a node without a Device object those tell who hold some.
+        told = bool(devices) and any(HOLDING[0] in pod.annotations for pod in there)
+        listed = any(one.name == node for one in self.snapshot.of(DeviceObject))
+        detailed = told or listed or any(one.name == node for one in self.snapshot.of(NodeResourceTopology))
         reported = any(one.node == node for one in self.snapshot.of(NodeMetric))
         loaded = reported and self.result.policy.filters("LoadAwareScheduling")
         return loaded or (detailed and fine) or self._reserved(node, there)
