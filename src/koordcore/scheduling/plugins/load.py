@@ -73,6 +73,8 @@ class _Compiled:
             return value
         moves = moves_since(snapshot, nodes)
         state = value.fork()
+        if state.go_to(_newest(snapshot)) is None:
+            return self(snapshot)
         if moves:
             state.move(moves)
         renew(state, snapshot, sorted(changed))
