@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule
+from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule, verify
 from koordcore._arrays import IntMatrix
 from koordcore._line import KEPT, Delta, Line, Place
 from koordcore._moved_rows import moved_rows
@@ -18,7 +18,7 @@ from koordcore._vector import Names, Splice, Table, Vector
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import PluginSetting
 from koordcore.scheduling.network_trees import network_tree
-from koordcore.snapshot import NodeAdded, NodeRemoved, NodeReplaced, RecordReplaced
+from koordcore.snapshot import NodeAdded, NodeRemoved, NodeReplaced, PodEnded, RecordReplaced
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 from tests.property.strategies import clusters, pods
 
@@ -233,6 +233,23 @@ def test_the_network_follows_labels_and_nodes() -> None:
         assert seen[-1] == read(anew(snapshot))
     assert seen[2] == seen[3]
     assert len({repr(one) for one in seen}) == 5
+
+
+def test_a_call_after_a_change_does_not_write_out_the_nodes() -> None:
+    """Nor the records: that alone would cost more than the decision in a large cluster."""
+    nodes = [Node(name=f"n{number}", allocatable={"cpu": 4000, "pods": 9}) for number in range(8)]
+    asked = Pod(name="a", requests={"cpu": 1000})
+    then = schedule(ClusterSnapshot(nodes=nodes, pending=[asked])).snapshot.apply(
+        NodeAdded(Node(name="m", allocatable={"cpu": 8000, "pods": 9})), PodEnded(asked.key)
+    )
+    then = then.with_pending(Pod(name="b", requests={"cpu": 1000}))
+    result = schedule(then)
+    assert verify(then, result) == ()
+    for snapshot in (then, result.snapshot):
+        for written in ("nodes", "records"):
+            with pytest.raises(AttributeError):
+                object.__getattribute__(snapshot, written)
+    assert len(then.nodes) == 9
 
 
 def test_what_was_learnt_is_used_and_not_needed() -> None:

@@ -407,7 +407,7 @@ def take_warm(
         return None
     workspace, plugins = found
     deltas = steps_between(workspace.snapshot, snapshot)
-    if not near(deltas, _FARTHEST * (len(snapshot.nodes) + _FARTHEST)):
+    if not near(deltas, _FARTHEST * (len(workspace.layout.names) + _FARTHEST)):
         return None
     moved = any(delta.moves for delta in deltas)
     if moved and snapshot.layout.resources != workspace.layout.resources:
