@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given, strategies as st
 
 from koordcore.model.claims import (
     ALL_DEVICES,
@@ -214,3 +215,80 @@ def test_a_changed_template_is_counted_anew_where_a_quota_counts_devices() -> No
     assert devices(later) == 7
     assert devices(later.apply(RecordRemoved(first))) == 0
     assert devices(later.apply(PodPending(claiming("b", template="two")))) == 14
+
+
+def test_a_claim_that_stands_by_itself_counts_from_when_it_is_there() -> None:
+    """Whoever names it may have come before; what claims of pods are allocated changes nothing."""
+    own = ResourceClaim(name="mine", spec=spec(("gpu", 3)))
+    start = cards(claiming("a", claim="mine"))
+    assert devices(start) == 0
+    later = start.apply(RecordAdded(own))
+    assert devices(later) == 3
+    ledger = cluster_ledger(later)
+    noted = later.apply(RecordReplaced(attrs.evolve(own, labels={"seen": "true"})))
+    assert cluster_ledger(noted) is ledger
+    assert devices(noted) == 3
+    assert devices(noted.apply(PodEnded("default/a"))) == 0
+    assert devices(noted.apply(RecordRemoved(own))) == 0
+
+
+# --- over streams -----------------------------------------------------------------------------------------
+
+
+def _quota(owner: str, most: int, least: int, **fields: Any) -> ElasticQuota:
+    return ElasticQuota(
+        name=owner, namespace="q", max={"cpu": most, "pods": 50}, min={"cpu": least}, **fields
+    )
+
+
+@st.composite
+def _one_change(draw: st.DrawFn, snapshot: ClusterSnapshot, step: int) -> Any:
+    there = [one.name for one in snapshot.of(ElasticQuota)]
+    bound = sorted(str(one.key) for one in snapshot.bound_pods())
+    nodes = [state.name for state in snapshot.nodes]
+    owner = draw(st.sampled_from(["team", "other", "kid", "", "nobody"]))
+    cores = draw(st.integers(0, 20))
+    kind = draw(st.sampled_from(["bound", "pending", "ended", "node", "leaves", "quota", "quota", "gone"]))
+    if kind == "bound" and nodes:
+        space = "space" if draw(st.booleans()) else "default"
+        return PodBound(
+            pod(f"b{step}", owner, cores, node_name=draw(st.sampled_from(nodes)), namespace=space)
+        )
+    if kind == "ended" and bound:
+        return PodEnded(draw(st.sampled_from(bound)))
+    if kind == "node":
+        name = draw(st.sampled_from(["n1", "n2", "n3"]))
+        offered = node(
+            name, draw(st.integers(0, 60)), **({"example.com/x": 1} if draw(st.booleans()) else {})
+        )
+        return NodeReplaced(offered) if name in nodes else NodeAdded(offered)
+    if kind == "leaves" and nodes:
+        return NodeRemoved(draw(st.sampled_from(nodes)))
+    if kind == "quota":
+        name = draw(st.sampled_from(["team", "other", "kid"]))
+        fields: dict[str, Any] = {"parent": "team"} if name == "kid" and "team" in there else {}
+        if draw(st.booleans()):
+            fields["namespaces"] = ("space",)
+        one = _quota(name, draw(st.integers(0, 99)), draw(st.integers(0, 40)), **fields)
+        return RecordReplaced(one) if name in there else RecordAdded(one)
+    if kind == "gone" and there:
+        return RecordRemoved(_quota(draw(st.sampled_from(there)), 1, 1))
+    return PodPending(pod(f"w{step}", owner, cores))
+
+
+@given(data=st.data())
+def test_a_ledger_that_followed_is_one_that_was_opened_anew(data: st.DataObject) -> None:
+    """Quotas come, change and leave between pods and nodes that do; not every step is asked about."""
+    snapshot = START
+    cluster_ledger(snapshot)
+    for step in range(data.draw(st.integers(1, 8))):
+        snapshot = snapshot.apply(data.draw(_one_change(snapshot, step)))
+        if data.draw(st.booleans()):
+            assert told(cluster_ledger(snapshot)) == told(anew(snapshot))
+    ledger, fresh = cluster_ledger(snapshot), anew(snapshot)
+    assert told(ledger) == told(fresh)
+    for name in (*ledger.quotas, "koordinator-default-quota"):
+        assert (ledger.runtime_of(name), ledger.held_of(name)) == (
+            fresh.runtime_of(name),
+            fresh.held_of(name),
+        )

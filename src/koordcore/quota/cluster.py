@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
 from koordcore._record import record
-from koordcore._vector import Vector
-from koordcore.model.claims import ResourceClaimTemplate
+from koordcore._vector import Table, Vector
 from koordcore.model.nodes import NodeState
-from koordcore.model.pods import Pod
-from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.pods import Pod, PodKey
+from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, total
 from koordcore.protocol.reserve_pod import is_reserve_pod
-from koordcore.quota.device_classes import counted_classes, devices_offered, quota_reader
+from koordcore.quota.device_classes import charged_otherwise, counted_classes, devices_offered, quota_reader
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.snapshot import ClusterSnapshot
@@ -51,12 +51,30 @@ def cluster_ledger(
     return derived(snapshot, opened, opened.again, replaced=True).ledger
 
 
+class _Group(NamedTuple):
+    """Pods that count alike, whatever quotas there are: those of one group all resolve to one quota."""
+
+    quota: str
+    namespace: str
+    preemptible: bool
+    assigned: bool
+
+
+_Groups: TypeAlias = Table[_Group, tuple[int, Resources]]
+"""By group, how many pods it has and what they ask for together."""
+_Offers: TypeAlias = Mapping[str, tuple[int, int]]
+"""By resource, how many nodes list it and how much they offer together."""
+
+
 @record(eq=False)
 class _Open:
-    """A ledger with the waiting pods that it counts."""
+    """A ledger with what it was opened from, so that other quotas do not have every pod counted anew."""
 
     ledger: QuotaLedger
     pending: tuple[Pod, ...]
+    groups: _Groups
+    offers: _Offers
+    classes: frozenset[str]
 
 
 @record
@@ -68,13 +86,20 @@ class _Opened:
     def __call__(self, snapshot: ClusterSnapshot) -> _Open:
         away = filter(_is_away, snapshot.of(Pod))
         pods = (pod for pod in (*snapshot.bound_pods(), *away, *snapshot.pending) if _counts(pod))
+        nothing: _Groups = Table({})
+        groups = _regrouped(nothing, ((one, 1) for one in map(quota_reader(snapshot), pods)))
+        offers = _with_nodes({}, (), (state.node.allocatable for state in snapshot.nodes))
+        return self._open(snapshot, groups, offers)
+
+    def _open(self, snapshot: ClusterSnapshot, groups: _Groups, offers: _Offers) -> _Open:
+        """Open the ledger of known pods and nodes with the quotas of a snapshot."""
         ledger = open_ledger(
             snapshot.of(ElasticQuota),
-            total=_offered(snapshot),
+            total=_total(offers, snapshot),
             policy=self.policy,
-            pods=map(quota_reader(snapshot), pods),
+            pods=(_summed(group, amounts) for group, (_, amounts) in sorted(groups.items())),
         )
-        return _Open(ledger, snapshot.pending)
+        return _Open(ledger, snapshot.pending, groups, offers, counted_classes(snapshot))
 
     def again(
         self,
@@ -83,33 +108,84 @@ class _Opened:
         value: _Open,
         snapshot: ClusterSnapshot,
     ) -> _Open:
-        """Count who came and who left; other quotas are another tree."""
+        """Count who came and who left, and what nodes offer; other quotas are another tree."""
         pairs = changed_records(snapshot, records)
-        changed = [type(old or new) for old, new in pairs]
-        if ElasticQuota in changed or (ResourceClaimTemplate in changed and counted_classes(snapshot)):
+        quotas = any(isinstance(old or new, ElasticQuota) for old, new in pairs)
+        if quotas and counted_classes(snapshot) != value.classes:
             return self(snapshot)
-        ledger, offers = value.ledger, []
+        if value.classes and charged_otherwise(pairs):
+            return self(snapshot)
         read = quota_reader(snapshot)
         before, after = list(value.pending), list(snapshot.pending)
+        gone, come = list[Resources](), list[Resources]()
         for old, new in changed_states(snapshot, nodes):
             before += () if old is None else old.pods
             after += () if new is None else new.pods
-            offered = tuple(NO_RESOURCES if one is None else one.node.allocatable for one in (old, new))
-            if offered[0] != offered[1]:
-                offers.append((offered[0], offered[1]))
+            if old is None or new is None or old.node.allocatable != new.node.allocatable:
+                gone += [] if old is None else [old.node.allocatable]
+                come += [] if new is None else [new.node.allocatable]
         for one, other in pairs:
             before += [one] if isinstance(one, Pod) and _is_away(one) else []
             after += [other] if isinstance(other, Pod) and _is_away(other) else []
         stay = {*map(id, before)} & {*map(id, after)}
-        for pod in before:
-            if id(pod) not in stay and _counts(pod):
-                ledger = ledger.untrack(read(pod))
-        for pod in after:
-            if id(pod) not in stay and _counts(pod):
-                ledger = ledger.track(read(pod))
-        if offers:
-            ledger = ledger.with_total(_total_with(ledger.total, offers) or _offered(snapshot))
-        return _Open(ledger, snapshot.pending)
+        left = [read(pod) for pod in before if id(pod) not in stay and _counts(pod)]
+        came = [read(pod) for pod in after if id(pod) not in stay and _counts(pod)]
+        signed = ((pod, sign) for pods, sign in ((left, -1), (came, 1)) for pod in pods)
+        groups = _regrouped(value.groups, signed) if left or came else value.groups
+        offers = _with_nodes(value.offers, gone, come) if gone or come else value.offers
+        if quotas:
+            return self._open(snapshot, groups, offers)
+        ledger = value.ledger
+        for pod in left:
+            ledger = ledger.untrack(pod)
+        for pod in came:
+            ledger = ledger.track(pod)
+        if offers is not value.offers:
+            ledger = ledger.with_total(_total(offers, snapshot))
+        return _Open(ledger, snapshot.pending, groups, offers, value.classes)
+
+
+def _regrouped(groups: _Groups, pods: Iterable[tuple[QuotaPod, int]]) -> _Groups:
+    """Count pods, or take them off, each with 1 or -1."""
+    changed: dict[_Group, tuple[int, dict[str, int]]] = {}
+    for pod, sign in pods:
+        group = _Group(pod.quota, pod.namespace, pod.preemptible, pod.assigned)
+        number, amounts = changed.get(group) or groups.get(group, (0, NO_RESOURCES))
+        if group not in changed:
+            amounts = dict(amounts)
+        for name, amount in pod.request.items():
+            amounts[name] = amounts.get(name, 0) + sign * amount
+        changed[group] = (number + sign, amounts)
+    empty = [group for group, (number, _) in changed.items() if not number]
+    new = {group: (number, make_resources(sums)) for group, (number, sums) in changed.items() if number}
+    return groups.changed(empty, new) if len(groups) else Table(new)
+
+
+def _summed(group: _Group, amounts: Resources) -> QuotaPod:
+    """Give one pod that counts as much as all of a group."""
+    return QuotaPod(
+        key=PodKey(group.namespace, ""),
+        quota=group.quota,
+        request=amounts,
+        preemptible=group.preemptible,
+        node="some" if group.assigned else "",
+    )
+
+
+def _with_nodes(offers: _Offers, gone: Iterable[Resources], come: Iterable[Resources]) -> _Offers:
+    """Take off what some nodes offer, and count what others do."""
+    found = {name: list(pair) for name, pair in offers.items()}
+    for sign, nodes in ((-1, gone), (1, come)):
+        for offered in nodes:
+            for name, amount in offered.items():
+                pair = found.setdefault(name, [0, 0])
+                pair[0] += sign
+                pair[1] += sign * amount
+    return {name: (number, amount) for name, (number, amount) in found.items() if number}
+
+
+def _total(offers: _Offers, snapshot: ClusterSnapshot) -> Resources:
+    return total([{name: amount for name, (_, amount) in offers.items()}, devices_offered(snapshot)])
 
 
 def _is_away(pod: Pod) -> bool:
@@ -120,18 +196,3 @@ def _is_away(pod: Pod) -> bool:
 def _counts(pod: Pod) -> bool:
     # What a reserve pod holds is used by nobody yet; its users count.
     return pod.node_name is None or not is_reserve_pod(pod)
-
-
-def _offered(snapshot: ClusterSnapshot) -> Resources:
-    return total([*(state.node.allocatable for state in snapshot.nodes), devices_offered(snapshot)])
-
-
-def _total_with(known: Resources, offers: Iterable[tuple[Resources, Resources]]) -> Resources | None:
-    """Give a total after some nodes offer something else; ``None`` where one names other resources."""
-    amounts = dict(known)
-    for before, after in offers:
-        if before.keys() != after.keys():
-            return None
-        for name in after:
-            amounts[name] += after[name] - before[name]
-    return make_resources(amounts)

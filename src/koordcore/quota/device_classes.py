@@ -7,11 +7,12 @@ here a pod is charged with what its claims ask for. Claims that several pods sha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
 
+from koordcore._line import RecordPair
 from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.model.claims import (
@@ -111,6 +112,20 @@ class _WithDevices:
             return made.spec
         known = self.snapshot.find(ResourceClaim, claim, pod.namespace) if claim else None
         return None if known is None else known.spec
+
+
+def charged_otherwise(records: Iterable[RecordPair]) -> bool:
+    """Tell whether pods may be charged with other devices after some records changed.
+
+    A claim that was made from a template asks for what that asks for, however its status changes.
+    """
+    for old, new in records:
+        if isinstance(old or new, ResourceClaimTemplate):
+            return True
+        claims = [one for one in (old, new) if isinstance(one, ResourceClaim) and not one.owner]
+        if len(claims) == 1 or len({one.spec for one in claims}) > 1:
+            return True
+    return False
 
 
 def devices_offered(snapshot: ClusterSnapshot) -> Mapping[str, int]:
