@@ -125,6 +125,11 @@ class Vector(Sequence[T_co]):
                         theirs.append(right)
         return mine, theirs
 
+    def beside(self, other: Vector[T_co]) -> list[T_co]:
+        """Give the items of those chunks that another one does not share; some of them may be there, too."""
+        shared = {*map(id, other._chunks)}
+        return [*chain.from_iterable(one for one in self._chunks if id(one) not in shared)]
+
     def changed(self, items: Mapping[int, T_co]) -> Vector[T_co]:
         """Give the sequence with other items in some places."""
         made: Vector[T_co] = Vector()

@@ -22,6 +22,7 @@ from koordcore import (
     verify,
 )
 from koordcore.checking.check import check_result
+from koordcore.checking.domains import spread_rules
 from koordcore.checking.index import ClusterIndex
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
@@ -234,11 +235,16 @@ def contents(index: ClusterIndex) -> object:
     used = {
         what: {name: +counter for name, counter in table.items() if +counter} for what, table in sums.items()
     }
-    plain = {name: value for name, value in vars(index).items() if name not in ("_sums", "_labelled")}
+    rule = TopologySpreadConstraint(max_skew=1, topology_key=ZONE, selector=LabelSelector({"app": "a"}))
+    like = Pod(name="like", labels={"app": "a"}, spread_constraints=(rule,))
+    domains = [index.domains(one, like) for one in spread_rules(like)]
+    counted = [(+one.nodes, +one.pods) for one in domains]
+    hidden = ("_sums", "_labelled", "_domains")
+    plain = {name: value for name, value in vars(index).items() if name not in hidden}
     homes = {key: {value: set(some) for value, some in one.items()} for key, one in index.shunning.items()}
     plain |= {"shunning": homes, "_marked": {key: set(some) for key, some in plain["_marked"].items()}}
     plain |= {"_by": {key: set(some) for key, some in plain["_by"].items()}}
-    return used, plain, {key: set(some) for key, some in index.labelled.items()}
+    return used, counted, plain, {key: set(some) for key, some in index.labelled.items()}
 
 
 @settings(max_examples=10)

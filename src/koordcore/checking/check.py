@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore.checking.claim_records import claims_after
+from koordcore.checking.domains import Domains
 from koordcore.checking.permits import as_placed, as_waiting
 from koordcore.checking.profiles import by_profile, check_strangers
 from koordcore.checking.quota_sums import Elsewhere, held_away
@@ -29,7 +30,7 @@ Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violatio
 
 
 def _checks(
-    whole: ClusterSnapshot, elsewhere: Elsewhere, kept: frozenset[PodKey]
+    whole: ClusterSnapshot, elsewhere: Elsewhere, domains: Domains | None, kept: frozenset[PodKey]
 ) -> tuple[Sequence[Check], Sequence[Check]]:
     """One function per rule book; each reads only the snapshot before and the result, and what is given.
 
@@ -41,6 +42,7 @@ def _checks(
     from koordcore.checking.claim_plan import check_claims
     from koordcore.checking.cpus import check_cpus
     from koordcore.checking.devices import check_devices
+    from koordcore.checking.domains import domains_among
     from koordcore.checking.gangs import check_gangs
     from koordcore.checking.groups import check_groups
     from koordcore.checking.neighbours import check_neighbours
@@ -56,7 +58,7 @@ def _checks(
         check_unmodelled,
         check_nodes,
         check_placements,
-        partial(check_neighbours, everywhere=everywhere),
+        partial(check_neighbours, domains=domains or domains_among(everywhere)),
         check_volumes,
         check_devices,
         check_claims,
@@ -87,6 +89,7 @@ def check_touched(
         small.result,
         whole=result.snapshot,
         elsewhere=small.elsewhere,
+        domains=small.domains,
         kept=kept,
         progress=progress,
     )
@@ -108,6 +111,7 @@ def check_result(
     *,
     whole: ClusterSnapshot | None = None,
     elsewhere: Elsewhere | None = None,
+    domains: Domains | None = None,
     kept: frozenset[PodKey] = frozenset(),
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[Violation, ...]:
@@ -115,9 +119,9 @@ def check_result(
 
     Parameters
     ----------
-    whole, elsewhere
-        The cluster afterwards with every node, and what pods hold that the snapshot does not show; left out:
-        it shows all.
+    whole, elsewhere, domains
+        The cluster afterwards with every node, what pods hold that the snapshot does not show, and in which
+        domains they are; left out: it shows all.
     kept
         Pods that wait in the snapshot and kept places from an earlier call.
     progress
@@ -129,7 +133,7 @@ def check_result(
     found = set(check_strangers(snapshot, result))
     profiles = tuple(by_profile(result))
     for number, (own, others) in enumerate(profiles):
-        checks = _checks(every, others_hold, kept | more)
+        checks = _checks(every, others_hold, domains, kept | more)
         mine = _check_profile(snapshot, own, checks, _part(progress, number, len(profiles)))
         found |= {one for one in mine if one.subject not in others}
     return tuple(sorted(found))

@@ -12,11 +12,13 @@ from operator import attrgetter, is_not
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from koordcore._vector import Vector
+from koordcore.checking.domains import DomainSums, KnownDomains, SpreadRule
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.holders import holder_key, holder_of, identity_of, used_by
 from koordcore.checking.quota_sums import QuotaSums
 from koordcore.model.affinity import PodAffinityTerm
-from koordcore.model.claims import ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.claims import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.device_slices import ResourceSlice
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -24,6 +26,7 @@ from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
+from koordcore.model.selectors import LabelSelector, SelectorOperator
 from koordcore.model.volumes import PersistentVolume
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.reservation import is_operating_pod, operating_reservation
@@ -46,8 +49,8 @@ def difference(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T
     """Give what is only in the one and only in the other of two sequences; what counts is the object."""
     if before is after:
         return [], []
-    if isinstance(before, Vector) and isinstance(after, Vector) and len(before) == len(after):
-        gone, come = before.apart(after)
+    if isinstance(before, Vector) and isinstance(after, Vector):
+        gone, come = before.beside(after), after.beside(before)
     elif isinstance(before, Vector) or isinstance(after, Vector):
         return difference(tuple(before), tuple(after))
     elif len(before) == len(after):
@@ -94,6 +97,8 @@ class ClusterIndex:
         """Who wants nobody near whom a term means, by namespace of its owner and value of its key."""
         self._labelled: dict[tuple[str, str], Some] | None = None
         self._sums: QuotaSums | None = None
+        self._other_quotas = False
+        self._domains = KnownDomains()
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -120,6 +125,24 @@ class ClusterIndex:
                 self._label(holder, holder_of(holder) if isinstance(holder, Reservation) else holder)
         return self._labelled
 
+    def domains(self, rule: SpreadRule, like: Pod) -> DomainSums:
+        """Give the domains of a spread constraint with the pods that it counts there."""
+        some = (one for one in self.candidates(rule.constraint.selector) if isinstance(one, Pod))
+        pods = ((pod, self.states[pod.node_name or ""].node) for pod in some)
+        return self._domains.of(rule, like, self._nodes, pods)
+
+    def candidates(self, selector: LabelSelector | None) -> Iterable[Holder]:
+        """Give all whom a selector may mean, and some others."""
+        if selector is None:
+            return ()
+        for pair in selector.match_labels.items():
+            return self.labelled.get(pair, {}).values()
+        for one in selector.requirements:
+            if one.operator is SelectorOperator.IN:
+                pairs = [(one.key, value) for value in one.values]
+                return [holder for pair in pairs for holder in self.labelled.get(pair, {}).values()]
+        return self.everybody()
+
     def _specs(self, pod: Pod) -> Iterator[ClaimSpec]:
         """Give what the claims of a pod ask for."""
         for entry in pod.resource_claims:
@@ -129,10 +152,16 @@ class ClusterIndex:
 
     @property
     def sums(self) -> QuotaSums:
-        """What the pods of every quota hold; made when first asked for, and again when quotas change."""
-        if self._sums is None:
-            quotas = {one.name: one for one in sorted(self.of(ElasticQuota), key=_NAMES)}
-            self._sums = QuotaSums(quotas, self._specs)
+        """What the pods of every quota hold; made when first asked for."""
+        known = self._sums
+        if known is not None and not self._other_quotas:
+            return known
+        self._other_quotas = False
+        quotas = {one.name: one for one in sorted(self.of(ElasticQuota), key=_NAMES)}
+        self._sums = QuotaSums(quotas, self._specs)
+        if known is not None and known.of_devices == self._sums.of_devices:
+            self._sums.take(known)
+        else:
             for state in self._nodes:
                 for pod in state.pods:
                     self._sums.count(pod)
@@ -212,6 +241,10 @@ class ClusterIndex:
                 self._hold(one, -1)  # what it says may be about labels of the node
         for pod in gone:
             self._place(pod, old.node if old else None, -1)
+        if moved:
+            for state, sign in ((old, -1), (new, 1)):
+                if state is not None:
+                    self._domains.node(state.node, sign)
         if new is None:
             del self.states[some.name]
         else:
@@ -231,6 +264,8 @@ class ClusterIndex:
         else:
             del self.bound[pod.key]
         self._mark(pod, pod, node, sign)
+        if node is not None:
+            self._domains.pod(pod, node, sign)
         if self._sums is not None:
             self._sums.count(pod, sign)
 
@@ -284,7 +319,9 @@ class ClusterIndex:
             if self._sums is not None and record.bound:
                 self._sums.count(record, sign)
         elif isinstance(record, ElasticQuota):
-            self._sums = None
+            self._other_quotas = True
+        elif self._sums is not None and self._sums.of_devices and _asked_for(record):
+            self._sums = None  # pods were counted with what their claims asked for then
 
     def _hold(self, one: Holder, sign: int) -> None:
         """Mark a reservation like the pod that stands for it."""
@@ -297,6 +334,18 @@ class ClusterIndex:
             self._mark(one, pod, state.node if state else None, sign)
         if not one.status.node_name:
             self._queue(one, pod, sign)
+
+
+def pools_of(allocations: Iterable[ClaimAllocation]) -> list[tuple[str, str]]:
+    """Give driver and name of the pools that allocations name, each once."""
+    return [*dict.fromkeys((one.driver, one.pool) for each in allocations for one in each.results)]
+
+
+def _asked_for(record: object) -> bool:
+    """Tell whether a record says what some pods ask for, and was not made for one that says so itself."""
+    return isinstance(record, ResourceClaimTemplate) or (
+        isinstance(record, ResourceClaim) and not record.owner
+    )
 
 
 def _memberships(pod: Pod) -> Iterator[tuple[str, object]]:
@@ -316,8 +365,8 @@ def _marks(pod: Pod) -> Iterator[object]:
         yield "uses", used
     for claim in pod.claims:
         yield "volume", (pod.namespace, claim)
-    if pod.held_claims:
-        yield HOLDING
+    for pool in pools_of(held.allocation for held in pod.held_claims):
+        yield HOLDING, pool
     if pod.leaving:
         yield LEAVING
     if is_operating_pod(pod):
@@ -337,6 +386,14 @@ def _handles(record: object) -> Iterator[tuple[str, object]]:
             yield "metric of", record.node
         case ElasticQuota():
             yield "quota", record.name
+        case ResourceSlice():
+            yield "slice of pool", (record.driver, record.pool)
+            yield "slice of node", record.node_name
+        case ResourceClaim():
+            if record.owner:
+                yield "claim made for", (record.namespace, record.owner)
+            for pool in pools_of([record.allocation] if record.allocation else ()):
+                yield "claim holds of pool", pool
         case PersistentVolume():
             yield "volume for", record.claim or ("class", record.storage_class)
         case SchedulingPodGroup() | CompositePodGroup() if record.parent:

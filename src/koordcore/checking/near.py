@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
+from koordcore.checking.domains import hard_constraints, selected
 from koordcore.checking.holders import holder_of
 from koordcore.checking.index import ClusterIndex, Holder
-from koordcore.checking.neighbours import hard_constraints, means, selected, terms_of
+from koordcore.checking.neighbours import means, terms_of
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
-from koordcore.model.selectors import LabelSelector, SelectorOperator
+from koordcore.model.selectors import LabelSelector
 
 
 def near(
-    index: ClusterIndex, came: Iterable[tuple[Pod, Node]], filters: Callable[[str], bool]
+    index: ClusterIndex,
+    came: Iterable[tuple[Pod, Node]],
+    filters: Callable[[str], bool],
+    whole: Collection[str],
 ) -> Iterator[Holder]:
     """Give those whom a pod that came shuns, needs or is spread among, and those who shun it, where it is.
 
@@ -23,52 +27,61 @@ def near(
     ----------
     filters
         Whether a plugin has a say.
+    whole
+        Names of the nodes of which everybody is looked at.
     """
     spaces = {one.name: one.labels for one in index.of(Namespace)}
     for pod, node in came:
         if filters("InterPodAffinity"):
             for term in terms_of(pod, "anti"):
                 yield from _inside(index, node, term.topology_key, term.selector)
-            wanted = terms_of(pod, "pod")
-            for term in wanted:
-                yield from _inside(index, node, term.topology_key, wanted[0].selector)
+            for term in terms_of(pod, "pod"):
+                yield from _needed(index, pod, node, term.topology_key, whole)
             for (term, space), homes in index.shunning.items():
                 home = homes.get(node.labels.get(term.topology_key, ""), {})
                 if home and means(term, space, pod, spaces, resolved=False):
                     yield from home.values()
         if filters("PodTopologySpread"):
+            # Of pods it is known how many are where; what stands for reservations is looked at one by one.
             for rule in hard_constraints(pod):
-                for holder in _candidates(index, rule.selector):
-                    other = _pod(holder)
-                    if other.namespace == pod.namespace and selected(rule, pod, other):
-                        yield holder
+                for one in index.candidates(rule.selector):
+                    if isinstance(one, Reservation) and selected(rule, pod, holder_of(one)):
+                        yield one
+
+
+def _needed(
+    index: ClusterIndex,
+    pod: Pod,
+    node: Node,
+    key: str,
+    whole: Collection[str],
+) -> Iterator[Holder]:
+    """Give somebody whom a pod needs in the domain of its node, and all reservations that it may mean there.
+
+    Who is on nodes that are looked at whole is known already, and may be about to leave.
+    """
+    spaces = {one.name: one.labels for one in index.of(Namespace)}
+    wanted = terms_of(pod, "pod")
+    found = False
+    for holder in index.candidates(wanted[0].selector):
+        if isinstance(holder, Reservation):
+            if _in_domain(index, holder, node, key):
+                yield holder
+        elif not found and holder.node_name not in whole and _in_domain(index, holder, node, key):
+            found = all(means(term, pod.namespace, holder, spaces, resolved=True) for term in wanted)
+            if found:
+                yield holder
 
 
 def _inside(index: ClusterIndex, node: Node, key: str, selector: LabelSelector | None) -> Iterator[Holder]:
     """Give those whom a selector may mean in the domain of a node."""
-    if key not in node.labels:
-        return
-    for holder in _candidates(index, selector):
-        state = index.states.get(_node_name(holder))
-        if state is not None and state.node.labels.get(key) == node.labels[key]:
-            yield holder
+    return (one for one in index.candidates(selector) if _in_domain(index, one, node, key))
 
 
-def _candidates(index: ClusterIndex, selector: LabelSelector | None) -> Iterable[Holder]:
-    """Give all whom a selector may mean, and some others."""
-    if selector is None:
-        return ()
-    for pair in selector.match_labels.items():
-        return index.labelled.get(pair, {}).values()
-    for one in selector.requirements:
-        if one.operator is SelectorOperator.IN:
-            pairs = [(one.key, value) for value in one.values]
-            return [holder for pair in pairs for holder in index.labelled.get(pair, {}).values()]
-    return index.everybody()
-
-
-def _pod(holder: Holder) -> Pod:
-    return holder_of(holder) if isinstance(holder, Reservation) else holder
+def _in_domain(index: ClusterIndex, holder: Holder, node: Node, key: str) -> bool:
+    state = index.states.get(_node_name(holder))
+    here = node.labels.get(key)
+    return state is not None and here is not None and state.node.labels.get(key) == here
 
 
 def _node_name(holder: Holder) -> str:

@@ -7,21 +7,23 @@ which pods were placed is not known here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from koordcore._record import record
-from koordcore.checking.violation import Violation, ViolationKind
-from koordcore.model.affinity import (
-    NodeInclusionPolicy,
-    PodAffinityTerm,
-    TaintEffect,
-    TopologySpreadConstraint,
-    UnsatisfiableAction,
+from koordcore.checking.domains import (
+    Domains,
+    SpreadRule,
+    counts_pod,
+    domain_of,
+    selected,
+    spread_rules,
 )
+from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.model.affinity import PodAffinityTerm
 from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Bound
-from koordcore.model.nodes import Node, NodeState
+from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
@@ -31,14 +33,14 @@ Placed: TypeAlias = tuple[Pod, Node]
 
 
 def check_neighbours(
-    snapshot: ClusterSnapshot, result: ScheduleResult, *, everywhere: Sequence[NodeState]
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, domains: Domains
 ) -> Iterator[Violation]:
     """Every pod that was bound is near whom it needs, far from whom it shuns or who shuns it, and spread.
 
     Parameters
     ----------
-    everywhere
-        Every node of the cluster: also one without pods is a domain.
+    domains
+        Those of every node of the cluster: also one without pods is in a domain.
     """
     bound = {one.pod for one in result.decisions if isinstance(one, Bound)}
     placed = [(pod, state.node) for state in result.snapshot.nodes for pod in state.pods]
@@ -52,7 +54,7 @@ def check_neighbours(
         spaces = {one.name: one.labels for one in snapshot.of(Namespace)}
         yield from _check_affinity(placed, new, spaces, unseen)
     if result.policy.filters("PodTopologySpread"):
-        yield from _check_spread(placed, new, everywhere, bound, unseen)
+        yield from _check_spread(placed, new, domains, bound, unseen)
 
 
 # -- affinity ---------------------------------------------------------------------------------------------
@@ -194,46 +196,16 @@ def _check_others(placed: Sequence[Placed], fresh: _Index, spaces: Spaces) -> It
 # -- spread -----------------------------------------------------------------------------------------------
 
 
-@record
-class _Rule:
-    """A hard constraint with all that decides what it counts; equal rules are one."""
-
-    constraint: TopologySpreadConstraint
-    keys: tuple[str, ...]
-    namespace: str
-    like: tuple[object, ...]
-
-
-def hard_constraints(pod: Pod) -> list[TopologySpreadConstraint]:
-    """Give the spread constraints of a pod that must hold."""
-    return [
-        one for one in pod.spread_constraints if one.when_unsatisfiable is UnsatisfiableAction.DO_NOT_SCHEDULE
-    ]
-
-
-def _rules(pod: Pod) -> Iterator[_Rule]:
-    hard = hard_constraints(pod)
-    affinity = pod.affinity.node if pod.affinity else None
-    for one in hard:
-        values = tuple(pod.labels.get(key) for key in one.match_label_keys)
-        yield _Rule(
-            one,
-            tuple(each.topology_key for each in hard),
-            pod.namespace,
-            (pod.node_selector, affinity, pod.tolerations, values),
-        )
-
-
 def _check_spread(
     placed: Sequence[Placed],
     new: Sequence[Placed],
-    everywhere: Sequence[NodeState],
+    domains: Domains,
     came: set[PodKey],
     unseen: frozenset[PodKey],
 ) -> Iterator[Violation]:
-    rules: dict[_Rule, list[Placed]] = {}
+    rules: dict[SpreadRule, list[Placed]] = {}
     for pod, node in new:
-        for rule in _rules(pod):
+        for rule in spread_rules(pod):
             key = rule.constraint.topology_key
             if key not in node.labels:
                 message = f"{node.name} has no {key}, over which it is to be spread"
@@ -242,33 +214,25 @@ def _check_spread(
                 rules.setdefault(rule, []).append((pod, node))
     for rule, owners in rules.items():
         doubtful = (came - {pod.key for pod, _ in owners}) | unseen
-        yield from _check_rule(rule, owners, placed, everywhere, doubtful)
+        yield from _check_rule(rule, owners, placed, domains, doubtful)
 
 
 def _check_rule(
-    rule: _Rule,
+    rule: SpreadRule,
     owners: Sequence[Placed],
     placed: Sequence[Placed],
-    everywhere: Sequence[NodeState],
+    domains: Domains,
     doubtful: set[PodKey],
 ) -> Iterator[Violation]:
     constraint, key = rule.constraint, rule.constraint.topology_key
     like = owners[0][0]
-    counts = {
-        node.labels[key]: 0
-        for node in (state.node for state in everywhere)
-        if all(each in node.labels for each in rule.keys) and _counts(constraint, like, node)
-    }
+    counts = domains(rule, like)
     for pod, node in placed:
-        if pod.namespace == rule.namespace and pod.deleted is None and selected(constraint, like, pod):
+        if counts_pod(rule, like, pod):
             if pod.key in doubtful:
                 return  # it may have come after the others or was looked through: no constraint held it back
-            value = node.labels.get(key)
-            if (
-                value in counts
-                and all(each in node.labels for each in rule.keys)
-                and _counts(constraint, like, node)
-            ):
+            value = domain_of(rule, like, node)
+            if value is not None and value in counts:
                 counts[value] += 1
     if not counts:
         return
@@ -278,25 +242,3 @@ def _check_rule(
         if selected(constraint, like, pod) and skew > constraint.max_skew:
             message = f"skew {skew} over {key}, at most {constraint.max_skew} allowed"
             yield Violation(ViolationKind.SPREAD, str(pod.key), message)
-
-
-def selected(constraint: TopologySpreadConstraint, like: Pod, pod: Pod) -> bool:
-    """Tell whether a constraint of one pod counts another one."""
-    if constraint.selector is None or not constraint.selector.matches(pod.labels):
-        return False
-    keys: Iterable[str] = (key for key in constraint.match_label_keys if key in like.labels)
-    return all(pod.labels.get(key) == like.labels[key] for key in keys)
-
-
-def _counts(constraint: TopologySpreadConstraint, like: Pod, node: Node) -> bool:
-    """Tell whether the constraint's policies leave a node in the count."""
-    if constraint.node_affinity_policy is NodeInclusionPolicy.HONOR:
-        if any(node.labels.get(key) != value for key, value in like.node_selector.items()):
-            return False
-        required = like.affinity.node.required if like.affinity and like.affinity.node else None
-        if required is not None and not required.matches(node.name, node.labels):
-            return False
-    if constraint.node_taints_policy is NodeInclusionPolicy.HONOR:
-        hard = (one for one in node.taints if one.effect is not TaintEffect.PREFER_NO_SCHEDULE)
-        return all(any(one.tolerates(taint) for one in like.tolerations) for taint in hard)
-    return True

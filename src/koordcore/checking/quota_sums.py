@@ -14,6 +14,7 @@ from koordcore.model.resources import Resources, make_resources
 from koordcore.snapshot import ClusterSnapshot
 
 QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
+DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
 
 
@@ -57,7 +58,7 @@ def charged(pod: Pod, specs: Specs = no_specs) -> Resources:
                     for form in request.forms
                     if form.class_name == name
                 ]
-                devices[f"{name}.deviceclass.resource.k8s.io/devices"] += max(counts)
+                devices[f"{name}{DEVICES}"] += max(counts)
     return make_resources({**amounts, **devices})
 
 
@@ -72,13 +73,17 @@ def _charged(pod: Pod) -> Resources:
 
 def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
     """Name the quota of a pod."""
-    named = pod.labels.get(QUOTA_LABEL, "")
+    return _quota_by(pod.labels.get(QUOTA_LABEL, ""), pod.namespace, quotas, spaces)
+
+
+def _quota_by(named: str, space: str, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
+    """Name the quota of the pods of a namespace that name one, or none."""
     if named:
         return named if named in quotas else DEFAULT_QUOTA
-    own = quotas.get(pod.namespace)
-    if own is not None and own.namespace == pod.namespace:
+    own = quotas.get(space)
+    if own is not None and own.namespace == space:
         return own.name
-    return spaces.get(pod.namespace, DEFAULT_QUOTA)
+    return spaces.get(space, DEFAULT_QUOTA)
 
 
 def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> list[str]:
@@ -97,7 +102,7 @@ class QuotaSums:
     Parameters
     ----------
     quotas
-        Every quota by name; other ones need other sums.
+        Every quota by name; for other ones there is :meth:`take`.
     specs
         What the claims of pods ask for.
     """
@@ -106,7 +111,9 @@ class QuotaSums:
         self._quotas = quotas
         self._specs = specs
         self._spaces = spaces_of(quotas)
-        self._chains: dict[str, tuple[str, ...]] = {}
+        self._chains: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._alike: defaultdict[tuple[str, str, bool], Counter[str]] = defaultdict(Counter)
+        """What pods hold that name one quota in one namespace, those apart that nobody may evict."""
         self.own: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """What the pods of the very quota hold."""
         self.whole: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -114,22 +121,43 @@ class QuotaSums:
         self.guarded: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """What the pods of the very quota hold that nobody may evict."""
 
+    @property
+    def of_devices(self) -> bool:
+        """Whether any quota counts devices of Kubernetes' drivers."""
+        named = (name for one in self._quotas.values() for name in (*one.max, *one.min))
+        return any(name.endswith(DEVICES) for name in named)
+
+    def take(self, known: QuotaSums) -> None:
+        """Add all pods of the sums under other quotas."""
+        for (named, space, guarded), amounts in known._alike.items():
+            self._add(named, space, guarded, amounts, 1)
+
     def chain(self, pod: Pod) -> tuple[str, ...]:
         """Name the quota of a pod and those above it."""
-        own = quota_of(pod, self._quotas, self._spaces)
-        if own not in self._chains:
-            self._chains[own] = (own, *parents_of(own, self._quotas))
-        return self._chains[own]
+        return self._chain_of(pod.labels.get(QUOTA_LABEL, ""), pod.namespace)
+
+    def _chain_of(self, named: str, space: str) -> tuple[str, ...]:
+        known = self._chains.get((named, space))
+        if known is None:
+            own = _quota_by(named, space, self._quotas, self._spaces)
+            known = self._chains[named, space] = (own, *parents_of(own, self._quotas))
+        return known
 
     def count(self, pod: Pod, sign: int = 1) -> None:
         """Add a pod, or take it away again."""
         if STANDS_FOR in pod.annotations and pod.annotations[STANDS_FOR] == "true":
             return
-        chain = self.chain(pod)
-        sums = [self.own[chain[0]], *(self.whole[name] for name in chain)]
-        if PREEMPTIBLE_LABEL in pod.labels and pod.labels[PREEMPTIBLE_LABEL] == "false":
+        guarded = PREEMPTIBLE_LABEL in pod.labels and pod.labels[PREEMPTIBLE_LABEL] == "false"
+        named = pod.labels.get(QUOTA_LABEL, "")
+        self._add(named, pod.namespace, guarded, charged(pod, self._specs), sign)
+
+    def _add(self, named: str, space: str, guarded: bool, amounts: Mapping[str, int], sign: int) -> None:
+        chain = self._chain_of(named, space)
+        sums = [self._alike[named, space, guarded], self.own[chain[0]]]
+        sums += [self.whole[name] for name in chain]
+        if guarded:
             sums.append(self.guarded[chain[0]])
-        for name, amount in charged(pod, self._specs).items():
+        for name, amount in amounts.items():
             for each in sums:
                 each[name] += sign * amount
 

@@ -8,7 +8,8 @@ neighbours, and what a victim bears on. What is left out is the same before and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
@@ -16,12 +17,13 @@ from typing import Any, Final
 import attrs
 
 from koordcore._record import record
+from koordcore.checking.claims_near import claims_near
+from koordcore.checking.domains import Domains, SpreadRule
 from koordcore.checking.gangs import gang_configs
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.holders import holder_key, holder_of, used_by
 from koordcore.checking.index import (
     ACTING,
-    HOLDING,
     LEAVING,
     NOMINATED,
     ClusterIndex,
@@ -72,11 +74,12 @@ _OF_NODES: Final[tuple[type, ...]] = (DeviceObject, NodeResourceTopology, CSINod
 
 @record(eq=False)
 class Touched:
-    """The small cluster before, the result on it, and what pods hold that are not in it."""
+    """The small cluster before, the result on it, and of pods that are not in it what they hold and where."""
 
     before: ClusterSnapshot
     result: ScheduleResult
     elsewhere: Elsewhere
+    domains: Domains
 
 
 def touched(index: ClusterIndex, result: ScheduleResult, known: Differences) -> Touched:
@@ -279,7 +282,7 @@ class _Cut:
         self._wait(index.marked(("group waits", leaf)))
 
     def _take_claims(self) -> None:
-        """Claims, all of them where one of the pods has one: devices are held across the cluster."""
+        """Claims of the pods, and of the pools that they may have devices of whoever holds some of these."""
         index = self._index
         if not self._filters("DynamicResources"):
             return
@@ -289,10 +292,16 @@ class _Cut:
             claiming |= bool(pod.resource_claims) or any(name in classes for name in pod.requests)
         if not claiming:
             return
-        for kind in _CLAIMS:
-            self._keep(index.of(kind))
-        self._take(index.marked(HOLDING))
-        for claim in index.of(ResourceClaim):
+        found = claims_near(
+            index,
+            self._decided,
+            [one for one in self._placed if isinstance(one, Bound)],
+            [one for one in (*self._old, *self._fresh) if isinstance(one, ResourceClaim)],
+            sorted(self._whole),
+        )
+        self._keep(found.records)
+        self._take(found.holders)
+        for claim in found.claims:
             for user in claim.reserved_for:
                 key = PodKey(claim.namespace, user.name)
                 self._take(index.bound.get(key, ()))
@@ -322,7 +331,7 @@ class _Cut:
                 placed.append((pod, self._index.states[name].node))
             if name in nodes:
                 placed.append((pod, nodes[name]))
-        self._take(near(self._index, placed, self._filters))
+        self._take(near(self._index, placed, self._filters, self._whole))
 
     def _take_volumes(self) -> None:
         """Volumes of everybody on the nodes, and who else uses those of the pods."""
@@ -405,7 +414,14 @@ class _Cut:
                 ),
             ),
             elsewhere,
+            partial(self._away, before),
         )
+
+    def _away(self, shown: Sequence[NodeState], rule: SpreadRule, like: Pod) -> dict[str, int]:
+        """Give the domains afterwards with the pods that are not shown."""
+        sums = self._index.domains(rule, like)
+        nodes = ([state.node for state in some] for some in (self._gone, self._come))
+        return sums.without(shown, *nodes)
 
 
 def _leaving(result: ScheduleResult) -> Iterator[tuple[PodKey, str]]:
