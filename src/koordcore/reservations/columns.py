@@ -6,7 +6,7 @@ a snapshot that comes of an earlier one looks anew only at the nodes that are no
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -17,6 +17,7 @@ import numpy as np
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
 from koordcore._record import alike_but_for, record
 from koordcore._vector import Vector
+from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
@@ -28,7 +29,7 @@ from koordcore.protocol.reservation import (
     operating_reservation,
     reservation_order,
 )
-from koordcore.reservations.holders import reservation_changes
+from koordcore.reservations.holders import ReservationPair, reservation_changes
 from koordcore.reservations.state import (
     ReservationState,
     operating_state,
@@ -48,6 +49,7 @@ UNLIMITED: Final = 2**62
 Back: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
 """Amounts that count twice, for filters and for scores."""
 NOTHING: Final[Back] = ({}, {})
+_COLUMNS: Final = ("lift", "lift_scored", "left", "account", "capacity", "used")
 _OF_STATUS: Final = frozenset({"status", "annotations"})
 
 
@@ -90,9 +92,14 @@ class Columns:
     def copy(self) -> Columns:
         """Give columns of their own with the same values."""
         made = copy(self)
-        for name in ("lift", "lift_scored", "left", "account", "capacity", "used"):
+        for name in _COLUMNS:
             setattr(made, name, getattr(self, name).copy())
         return made
+
+    def take(self, here: Sequence[int], other: Columns, there: Sequence[int]) -> None:
+        """Take over the columns of some reservations from where these have other numbers."""
+        for name in _COLUMNS:
+            getattr(self, name)[:, here] = getattr(other, name)[:, there]
 
     def write(self, number: int, state: ReservationState, holder: Pod, back: Back) -> None:
         """Work the columns of one reservation out."""
@@ -211,7 +218,6 @@ class ReservationColumns:
 
 def reservation_columns(snapshot: ClusterSnapshot) -> ReservationColumns:
     """Work out how the reservations of a snapshot with holders stand."""
-    layout = snapshot.layout
     known = [one for one in snapshot.of(Reservation) if not one.over]
     acting = [pod for pods in filter(None, node_values(snapshot, operating_pods)) for pod in pods]
     users = used_reservations(snapshot.bound_pods()) if known or acting else {}
@@ -219,24 +225,51 @@ def reservation_columns(snapshot: ClusterSnapshot) -> ReservationColumns:
     if acting:
         views = ((pod, operating_reservation(pod)) for pod in acting)
         states += [operating_state(pod, owners_of(one, users)) for pod, one in views]
-        states.sort(key=lambda one: (one.reservation.name, one.reservation.namespace))
-        known = [one.reservation for one in states]
-    number = len(states)
+    return _numbered(snapshot, states)
+
+
+def _numbered(
+    snapshot: ClusterSnapshot,
+    states: list[ReservationState],
+    before: ReservationColumns | None = None,
+    kept: Mapping[int, int] = EMPTY,
+) -> ReservationColumns:
+    """Give numbers to reservations, and lay out what they hold.
+
+    Parameters
+    ----------
+    before, kept
+        How some stood before, and still stand: by ``id`` of their states, their numbers there.
+    """
+    states.sort(key=lambda one: (one.reservation.name, one.reservation.namespace))
+    known, layout, number = [one.reservation for one in states], snapshot.layout, len(states)
     columns = Columns(layout, number)
     row: IntVector = np.full(number, -1, np.int64)
-    by_row: dict[int, list[int]] = {}
     back = [NOTHING] * number
-    holders = []
+    holders: list[Pod] = []
     pods_on: dict[int, dict[PodKey, Pod]] = {}
-    for at, (one, state) in enumerate(zip(known, states, strict=True)):
+    olds = [kept.get(id(state), -1) for state in states]
+    if before is not None:
+        there_still = [at for at, old in enumerate(olds) if old >= 0]
+        stood = [old for old in olds if old >= 0]
+        columns.take(there_still, before.columns, stood)
+        row[there_still] = before.row[stood]
+    for at, (one, state, old) in enumerate(zip(known, states, olds, strict=True)):
+        if before is not None and old >= 0:
+            holders.append(before.holders[old])
+            back[at] = before.back[old]
+            continue
         there = layout.row_of.get(one.status.node_name) if one.active else None
         holder = _holder_there(snapshot, state, there, pods_on)
         holders.append(holder)
         if there is not None:
             row[at] = there
-            by_row.setdefault(there, []).append(at)
             back[at] = counted_twice(state, holder)
         columns.write(at, state, holder, back[at])
+    by_row: dict[int, list[int]] = {}
+    for at, there in enumerate(row.tolist()):
+        if there >= 0:
+            by_row.setdefault(there, []).append(at)
     alike: dict[Hashable, int] = {}
     usable = [state.matchable for state in states]
     return ReservationColumns(
@@ -310,14 +343,22 @@ def reservation_columns_again(
 ) -> ReservationColumns:
     """Do the same, given how those of a snapshot stood that had some of the nodes and objects."""
     changes = reservation_changes(records, snapshot)
-    if changes is None or 2 * before.over > len(before.states):
-        return reservation_columns(snapshot)
+    rows = changed_rows(snapshot, nodes)
+    for at in rows:
+        here = [before.states[number] for number in before.by_row.get(at, ())]
+        if not same_acting(here, operating_pods(snapshot, state_at(snapshot, at))):
+            return reservation_columns(snapshot)  # an operating pod began or ended
+    anew = {number for at in rows for number in before.by_row.get(at, ())}
+    if 2 * before.over > len(before.states) or any(_numbered_else(before, *pair) for pair in changes):
+        return _with_others(changes, anew, before, snapshot)
     states, holders = list(before.states), list(before.holders)
     row, open_, back = before.row.copy(), before.open.copy(), list(before.back)
     columns, by_row, over = before.columns.copy(), dict(before.by_row), before.over
-    anew = _changed_states(changes, states, before, nodes, snapshot)
-    if anew is None:
-        return reservation_columns(snapshot)
+    for _, new in changes:
+        assert new is not None  # else it would be numbered else
+        number = before.by_name[new.name]
+        states[number] = reservation_state(new)
+        anew.add(number)
     for number in sorted(anew):
         one = states[number].reservation
         there, state, holder = stands_now(snapshot, states[number])
@@ -351,30 +392,35 @@ def reservation_columns_again(
     )
 
 
-def _changed_states(
-    changes: list[tuple[Reservation, Reservation]],
-    states: list[ReservationState],
-    before: ReservationColumns,
-    nodes: Vector[NodeState],
-    snapshot: ClusterSnapshot,
-) -> set[int] | None:
-    """Give the numbers of those that say something else or stand on changed nodes; puts what they say in.
+def _numbered_else(before: ReservationColumns, old: Reservation | None, new: Reservation | None) -> bool:
+    """Tell whether a reservation came, is gone, or says more than another status."""
+    return old is None or new is None or old.name not in before.by_name or not differs_in_status(old, new)
 
-    ``None`` where numbers are no longer the same: one came, says more than a status, or is an operating pod
-    that began or ended.
+
+def _with_others(
+    changes: Sequence[ReservationPair],
+    anew: Collection[int],
+    before: ReservationColumns,
+    snapshot: ClusterSnapshot,
+) -> ReservationColumns:
+    """Number them again where some came or are gone; who stands as before keeps what was worked out.
+
+    Parameters
+    ----------
+    anew
+        Numbers of those on nodes that changed.
     """
-    anew: set[int] = set()
-    for old, new in changes:
-        number = before.by_name.get(old.name)
-        if number is None or not differs_in_status(old, new):
-            return None
-        states[number] = reservation_state(new)
-        anew.add(number)
-    for at in changed_rows(snapshot, nodes):
-        here = before.by_row.get(at, ())
-        if not same_acting(
-            [states[number] for number in here], operating_pods(snapshot, state_at(snapshot, at))
-        ):
-            return None
-        anew.update(here)
-    return anew
+    names = {one.name for pair in changes for one in pair if one is not None}
+    states: list[ReservationState] = []
+    kept: dict[int, int] = {}
+    for number, state in enumerate(before.states):
+        if state.pod is None and (state.reservation.over or state.reservation.name in names):
+            continue
+        if number in anew:
+            states.append(stands_now(snapshot, state)[1])
+            continue
+        kept[id(state)] = number
+        states.append(state)
+    fresh = [reservation_state(new) for _, new in changes if new is not None and not new.over]
+    states += [stands_now(snapshot, state)[1] for state in fresh]
+    return _numbered(snapshot, states, before, kept)

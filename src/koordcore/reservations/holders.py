@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from koordcore._record import alike_but_for
 from koordcore._vector import Vector
@@ -29,6 +29,8 @@ from koordcore.snapshot.forking import with_pods
 _STATUS: Final = frozenset({"status"})
 _USE: Final = frozenset({"allocated", "current_owners", "conditions"})
 """What a status says beside what is held."""
+ReservationPair: TypeAlias = "tuple[Reservation | None, Reservation | None]"
+"""A reservation before and after; ``None`` where it was not, or is no longer, there."""
 
 
 def with_holders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
@@ -91,13 +93,13 @@ def held_again(
 ) -> ClusterSnapshot:
     """Do the same, given what it came to for a snapshot that had some of the nodes and objects."""
     changes = reservation_changes(records, snapshot)
-    if changes is None:
-        return _held(snapshot)
+    if any(old is None or new is None or old.uid != new.uid for old, new in changes):
+        once(snapshot, check_stand_ins)
     rows = snapshot.layout.row_of
-    touched = {name for old, new in changes for name in (old.status.node_name, new.status.node_name)}
+    touched = {one.status.node_name for pair in changes for one in pair if one is not None}
     touched = {name for name in touched if name in rows}
     others: list[Change] = []
-    anew = {new.name for old, new in changes if not held_alike(old, new)}
+    anew = {new.name for old, new in changes if new and not (old and held_alike(old, new))}
 
     def holders(name: str) -> Iterator[Pod]:
         ones = known_reservations(snapshot).on.get(name)
@@ -136,16 +138,14 @@ def held_alike(old: Reservation, new: Reservation) -> bool:
     return alike_but_for(_STATUS, old, new) and alike_but_for(_USE, old.status, new.status)
 
 
-def reservation_changes(
-    records: Vector[ClusterRecord], snapshot: ClusterSnapshot
-) -> list[tuple[Reservation, Reservation]] | None:
-    """Give the reservations that are not the same objects; ``None`` where some came or went."""
+def reservation_changes(records: Vector[ClusterRecord], snapshot: ClusterSnapshot) -> list[ReservationPair]:
+    """Give the reservations that are not the same objects, before and after."""
     found = []
     for old, new in changed_records(snapshot, records):
-        if isinstance(old, Reservation) and isinstance(new, Reservation):
-            found.append((old, new))
-        elif isinstance(old or new, Reservation):
-            return None
+        before = old if isinstance(old, Reservation) else None
+        after = new if isinstance(new, Reservation) else None
+        if before is not None or after is not None:
+            found.append((before, after))
     return found
 
 
