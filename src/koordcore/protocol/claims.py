@@ -111,6 +111,11 @@ class ClaimIndex:
         found = self._groups.get((pod.namespace, group.pod_group))
         return found if found is not None and sharing_entry(found, entry) is not None else None
 
+    @property
+    def extends(self) -> bool:
+        """Some claim was made for extended resources."""
+        return bool(self._extended)
+
     def extended_of(self, pod: Pod) -> ResourceClaim | None:
         """The claim that was made for a pod's extended resources."""
         return self._extended.get((pod.namespace, pod.uid or pod.name)) if self._extended else None

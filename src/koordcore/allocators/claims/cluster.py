@@ -7,14 +7,15 @@ at; a UUID that nobody asks for does not. Nodes whose devices agree in all of it
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from koordcore._arrays import BoolVector
-from koordcore._vector import Vector
+from koordcore._vector import Splice, Vector
 from koordcore.allocators.claims.cards import NAMING
 from koordcore.allocators.claims.cel import Footprint, SelectorError, compile_derived, compile_selector
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
@@ -26,6 +27,7 @@ from koordcore.allocators.claims.pools import (
     PoolDevice,
     PoolKey,
     SliceIndex,
+    SlicePair,
     gather_pools,
     with_taint_rules,
 )
@@ -41,11 +43,11 @@ from koordcore.model.device_slices import (
     DeviceTaintRule,
     ResourceSlice,
 )
-from koordcore.model.nodes import NodeState
+from koordcore.model.nodes import Node, NodeState
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.extended_resources import classes_by_resource
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, derived
+from koordcore.snapshot.following import changed_records, changed_states, derived, moves_since
 
 _Reads: TypeAlias = frozenset[tuple[str | None, str]] | None
 """Domain (``None`` for the driver's) and name of attributes that somebody reads; ``None`` for all."""
@@ -75,30 +77,85 @@ class ClusterDevices:
 
     def __init__(self, snapshot: ClusterSnapshot, features: frozenset[ClaimFeature] = ALL_FEATURES) -> None:
         self.features = features
-        self.kept: object = None
         self.classes = {one.name: one for one in snapshot.of(DeviceClass)}
         self.compiler = CelCompiler(features)
-        self._reads = _reads_of(snapshot)
+        self.specs = _specs_of(snapshot)
+        self.reads = _reads_of(snapshot.of(DeviceClass), self.specs)
         self._kept: dict[tuple[str, str], bool] = {}
-        index = SliceIndex(
+        self._index = SliceIndex(
             with_taint_rules(snapshot.of(ResourceSlice), snapshot.of(DeviceTaintRule)), features
         )
-        self.pools: list[NodePools] = []
-        self.shape: list[int] = []
+        self._by_resource = classes_by_resource(self.classes.values())
+        # What nodes of one shape have in common, with a number that stays as long as any node has it.
+        self._alike: dict[Hashable, int] = {}
+        self._next = 0
+        self._tables: dict[NodePools, DeviceTable] = {}
+        pools = [self._look(state.node) for state in snapshot.nodes]
+        self._take(pools, [self._shape_of(one) for one in pools])
+
+    def _take(self, pools: list[NodePools], alike: list[int]) -> None:
+        """Number the shapes of nodes in the order of their rows."""
+        self.kept: object = None
+        self.pools, self._numbers = pools, alike
+        first: dict[int, int] = {}
+        for row, shape in enumerate(alike):
+            first.setdefault(shape, row)
+        number = {shape: at for at, shape in enumerate(first)}
+        self.shape = [number[shape] for shape in alike]
+        self._first = [*first.values()]
+        self._alike = {key: shape for key, shape in self._alike.items() if shape in first}
         self.rows_of: dict[PoolKey, list[int]] = {}
-        self._shapes: dict[Hashable, int] = {}
-        self._first: list[int] = []
-        self._tables: dict[int, DeviceTable] = {}
-        self._places: dict[int, dict[PoolKey, dict[str, int]]] = {}
-        by_resource = classes_by_resource(self.classes.values())
-        for row, state in enumerate(snapshot.nodes):
-            offered = state.node.allocatable
-            listed = frozenset([name for name in by_resource if offered.get(name)])
-            found = gather_pools(index, NodeView(state.name, state.node.labels, state.node.features, listed))
-            self.pools.append(found)
-            self.shape.append(self._shape_of(row, found))
+        for row, found in enumerate(pools):
             for pool in found.pools:
                 self.rows_of.setdefault((pool.driver, pool.name), []).append(row)
+        firsts = {pools[row] for row in self._first}
+        self._tables = {one: table for one, table in self._tables.copy().items() if one in firsts}
+        self._places: dict[int, dict[PoolKey, dict[str, int]]] = {}
+
+    def _look(self, node: Node) -> NodePools:
+        """Gather what a node sees."""
+        offered = node.allocatable
+        listed = frozenset([name for name in self._by_resource if offered.get(name)])
+        return gather_pools(self._index, NodeView(node.name, node.labels, node.features, listed))
+
+    def after(
+        self, edits: Sequence[Splice], nodes: Mapping[int, Node], index: SliceIndex | None = None
+    ) -> ClusterDevices:
+        """Give the devices after some nodes came, left or say something else.
+
+        Parameters
+        ----------
+        edits
+            Rows that were taken out and put in, one after another.
+        nodes
+            By their rows afterwards: nodes that came, or may see something else.
+        index
+            The slices, where there are other ones.
+        """
+        made = copy(self)
+        made.__dict__.pop("tells_numa", None)
+        made._index = index or self._index  # noqa: SLF001  # its own kind
+        pools: list[Any] = list(self.pools)
+        numbers = list(self._numbers)
+        for at, gone, come in edits:
+            pools[at : at + gone] = [None] * come
+            numbers[at : at + gone] = [-1] * come
+        changed = bool(edits)
+        made._alike = dict(self._alike)  # noqa: SLF001
+        for row, node in nodes.items():
+            found = made._look(node)  # noqa: SLF001
+            if pools[row] is None or not _alike(pools[row], found):
+                pools[row], numbers[row] = found, made._shape_of(found)  # noqa: SLF001
+                changed = True
+        if not changed and index is None:
+            return self
+        made._take(pools, numbers)  # noqa: SLF001
+        return made
+
+    @property
+    def slices(self) -> SliceIndex:
+        """What is published, by node and pool."""
+        return self._index
 
     @property
     def local(self) -> bool:
@@ -117,9 +174,10 @@ class ClusterDevices:
 
     def table(self, shape: int) -> DeviceTable:
         """Give the devices of a shape as columns: those of the first node that has it."""
-        found = self._tables.get(shape)
+        pools = self.pools[self._first[shape]]
+        found = self._tables.get(pools)
         if found is None:
-            found = self._tables[shape] = DeviceTable(self.pools[self._first[shape]], self.compiler)
+            found = self._tables[pools] = DeviceTable(pools, self.compiler)
         return found
 
     def places(self, row: int) -> Mapping[PoolKey, Mapping[str, int]]:
@@ -131,24 +189,24 @@ class ClusterDevices:
                 found.setdefault((one.id.driver, one.id.pool), {})[one.id.device] = place
         return found
 
-    def _shape_of(self, row: int, pools: NodePools) -> int:
+    def _shape_of(self, pools: NodePools) -> int:
         key = (
-            tuple(self._pool_key(row, pool) for pool in pools.pools),
+            tuple(self._pool_key(pools.node.name, pool) for pool in pools.pools),
             pools.node.features,
             pools.node.listed,
         )
-        known = self._shapes.get(key)
+        known = self._alike.get(key)
         if known is None:
-            known = self._shapes[key] = len(self._first)
-            self._first.append(row)
+            known = self._alike[key] = self._next
+            self._next += 1
         return known
 
-    def _pool_key(self, row: int, pool: Pool) -> Hashable:
+    def _pool_key(self, node: str, pool: Pool) -> Hashable:
         if not pool.usable:
             return (pool.incomplete, bool(pool.invalid))
         offered = {one.id for one in pool.devices}
         # Where a pool has devices elsewhere that draw on its counters, their use tells nodes apart by name.
-        own = row if any(one.id not in offered for one in pool.consumers) else -1
+        own = node if any(one.id not in offered for one in pool.consumers) else ""
         counters = tuple((name, tuple(counters.items())) for name, counters in pool.counters.items())
         return (pool.driver, own, counters, tuple(self._device_key(pool.driver, one) for one in pool.devices))
 
@@ -175,23 +233,45 @@ class ClusterDevices:
         domain, slash, short = name.partition("/")
         if not slash:
             domain, short = driver, name
-        reads = self._reads
+        reads = self.reads
         kept = reads is None or (domain, short) in reads or (domain == driver and (None, short) in reads)
         self._kept[driver, name] = kept
         return kept
 
 
-def _reads_of(snapshot: ClusterSnapshot) -> _Reads:
-    """Gather the attributes that selectors read and constraints name, anywhere in the cluster."""
-    specs = {
-        *(one.spec for one in snapshot.of(ResourceClaim)),
-        *(one.spec for one in snapshot.of(ResourceClaimTemplate)),
-    }
+def _alike(one: NodePools, other: NodePools) -> bool:
+    """Tell whether a node sees the same as before; its labels have said where slices can be used."""
+    mine, theirs = one.node, other.node
+    if (mine.features, mine.listed) != (theirs.features, theirs.listed):
+        return False
+    return _seen(one) == _seen(other)
+
+
+def _seen(pools: NodePools) -> list[Hashable]:
+    return [
+        (
+            *(pool.driver, pool.name, pool.incomplete, pool.invalid),
+            *(tuple((id(one.device), id(one.slice), one.reaches) for one in pool.devices),),
+            *(tuple((id(one.device), id(one.slice)) for one in pool.consumers),),
+            tuple((name, id(amounts)) for name, amounts in pool.counters.items()),
+        )
+        for pool in pools.pools
+    ]
+
+
+def _specs_of(snapshot: ClusterSnapshot) -> frozenset[ClaimSpec]:
+    """Give what claims and templates ask for, anywhere in the cluster."""
+    made = (one.spec for one in snapshot.of(ResourceClaim))
+    return frozenset((*made, *(one.spec for one in snapshot.of(ResourceClaimTemplate))))
+
+
+def _reads_of(classes: Iterable[DeviceClass], specs: Iterable[ClaimSpec]) -> _Reads:
+    """Gather the attributes that selectors read and constraints name."""
     # Whoever aligns pods to NUMA nodes reads these of every device.
     found: set[tuple[str | None, str]] = {NUMA_NODE, (None, OWN_NUMA_NODE)}
     # A refusal names what the counters of a card still allow.
     found.update((None, name) for name in NAMING)
-    selectors = {text for one in snapshot.of(DeviceClass) for text in one.selectors}
+    selectors = {text for one in classes for text in one.selectors}
     derived: set[str] = set()
     for spec in specs:
         for attribute in _named(spec):
@@ -228,15 +308,12 @@ def _derived_footprints(texts: Iterable[str]) -> Iterator[Footprint | None]:
 
 
 def cluster_devices(snapshot: ClusterSnapshot) -> ClusterDevices:
-    """Give the devices of a cluster, made once and kept while nodes and what is published stay the same."""
-    return derived(snapshot, _build, _again)
+    """Give the devices of a cluster, which follow nodes and slices; other classes make others of them."""
+    return derived(snapshot, _build, _again, replaced=True)
 
 
 def _build(snapshot: ClusterSnapshot) -> ClusterDevices:
     return ClusterDevices(snapshot)
-
-
-_READ = (ResourceSlice, DeviceTaintRule, DeviceClass, ResourceClaim, ResourceClaimTemplate)
 
 
 def _again(
@@ -245,24 +322,33 @@ def _again(
     known: ClusterDevices,
     snapshot: ClusterSnapshot,
 ) -> ClusterDevices:
-    if changed_records(snapshot, records) and not _reads_alike(records, snapshot):
-        return ClusterDevices(snapshot)
-    same = all(old.node is new.node for old, new in zip(nodes, snapshot.nodes, strict=True))
-    return known if same else ClusterDevices(snapshot)
+    slices: list[SlicePair] = []
+    for old, new in changed_records(snapshot, records):
+        one = old or new
+        if isinstance(one, DeviceClass | DeviceTaintRule):
+            return ClusterDevices(snapshot)
+        if isinstance(new, ResourceClaim | ResourceClaimTemplate) and not _read_already(known, new.spec):
+            return ClusterDevices(snapshot)
+        if isinstance(one, ResourceSlice):
+            slices.append((old, new))  # type: ignore[arg-type]  # both are of one type
+    index, concerned = None, frozenset[str]()
+    if slices:
+        ruled = any(rule.selects for rule in snapshot.of(DeviceTaintRule))
+        led = None if ruled else known.slices.after(slices)
+        if led is None:
+            return ClusterDevices(snapshot)
+        index, concerned = led
+    rows = snapshot.layout.row_of
+    looked = {rows[name]: snapshot.node(name).node for name in sorted(concerned) if name in rows}
+    for before, after in changed_states(snapshot, nodes):
+        if after is not None and (before is None or before.node is not after.node):
+            looked[rows[after.name]] = after.node
+    return known.after(moves_since(snapshot, nodes), looked, index)
 
 
-def _reads_alike(records: Vector[ClusterRecord], snapshot: ClusterSnapshot) -> bool:
-    """Tell whether the records that matter are the same; of claims only what they ask for is read."""
-    before: dict[type, list[ClusterRecord]] = {}
-    for one in records:
-        if isinstance(one, _READ):
-            before.setdefault(type(one), []).append(one)
-    for kind in _READ:
-        old, new = before.get(kind, []), snapshot.of(kind)
-        if kind is ResourceClaim:
-            mine = {one.spec for one in old if isinstance(one, ResourceClaim)}
-            if any(isinstance(one, ResourceClaim) and one.spec not in mine for one in new):
-                return False
-        elif len(old) != len(new) or any(a is not b for a, b in zip(old, new, strict=True)):
-            return False
-    return True
+def _read_already(known: ClusterDevices, spec: ClaimSpec) -> bool:
+    """Tell whether all that a claim reads of devices tells them apart already."""
+    if known.reads is None or spec in known.specs:
+        return True
+    reads = _reads_of((), (spec,))
+    return reads is not None and reads <= known.reads

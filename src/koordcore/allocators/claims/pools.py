@@ -7,7 +7,9 @@ incomplete or invalid, and nothing at all to a node whose slices belong to an ol
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from copy import copy
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
@@ -26,6 +28,9 @@ from koordcore.model.selectors import NodeSelector
 
 PoolKey: TypeAlias = tuple[str, str]
 """Driver and name of a pool."""
+SlicePair: TypeAlias = tuple[ResourceSlice | None, ResourceSlice | None]
+"""A slice before and after; ``None`` where it was not, or is no longer, there."""
+_NAME: Final = attrgetter("name")
 
 
 @attrs.frozen
@@ -141,12 +146,48 @@ class SliceIndex:
             else:
                 self.elsewhere.append(one)
 
+    def after(self, pairs: Iterable[SlicePair]) -> tuple[SliceIndex, frozenset[str]] | None:
+        """Give the index after slices of single nodes changed, and the nodes that may see other pools.
+
+        ``None`` where that cannot be told by names of nodes.
+        """
+        pairs = list(pairs)
+        changed = [one for pair in pairs for one in pair if one is not None]
+        if self.features != ALL_FEATURES or not all(one.node_name for one in changed):
+            return None
+        made = copy(self)
+        made.local, made.pools = dict(self.local), dict(self.pools)
+        keys = {(one.driver, one.pool) for one in changed}
+        names = {one.node_name for key in keys for one in self.pools.get(key, ())}
+        gone = {id(old) for old, _ in pairs}
+        tables: tuple[tuple[dict[Any, list[ResourceSlice]], Any], ...] = (
+            (made.local, _node_of),
+            (made.pools, _pool_of),
+        )
+        for table, key_of in tables:
+            for key in {key_of(one) for one in changed}:
+                left = [one for one in table.get(key, ()) if id(one) not in gone]
+                left += [new for _, new in pairs if new is not None and key_of(new) == key]
+                table[key] = sorted(left, key=_NAME)
+                if not left:
+                    del table[key]
+        names |= {one.node_name for key in keys for one in made.pools.get(key, ())}
+        return None if "" in names else (made, frozenset(names))
+
     def reaching(self, node: NodeView) -> dict[PoolKey, list[ResourceSlice]]:
         """Give the slices whose devices the node can use, by pool."""
         found: dict[PoolKey, list[ResourceSlice]] = {}
         for one in (*self.local.get(node.name, ()), *(s for s in self.elsewhere if _reaches(s, node))):
             found.setdefault((one.driver, one.pool), []).append(one)
         return found
+
+
+def _node_of(one: ResourceSlice) -> str:
+    return one.node_name
+
+
+def _pool_of(one: ResourceSlice) -> PoolKey:
+    return one.driver, one.pool
 
 
 def _grouped(one: ResourceSlice) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import IntVector
-from koordcore._vector import Vector
+from koordcore._vector import Table, Vector
 from koordcore.allocators.claims.cluster import ClusterDevices, cluster_devices
 from koordcore.allocators.claims.pools import PoolKey
 from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
@@ -18,7 +19,7 @@ from koordcore.framework.extended_resources import asks_for_served, served_by_cl
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.nodes import NodeState
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
@@ -26,6 +27,7 @@ from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_states, derived, once
 
+_KEY: Final = attrgetter("key")
 ClaimKey: TypeAlias = tuple[str, str]
 """Namespace and name of a claim."""
 
@@ -70,6 +72,26 @@ def _names(pods: Iterable[Pod]) -> Counter[ClaimKey]:
     return Counter((pod.namespace, one.claim) for pod in pods for one in pod.resource_claims if one.claim)
 
 
+def _claiming(snapshot: ClusterSnapshot) -> Table[PodKey, Pod]:
+    """Give the pods on nodes that name claims, or were given some here."""
+    return Table({pod.key: pod for pod in snapshot.bound_pods() if pod.resource_claims or pod.held_claims})
+
+
+def _claiming_again(
+    before: Vector[NodeState],
+    _: Vector[ClusterRecord],
+    known: Table[PodKey, Pod],
+    snapshot: ClusterSnapshot,
+) -> Table[PodKey, Pod]:
+    gone: list[PodKey] = []
+    come: dict[PodKey, Pod] = {}
+    for old, new in changed_states(snapshot, before):
+        gone += [pod.key for pod in (() if old is None else old.pods) if pod.key in known]
+        pods = () if new is None else new.pods
+        come |= {pod.key: pod for pod in pods if pod.resource_claims or pod.held_claims}
+    return known.changed([key for key in gone if key not in come], come) if gone or come else known
+
+
 class ClaimBook:
     """The claims of a snapshot, and which allocations stand whatever happens to bound pods.
 
@@ -84,7 +106,7 @@ class ClaimBook:
         self._served = served_by_classes(snapshot)
         self._last: tuple[Pod, PodClaims | ClaimProblem] | None = None
         self._templates: dict[Hashable, tuple[ClaimSpec, ...] | None] = {}
-        bound = {(pod.namespace, pod.name) for pod in snapshot.bound_pods()}
+        bound = snapshot.location
         self.standing: dict[ClaimKey, ClaimAllocation] = {}
         self._reserved: dict[ClaimKey, list[ResourceClaim]] = {}
         """By namespace and name of a pod: the claims that are reserved for it."""
@@ -95,7 +117,8 @@ class ClaimBook:
                 if one.resource == "pods":
                     self._reserved.setdefault((claim.namespace, one.name), []).append(claim)
             leave = [
-                one.resource == "pods" and (claim.namespace, one.name) in bound for one in claim.reserved_for
+                one.resource == "pods" and PodKey(claim.namespace, one.name) in bound
+                for one in claim.reserved_for
             ]
             if not leave or not all(leave):
                 self.standing[claim.namespace, claim.name] = claim.allocation
@@ -142,6 +165,18 @@ class ClaimBook:
             or (pod.namespace, pod.name) in self._reserved
             or self.index.extended_of(pod) is not None
         )
+
+    def concerned(self, snapshot: ClusterSnapshot) -> list[Pod]:
+        """Give the pods on nodes that may have devices by claims, by their keys."""
+        if self.index.extends:
+            return sorted(filter(self.concerns, snapshot.bound_pods()), key=_KEY)
+        found = dict(derived(snapshot, _claiming, _claiming_again, replaced=True).items())
+        for namespace, name in self._reserved:
+            key = PodKey(namespace, name)
+            pod = snapshot.pod(key) if key in snapshot.location else None
+            if pod is not None:
+                found[key] = pod
+        return sorted(found.values(), key=_KEY)
 
     def reserves_else(self, moved: Iterable[tuple[Pod, int, int]]) -> bool:
         """Tell whether pods with claims reserved for them came to nodes, or left and let the claims stand."""
@@ -214,13 +249,16 @@ class ClaimLedger:
         for allocation in self.book.standing.values():
             self._stale |= self._held.add(allocation)
         self._journal, self._read = workspace.journal, len(workspace.journal)
-        for state in workspace.start.nodes:
-            for pod in state.pods:
-                if self.book.concerns(pod):
-                    self._count(pod, 1)
-        for pod, _, sign in workspace.journal[workspace.origin :]:
-            self._count(pod, sign)
+        for pod in self.book.concerned(workspace.snapshot):
+            self._count(pod, 1)
+        for pod, _, sign in workspace.journal[workspace.stands :]:
+            if self.book.concerns(pod):
+                self._count(pod, sign)
         self._refresh()
+
+    def stands_on(self, snapshot: ClusterSnapshot) -> bool:
+        """Tell whether the devices of the nodes are the same there."""
+        return cluster_devices(snapshot) is self.devices
 
     def allocation(self, key: ClaimKey) -> ClaimAllocation | None:
         """Give what a claim is allocated now."""

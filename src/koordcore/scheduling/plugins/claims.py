@@ -87,7 +87,7 @@ class DynamicResources(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         # Before anybody asks for devices, all that is known of nodes is what they offer.
-        known = changes.nodes and self._ledger is not None
+        known = self._ledger is not None and not self._ledger.stands_on(self.workspace.snapshot)
         known = known or ((self._moved or "allocatable" in changes.said) and self._serves_else())
         known = known or (self._ledger is not None and self._ledger.book.reserves_else(changes.pods))
         self._moved = False
@@ -100,7 +100,7 @@ class DynamicResources(Plugin):
 
     def moved(self, moves: NodeMoves) -> bool:
         self._moved = True
-        return self._ledger is None
+        return True
 
     def _serves_else(self) -> bool:
         """Tell whether device classes serve other resources now: that hangs on what nodes list."""
