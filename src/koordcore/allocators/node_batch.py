@@ -138,24 +138,29 @@ class NodeVerdicts:
             self._devices = DeviceAnswers(device_table(()), request.devices, args.devices)
         self._answers: dict[int, NodeAllocation | NUMARefusal] = {}
         self._cpu = request.cpu or CPURequest(requests=NO_RESOURCES)
-        self._allocatable = allocatable or {}
-        self._requested = requested or {}
         self._verdicts: list[_Verdict | None] = []
         self._open = 0
         self._fits: BoolVector = np.zeros(0, dtype=np.bool_)
         self._zone_scores: IntVector = np.zeros(0, dtype=np.int64)
         self._cpu_terms: IntVector = np.zeros((3, 0), dtype=np.int64)
-        self._numbers: IntVector = np.arange(len(table), dtype=np.int64)
         rated = {
             name: weight
             for name, weight in args.numa.weights
-            if name in self._allocatable and (not is_scalar(name) or self._cpu.requests.get(name))
+            if name in (allocatable or {}) and (not is_scalar(name) or self._cpu.requests.get(name))
         }
         self._rated = tuple(rated)
         self._weights: IntVector = np.array([*rated.values()], dtype=np.int64)[:, None]
-        none: IntVector = np.zeros((0, len(table)), dtype=np.int64)
-        self._room = Capacity(np.stack([self._allocatable[name] for name in rated]) if rated else none)
         self._amplified = False
+        self.renew(allocatable or {}, requested or {})
+
+    def renew(self, allocatable: Mapping[str, IntVector], requested: Mapping[str, IntVector]) -> None:
+        """Take in that the nodes of the table are others, or offer something else as a whole."""
+        self._allocatable, self._requested = allocatable, requested
+        number = len(self.table)
+        self._numbers: IntVector = np.arange(number, dtype=np.int64)
+        none: IntVector = np.zeros((0, number), dtype=np.int64)
+        rated = self._rated
+        self._room = Capacity(np.stack([allocatable[name] for name in rated]) if rated else none)
 
     def fits(self, rows: Rows = _ALL, lent: IntVector | None = None) -> BoolVector:
         """Tell which nodes can take the pod.

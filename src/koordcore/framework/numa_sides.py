@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from koordcore._arrays import BoolVector, IntVector, Rows
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod, PodKey
@@ -62,6 +65,13 @@ class NUMASides:
         self.chooser: ChoosesNUMANodes | None = None
         self.given: dict[PodKey, tuple[int, NUMAMask | None]] = {}
         self.giving: dict[str, GivesNearby] = {}
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Take note of whose rows are others now."""
+        rows = moves.rows(np.array([row for row, _ in self.given.values()], np.int64)).tolist()
+        pairs = zip(self.given.items(), rows, strict=True)
+        self.given = {key: (row, mask) for (key, (_, mask)), row in pairs if row >= 0}
+        return True
 
     def enter(self, name: str, plugin: GivesNearby) -> None:
         """Take note of a plugin that gives things; made anew, it takes the place of the one before."""

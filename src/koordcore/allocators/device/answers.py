@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._moved_rows import moved_rows
+from koordcore._vector import Splice
 from koordcore.allocators.device.allocate import (
     DeviceChoice,
     allocate_devices,
@@ -80,6 +82,14 @@ class StateTable(Generic[S]):
         """Replace the state of one node."""
         self.rows[row] = state
         self.ids[row] = self.number(state)
+
+    def move(self, edits: Sequence[Splice], came: Mapping[int, S]) -> None:
+        """Take nodes out and put others in, one edit after another; these are given by their rows now."""
+        for at, gone, come in edits:
+            self.rows[at : at + gone] = [*came.values()][:1] * come
+        self.ids = moved_rows(self.ids, edits)
+        for row, state in came.items():
+            self.put(row, state)
 
 
 def score_devices(

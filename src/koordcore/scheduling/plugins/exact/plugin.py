@@ -123,6 +123,7 @@ class ExactPlugin(JointPlugin):
         self._entries: dict[str, Plugin] = {}
         # Both names ask the same question, so that the node that one finds is the node that the other means.
         self._questions: dict[NodeRequest, Question] = {}
+        self._stale: set[NodeRequest] = set()
         # Nodes joined or left since the last call.
         self._moved = False
         self.sides = workspace.once(NUMASides)
@@ -148,8 +149,8 @@ class ExactPlugin(JointPlugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         reread = self.rereads(changes)
-        changed = self._moved or changes.nodes or NodeResourceTopology in changes.records
-        self._moved = False
+        moved, self._moved = self._moved, False
+        changed = moved or changes.nodes or NodeResourceTopology in changes.records
         anew = changed and self.workspace.made(NodeHints)
         if anew and self.tells_numa != any_node_hints(self.workspace.snapshot):
             self.workspace.drop(NodeHints)
@@ -158,19 +159,17 @@ class ExactPlugin(JointPlugin):
             return False
         # The states of nodes have followed already.
         known = "states" in vars(self)
-        if reread:
-            self._questions.clear()
-            if known:
-                self.states.relabel(said=heeds(changes))
+        if known and reread:
+            self.states.relabel(said=heeds(changes))
+        if reread or moved:
+            self._stale.update(self._questions)  # each is renewed when an evaluator asks for it again
         return not (known and self.states.locked())  # a lock ends with time
 
     def moved(self, moves: NodeMoves) -> bool:
-        self._questions.clear()
         self._moved = True
-        if "states" not in vars(self):
-            return True
-        self.workspace.drop(NodeHints)  # it is asked for again with the plugin
-        return False
+        if "states" in vars(self):
+            self.states.move(moves)
+        return True
 
     def entry(self, name: str) -> Plugin:
         """Give the plugin that filters and scores under one of the names."""
@@ -244,6 +243,9 @@ class ExactPlugin(JointPlugin):
             from koordcore.scheduling.plugins.exact.question import Question
 
             found = self._questions[request] = Question(self.states, request, self.node_args)
+        elif request in self._stale:
+            self._stale.remove(request)
+            found.renew()
         return found
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:

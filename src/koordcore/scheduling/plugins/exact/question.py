@@ -97,6 +97,12 @@ class Question:
             requested=states.requested,
         )
 
+    def renew(self) -> None:
+        """Take in that there are other nodes, or that some offer something else as a whole."""
+        for one in {id(one): one for one in (self.cpu, self.joint) if one is not None}.values():
+            one.renew(self.states.allocatable, self.states.requested)
+        self._masks = np.zeros(0, np.int64)
+
     # -- which policy ----------------------------------------------------------------------------------
 
     def _learn(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -25,6 +25,7 @@ from koordcore.allocators.numa_state import (
 )
 from koordcore.allocators.reservation_numa import remaining_cpus
 from koordcore.errors import ManifestError
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
 from koordcore.model.devices import DeviceObject
 from koordcore.model.nodes import NodeState
@@ -183,6 +184,19 @@ class ExactStates:
             found = self._device_tables[by_name] = device_table(self.devices, by_name=by_name)
         return found
 
+    def move(self, moves: NodeMoves) -> None:
+        """Let nodes join and leave; the workspace's values have followed already."""
+        touched = np.array(self.workspace.touched[self._read :], np.int64)
+        self._read = len(self.workspace.touched)
+        for name in ("allocatable", "requested", "locking_rows"):
+            self.__dict__.pop(name, None)
+        rows = {*moves.rows(touched).tolist()} - {-1, *moves.came}
+        for (with_devices, _), table in self._tables.items():
+            table.move(moves.edits, {row: self.offer(row, with_devices=with_devices) for row in moves.came})
+        for devices in self._device_tables.values():
+            devices.move(moves.edits, {row: self.devices[row] for row in moves.came})
+        self._put(sorted(rows))
+
     def update(self) -> None:
         """Bring the tables up to the changes since the last look."""
         touched = self.workspace.touched
@@ -190,6 +204,10 @@ class ExactStates:
             return  # asked for several times a pod
         rows = sorted(set(touched[self._read :]))
         self._read = len(touched)
+        self._put(rows)
+
+    def _put(self, rows: Iterable[int]) -> None:
+        """Bring the tables up to what some nodes have now."""
         for (with_devices, _), table in self._tables.items():
             for row in rows:
                 table.put(row, self.offer(row, with_devices=with_devices))
