@@ -121,10 +121,26 @@ def _write_offer(
             column[index[resource]] = amount
 
 
-def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> ClusterLayout | None:
-    """Give the layout of the same nodes of which some were replaced; ``None`` where it has to be compiled.
+def widened_layout(layout: ClusterLayout, names: Iterable[str]) -> ClusterLayout:
+    """Give the layout with a row for each of some resources; the same where all are counted already."""
+    more = {name for name in names if name not in layout.index and counted(name)}
+    if not more:
+        return layout
+    known = layout.resources[len(FIRST_RESOURCES) :]
+    resources = (*FIRST_RESOURCES, *sorted((*known, *more)))
+    wider = attrs.evolve(layout, resources=resources, index={name: row for row, name in enumerate(resources)})
+    return attrs.evolve(wider, allocatable=freeze(_widened(layout.allocatable, layout, wider)))
 
-    That is where a node offers a resource that no column counts.
+
+def _widened(array: IntMatrix, layout: ClusterLayout, wider: ClusterLayout) -> IntMatrix:
+    """Give amounts of the resources of one layout, ``(R, N)``, as those of a wider one."""
+    made: IntMatrix = np.zeros((len(wider.resources), array.shape[1]), np.int64)
+    made[[wider.index[name] for name in layout.resources]] = array
+    return made
+
+
+def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> ClusterLayout:
+    """Give the layout of the same nodes of which some were replaced.
 
     Raises
     ------
@@ -132,8 +148,7 @@ def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> Cluste
         When an amount exceeds ``AMOUNT_LIMIT``.
     """
     offered = {row: _offered(node) for row, node in changed.items()}
-    if any(name not in layout.index and counted(name) for amounts in offered.values() for name in amounts):
-        return None
+    layout = widened_layout(layout, (name for amounts in offered.values() for name in amounts))
     allocatable = layout.allocatable
     for row, node in changed.items():
         if offered[row] != _offered(layout.nodes[row]):
@@ -152,8 +167,8 @@ def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> Cluste
 
 def moved_layout(
     layout: ClusterLayout, names: Names, fresh: Mapping[int, NodeState], edits: Sequence[Splice]
-) -> ClusterLayout | None:
-    """Give the layout after nodes joined and left; ``None`` where it has to be compiled.
+) -> ClusterLayout:
+    """Give the layout after nodes joined and left.
 
     Parameters
     ----------
@@ -167,8 +182,7 @@ def moved_layout(
     offered = {row: _offered(state.node) for row, state in fresh.items()}
     named = {name for amounts in offered.values() for name in amounts}
     named.update(name for state in fresh.values() for pod in state.pods for name in pod.requests)
-    if any(name not in layout.index and counted(name) for name in named):
-        return None
+    layout = widened_layout(layout, named)
     allocatable = moved_rows(layout.allocatable, edits)
     for row, state in fresh.items():
         allocatable[:, row] = 0
@@ -195,14 +209,17 @@ def columns_again(
     Parameters
     ----------
     known
-        Those from before, of the same resources.
+        Those from before, of the same resources or fewer.
     pairs
         Each node that says something else, holds other pods, joined or left, before and after.
     edits
         Rows that were taken out and put in, one after another.
     """
-    before = known.requested, known.scored
-    requested, scored = (moved_rows(one, edits) if edits else one.copy() for one in before)
+    before = [known.requested, known.scored]
+    wider = known.layout.resources != layout.resources
+    if wider:  # nobody asked for what had no row
+        before = [_widened(one, known.layout, layout) for one in before]
+    requested, scored = (moved_rows(one, edits) if edits else one if wider else one.copy() for one in before)
     rows: list[int] = []
     differences: list[tuple[list[int], list[int]]] = []
     for old, new in pairs:

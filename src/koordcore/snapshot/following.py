@@ -60,16 +60,15 @@ def derived(
         Reads nodes, pods, pending pods and records; pure, defined at module level.
     again
         Gives the same value from the nodes and records that the earlier snapshot had, its value, and this
-        snapshot. Nodes and records that are the same objects are equal; the resources are the same.
+        snapshot. Nodes and records that are the same objects are equal.
     replaced
-        ``again`` follows nodes that say something else, join or leave (:func:`changed_states`); else the
-        nodes themselves, without the pods on them, are the same objects in the same order.
+        ``again`` follows nodes that say something else, join or leave (:func:`changed_states`), and reads no
+        column of a resource; else the nodes themselves, without the pods on them, are the same objects in
+        the same order, and so are the resources.
     """
     if build not in snapshot._memo:
         layout, nodes, records, value, place = snapshot._past.get(build, (None, None, None, None, None))
-        if layout is snapshot.layout or (
-            replaced and layout and layout.resources == snapshot.layout.resources
-        ):
+        if layout is snapshot.layout or (replaced and layout):
             # Told under the identity of the vectors that `again` is handed: whoever asks for what changed
             # in them finds it there, and whoever asks about others has them compared item by item.
             since = place.path(snapshot.place), layout.row_of

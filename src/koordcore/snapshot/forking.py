@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -96,8 +96,6 @@ def _moved(
     from koordcore._arrays import moved_layout
 
     layout = moved_layout(snapshot.layout, names, there, edits)
-    if layout is None:
-        return made
     object.__setattr__(made, "layout", layout)
     hand_columns(snapshot, made)
     memo: dict[NodeValueBuilder, Vector[Any]] = {}
@@ -134,10 +132,11 @@ def _fork(
         from koordcore._arrays import changed_layout
 
         layout = changed_layout(snapshot.layout, replaced)
-        if layout is None:
-            return fork
-    if any(_grows(layout, before, after) for _, before, after in changed):
-        return fork  # a resource nobody had named: everything is compiled anew
+    new = {name for _, before, after in changed for name in _named_anew(layout, before, after)}
+    if new:
+        from koordcore._arrays import widened_layout
+
+        layout = widened_layout(layout, new)
     object.__setattr__(fork, "layout", layout)
     hand_columns(snapshot, fork)
     memo = {build: _values_in(snapshot, fork, build, list(states), records) for build in snapshot._node_memo}
@@ -147,11 +146,12 @@ def _fork(
     return fork
 
 
-def _grows(layout: ClusterLayout, before: NodeState, after: NodeState) -> bool:
-    """Tell whether a pod that came to a node names a resource that has no column."""
+def _named_anew(layout: ClusterLayout, before: NodeState, after: NodeState) -> Iterator[str]:
+    """Name the resources without a row that pods which came to a node ask for."""
     index, there = layout.index, {*map(id, before.pods)}
-    came = (pod for pod in after.pods if id(pod) not in there)
-    return any(name not in index and counted(name) for pod in came for name in pod.requests)
+    for pod in after.pods:
+        if id(pod) not in there:
+            yield from (name for name in pod.requests if name not in index and counted(name))
 
 
 def with_waiting(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> ClusterSnapshot:
