@@ -14,7 +14,9 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, ClusterLayout, IntVector
+from koordcore._moved_rows import moved_rows
 from koordcore._record import record
+from koordcore._vector import Splice
 from koordcore.model.affinity import PodAffinity
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector, SelectorOperator
@@ -98,8 +100,6 @@ class PodGroups:
         The nodes.
     groups
         Groups in the order in which they were met; their place is their number.
-    rows
-        For each group the number of its pods by row.
     events
         ``(group, row, +1 or -1)`` for each pod that came or went; the first ones are those of the start.
     term_keys
@@ -109,7 +109,11 @@ class PodGroups:
     def __init__(self, layout: ClusterLayout, pods: Iterable[tuple[Pod, int]] = (), *, read: int = 0) -> None:
         self.layout = layout
         self.groups: list[PodGroup] = []
-        self.rows: list[dict[int, int]] = []
+        # For each group the number of its pods by the slot of their node, which it keeps when rows move.
+        self._counts: list[dict[int, int]] = []
+        self._slot_of: IntVector = np.arange(len(layout.names))
+        self._row_of: IntVector = self._slot_of
+        self._slots: list[int] | range = range(len(layout.names))
         self._sizes: list[int] = []
         self.events: list[tuple[int, int, int]] = []
         self._number: dict[PodGroup, int] = {}
@@ -127,6 +131,29 @@ class PodGroups:
         """Take note that nodes say something else; tallies that were made before are void."""
         self.layout = layout
         self._domains.clear()
+
+    def move(self, layout: ClusterLayout, edits: Sequence[Splice], came: Sequence[int]) -> None:
+        """Let nodes join and leave, those without pods, these after their pods; tallies of before are void.
+
+        Parameters
+        ----------
+        edits
+            Rows that were taken out and put in, one after another.
+        came
+            The rows of those that joined, as rows are afterwards.
+        """
+        self.relabel(layout)
+        number = len(self._row_of)
+        slots = moved_rows(self._slot_of, edits)
+        slots[list(came)] = np.arange(number, number + len(came))
+        self._row_of = np.full(number + len(came), -1, np.int64)
+        self._row_of[slots] = np.arange(len(slots))
+        self._slot_of, self._slots = slots, slots.tolist()
+
+    def rows(self, number: int) -> Iterable[tuple[int, int]]:
+        """Give the rows of the nodes where pods of a group are, with how many."""
+        row_of = self._row_of
+        return ((int(row_of[slot]), count) for slot, count in self._counts[number].items() if count)
 
     def group_of(self, pod: Pod) -> int:
         """Give the number of a pod's group."""
@@ -147,7 +174,7 @@ class PodGroups:
 
     def _add(self, group: PodGroup, number: int) -> None:
         self.groups.append(group)
-        self.rows.append({})
+        self._counts.append({})
         self._sizes.append(0)
         for pair in group.labels.items():
             self._by_label.setdefault(pair, []).append(number)
@@ -182,8 +209,8 @@ class PodGroups:
         return any(self._sizes[number] for number in self.concerned(labels))
 
     def _note(self, number: int, row: int, sign: int) -> None:
-        rows = self.rows[number]
-        rows[row] = rows.get(row, 0) + sign
+        counts, slot = self._counts[number], self._slots[row]
+        counts[slot] = counts.get(slot, 0) + sign
         self._sizes[number] += sign
         self.events.append((number, row, sign))
 
@@ -248,8 +275,8 @@ class TopologyTally:
         for number in candidates:
             counted = self._weights[number] = weigh(groups.groups[number])
             if counted:
-                for row, count in groups.rows[number].items():
-                    if count and (eligible is None or eligible[row]):
+                for row, count in groups.rows(number):
+                    if eligible is None or eligible[row]:
                         self._count(counted, row, count)
 
     @property

@@ -17,23 +17,34 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ChangeReader, changed_states, derived
 
 
-def _start(workspace: Workspace) -> PodGroups:
-    states = workspace.start.nodes
-    there = ((pod, row) for row, state in enumerate(states) for pod in state.pods)
-    return PodGroups(workspace.layout, there, read=workspace.origin)
+class _Running:
+    """The pods that run, by groups, for all who ask about neighbours."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        there = ((pod, row) for row, state in enumerate(workspace.start.nodes) for pod in state.pods)
+        self.groups = PodGroups(workspace.layout, there, read=workspace.origin)
+
+    def now(self) -> PodGroups:
+        """Give them as they are now."""
+        self.groups.read(self._workspace.journal)
+        return self.groups
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Go on where nodes joined and left."""
+        self.now().move(self._workspace.layout, moves.edits, moves.came)
+        return True
 
 
 def pod_groups(workspace: Workspace) -> PodGroups:
     """Give the groups of the pods that run now."""
-    groups = workspace.once(_start)
-    groups.read(workspace.journal)
-    return groups
+    return workspace.once(_Running).now()
 
 
 def follow_nodes(workspace: Workspace) -> None:
     """Take note that nodes were replaced: what was made of their labels is void."""
-    if workspace.made(_start):
-        workspace.once(_start).relabel(workspace.layout)
+    if workspace.made(_Running):
+        workspace.once(_Running).groups.relabel(workspace.layout)
 
 
 class Neighbours:
