@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import attrs
 import numpy as np
 
@@ -9,7 +11,7 @@ from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, SchedulingGroup
 from koordcore.model.scheduling_groups import DisruptionMode, SchedulingPodGroup
 from koordcore.preemption.running import RunningPods, running_on
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, NodeAdded, NodeRemoved, NodeReplaced
 
 GANG = "pod-group.scheduling.sigs.k8s.io"
 NODES = 12
@@ -42,6 +44,7 @@ def agree(snapshot: ClusterSnapshot) -> RunningPods:
         one, other = getattr(found, field.name), getattr(fresh, field.name)
         same = np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
         assert same, field.name
+    assert found.by_importance.tolist() == fresh.by_importance.tolist()
     return found
 
 
@@ -68,3 +71,16 @@ def test_what_groups_say_of_running_pods_follows_pods_and_groups() -> None:
     assert 9 in agree(bare.with_records(whole(9))).priority
     left = snapshot.forget(*(pod(one).key for one in range(2, 30, 5)))
     assert not agree(left).whole
+
+
+def test_nodes_that_say_something_else_join_or_leave_and_new_resources_are_followed() -> None:
+    snapshot = cluster()
+    agree(snapshot)
+    node = snapshot.nodes[3].node
+    told = snapshot.apply(NodeReplaced(attrs.evolve(node, labels={"a": "b"})))
+    agree(told)
+    late = attrs.evolve(pod(40), requests={"example.com/new": 1}, started=datetime(2026, 1, 1, tzinfo=UTC))
+    assert "example.com/new" in agree(told.assume(late)).resources
+    joined = told.apply(NodeAdded(Node(name="node-00a", allocatable={"cpu": 4000, "pods": 20})))
+    assert agree(joined).nodes == NODES + 1
+    assert agree(joined.apply(NodeRemoved("node-05"))).nodes == NODES

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from hypothesis import given, strategies as st
+
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.model.resources import make_resources
+from koordcore.quota.floors import Floors, amounts_in
+from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.lenders import chain_of, checked_chain, gives_back, lent_by, staying_charged
 from koordcore.quota.opening import open_ledger
 from koordcore.quota.preempt import NoVictims, QuotaVictims, select_victims
@@ -17,8 +21,8 @@ from koordcore.quota.reclaim import (
     have_to_give,
     is_below,
     kept_floor,
-    lost_within,
 )
+from tests.reference.floors import lost_within
 
 GPU = "gpu"
 
@@ -104,14 +108,24 @@ def test_a_min_that_is_scaled_down_is_kept_whole() -> None:
     assert borrowers(ledger, "A", [GPU]) == ()
 
 
-def test_pods_leave_together_only_if_none_of_them_has_to_stay() -> None:
-    free, kept = runs("v", "B", {GPU: 2}), runs("w", "B", {GPU: 2}, preemptible=False)
+def lost(
+    ledger: QuotaLedger, leaving: list[QuotaPod], comers: list[QuotaPod], wanted: list[str]
+) -> dict[str, int]:
+    found = Floors(ledger, comers, wanted).lost(
+        [(ledger.resolve(one) or "", amounts_in(one.request, wanted)) for one in leaving]
+    )
+    assert found == lost_within(ledger, leaving, comers, wanted)
+    return found
+
+
+def test_pods_that_leave_together_lose_nothing_as_long_as_their_quota_is_beyond_its_floor() -> None:
+    free, kept = runs("v", "B", {GPU: 2}), runs("w", "B", {GPU: 2})
     comer = pod("a", "A", {GPU: 2})
     ledger = open_ledger(
         [quota("A", {GPU: 6}), quota("B", {GPU: 1})], total={GPU: 7}, pods=[free, kept, comer]
     )
-    assert lost_within(ledger, [free], [comer], [GPU]) == {GPU: 0}
-    assert lost_within(ledger, [free, kept], [comer], [GPU]) == {}
+    assert lost(ledger, [free], [comer], [GPU]) == {GPU: 0}
+    assert lost(ledger, [free, kept], [comer], [GPU]) == {GPU: 1}
 
 
 def test_what_several_quotas_lose_adds_up_and_each_chain_counts_its_worst() -> None:
@@ -124,14 +138,14 @@ def test_what_several_quotas_lose_adds_up_and_each_chain_counts_its_worst() -> N
     first, second = runs("v", "p1", {GPU: 5}), runs("w", "C", {GPU: 3})
     comer = pod("a", "A", {GPU: 4})
     ledger = open_ledger(quotas, total={GPU: 10}, pods=[first, second, comer])
-    assert lost_within(ledger, [first], [comer], [GPU]) == {GPU: 4}
-    assert lost_within(ledger, [first, second], [comer], [GPU]) == {GPU: 6}
+    assert lost(ledger, [first], [comer], [GPU]) == {GPU: 4}
+    assert lost(ledger, [first, second], [comer], [GPU]) == {GPU: 6}
 
 
 def test_who_is_promised_nothing_loses_nothing() -> None:
     victim, comer = runs("v", "B", {GPU: 4}), pod("a", "A", {GPU: 4})
     ledger = open_ledger([quota("A", {GPU: 4}), quota("B", {})], total={GPU: 4}, pods=[victim, comer])
-    assert lost_within(ledger, [victim], [comer], [GPU]) == {GPU: 0}
+    assert lost(ledger, [victim], [comer], [GPU]) == {GPU: 0}
 
 
 # --- whose leaving counts ---------------------------------------------------------------------------------
@@ -215,3 +229,55 @@ def test_pods_of_other_quotas_and_more_important_ones_stay() -> None:
     found = preempting(4, other, equal, kept)
     assert isinstance(found, NoVictims)
     assert not found.resolvable
+
+
+# --- one after another ------------------------------------------------------------------------------------
+
+
+@st.composite
+def families(draw: st.DrawFn) -> tuple[list[ElasticQuota], list[QuotaPod], QuotaPod]:
+    """Two families and a quota by itself, running pods of all of them, and somebody who comes."""
+    amounts = st.integers(0, 9)
+    owners = ["p1", "p2", "q1", "C"]
+    parents = {"p1": "P", "p2": "P", "q1": "Q", "C": "", "P": "", "Q": "", "A": ""}
+    quotas = [
+        quota(
+            name,
+            {GPU: draw(amounts), **({"cpu": draw(amounts)} if draw(st.booleans()) else {})},
+            parent,
+            is_parent=name in "PQ",
+        )
+        for name, parent in parents.items()
+    ]
+    pods = [
+        runs(f"v{place}", draw(st.sampled_from(owners)), {GPU: draw(amounts), "cpu": draw(amounts)})
+        for place in range(draw(st.integers(1, 8)))
+    ]
+    comer = pod("a", draw(st.sampled_from(["A", "p2"])), {GPU: draw(amounts), "cpu": draw(amounts)})
+    return quotas, pods, comer
+
+
+@given(families(), st.integers(5, 40), st.booleans(), st.data())
+def test_what_is_lost_is_what_a_ledger_for_each_pod_tells(
+    world: tuple[list[ElasticQuota], list[QuotaPod], QuotaPod],
+    total: int,
+    guarantee: bool,
+    data: st.DataObject,
+) -> None:
+    quotas, pods, comer = world
+    policy = QuotaPolicy(guarantee_usage=guarantee)
+    ledger = open_ledger(quotas, total={GPU: total, "cpu": total}, pods=[*pods, comer], policy=policy)
+    wanted = ["cpu", GPU]
+    floors = Floors(ledger, [comer], wanted)
+    left = list(pods)
+    while left:
+        unit = left[: data.draw(st.integers(1, 2))]
+        left = left[len(unit) :]
+        leaving = [(one.quota, amounts_in(one.request, wanted)) for one in unit]
+        asked = [key for key in wanted if any(one.request.get(key) for one in unit)]
+        lost = floors.lost(leaving)
+        assert lost == lost_within(ledger, unit, [comer], asked)
+        if lost and not min(lost.values()):  # nobody else leaves, so that floors do not move
+            floors.leave(leaving)
+            for one in unit:
+                ledger = ledger.forget(one)

@@ -7,9 +7,10 @@ import pytest
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod
 from koordcore.model.resources import make_resources
+from koordcore.quota.floors import Floors, amounts_in
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
-from koordcore.quota.reclaim import affordable, entitled_to_reclaim, lost_within
+from koordcore.quota.reclaim import affordable, entitled_to_reclaim
 
 GPU = "nvidia.com/gpu"
 
@@ -28,6 +29,13 @@ def pod(name: str, owner: str, gpus: int, *, node: str = "", kept: bool = False)
         node=node,
         preemptible=not kept,
     )
+
+
+def lost(
+    ledger: QuotaLedger, leaving: list[QuotaPod], comers: list[QuotaPod], wanted: list[str]
+) -> dict[str, int]:
+    found = [(ledger.resolve(one) or "", amounts_in(one.request, wanted)) for one in leaving]
+    return Floors(ledger, comers, wanted).lost(found)
 
 
 def borrowed_out() -> tuple[QuotaLedger, list[QuotaPod], QuotaPod]:
@@ -54,18 +62,16 @@ def test_pods_of_the_default_quota_have_no_claim(owner: str) -> None:
 
 def test_pods_leave_until_their_quota_is_at_its_floor_and_the_last_one_counts_with_what_is_lost() -> None:
     ledger, placed, comer = borrowed_out()
-    assert lost_within(ledger, placed[:2], [comer], [GPU]) == {GPU: 0}
-    assert lost_within(ledger, placed[:3], [comer], [GPU]) == {GPU: 1}
+    assert lost(ledger, placed[:2], [comer], [GPU]) == {GPU: 0}
+    assert lost(ledger, placed[:3], [comer], [GPU]) == {GPU: 1}
     for one in placed[:3]:
         ledger = ledger.forget(one)
-    assert lost_within(ledger, placed[3:], [comer], [GPU]) == {}
+    assert lost(ledger, placed[3:], [comer], [GPU]) == {}
 
 
-def test_who_is_not_preemptible_gives_nothing_back() -> None:
+def test_who_has_nothing_of_what_is_wanted_gives_nothing_back() -> None:
     ledger, placed, comer = borrowed_out()
-    kept = pod("k", "B", 2, node="x", kept=True)
-    assert lost_within(ledger.track(kept), [kept], [comer], [GPU]) == {}
-    assert lost_within(ledger, placed[:1], [comer], ["memory"]) == {}
+    assert lost(ledger, placed[:1], [comer], ["memory"]) == {}
 
 
 def test_a_family_within_its_own_floor_is_left_alone() -> None:
@@ -74,8 +80,8 @@ def test_a_family_within_its_own_floor_is_left_alone() -> None:
     victim = pod("v", "p1", 4, node="x")
     comer, brother = pod("a", "A", 1), pod("b", "p2", 1)
     ledger = open_ledger(quotas, total={GPU: 8}, pods=[victim, comer, brother])
-    assert lost_within(ledger, [victim], [comer], [GPU]) == {}
-    assert lost_within(ledger, [victim], [brother], [GPU]) == {GPU: 1}
+    assert lost(ledger, [victim], [comer], [GPU]) == {}
+    assert lost(ledger, [victim], [brother], [GPU]) == {GPU: 1}
 
 
 def test_what_those_as_important_lose_together_is_less_than_what_comes_gains() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -22,8 +23,9 @@ from koordcore.preemption.parties import ByNode
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.preemption import is_protected
 from koordcore.protocol.quota import quota_label
+from koordcore.protocol.times import moment_of
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, changed_rows, derived, once
+from koordcore.snapshot.following import changed_records, changed_rows, derived, moves_since, once
 
 _FEW: Final = 4
 """Where more than a quarter of the nodes changed, making all columns anew is no slower."""
@@ -77,8 +79,8 @@ class RunningPods:
         Kubernetes' groups had a say in the columns.
     team, teams
         Index of the quota that its label names and its namespace, among the sorted pairs of all, shape (V,).
-    nodes
-        How many nodes there are.
+    nodes, resources
+        How many nodes there are, and the resources of the rows of ``amounts``.
     """
 
     pods: tuple[Pod, ...]
@@ -94,6 +96,7 @@ class RunningPods:
     whole: frozenset[str] = frozenset()
     grouped: bool = False
     nodes: int
+    resources: tuple[str, ...]
 
     @cached_property
     def every(self) -> IntVector:
@@ -106,6 +109,37 @@ class RunningPods:
     def by_node(self) -> ByNode:
         """What the pods of each node come to."""
         return ByNode(self.node, self.amounts, self.nodes)
+
+    @cached_property
+    def own_priority(self) -> IntVector:
+        """The priority of each pod itself, whatever its group says, shape (V,)."""
+        return np.array([pod.priority for pod in self.pods], dtype=np.int64)
+
+    @cached_property
+    def by_importance(self) -> IntVector:
+        """The numbers of all pods, the least important first: by priority, later start, name, shape (V,)."""
+        return np.array(self._ranked[::-1], dtype=np.int64)
+
+    @cached_property
+    def _ranked(self) -> list[int]:
+        return sorted(range(len(self.pods)), key=self._importance)
+
+    def _rank_like(self, old: RunningPods, places: IntVector, fresh: Iterable[int]) -> None:
+        """Take over the order of pods that are known, by their new places, -1 for none."""
+        try:
+            known = object.__getattribute__(old, "_ranked")
+        except AttributeError:
+            return  # nobody has asked for it yet
+        there = places[known]
+        ranked: list[int] = there[there >= 0].tolist()
+        for one in fresh:
+            insort(ranked, one, key=self._importance)
+        object.__setattr__(self, "_ranked", ranked)
+
+    def _importance(self, number: int) -> tuple[int, bool, int, str, str]:
+        pod = self.pods[number]
+        start = 0 if pod.started is None else moment_of(pod.started)
+        return (-pod.priority, pod.started is None, start, pod.namespace, pod.name)
 
     def marked(self, named: Collection[Leaving]) -> BoolVector:
         """Tell which of the pods are named, shape (V,)."""
@@ -140,7 +174,7 @@ def running_pods(
 
 def running_on(snapshot: ClusterSnapshot) -> RunningPods:
     """Give the columns of a snapshot; they follow its changes."""
-    return derived(snapshot, _running, _running_again)
+    return derived(snapshot, _running, _running_again, replaced=True)
 
 
 def _running(snapshot: ClusterSnapshot) -> RunningPods:
@@ -158,7 +192,9 @@ def _running_again(
     value: RunningPods,
     snapshot: ClusterSnapshot,
 ) -> RunningPods:
-    """Make the columns of the changed nodes anew."""
+    """Make the columns of the changed nodes anew; all of them where nodes joined or left."""
+    if value.resources != snapshot.layout.resources or moves_since(snapshot, nodes):
+        return _running(snapshot)
     groups = _groups(snapshot)
     changed = changed_rows(snapshot, nodes)
     # What groups say of their members is part of the columns.
@@ -212,6 +248,7 @@ def _columns(
         team=np.array([number_of[pair] for pair in pairs], dtype=np.int64),
         teams=teams,
         nodes=len(layout.names),
+        resources=layout.resources,
     )
 
 
@@ -241,7 +278,7 @@ def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPo
         pods += fresh.pods[low:high]
         at = end
     pods += old.pods[at:]
-    return RunningPods(
+    made = RunningPods(
         pods=tuple(pods),
         node=spliced(old.node, fresh.node),
         amounts=spliced(old.amounts, fresh.amounts),
@@ -255,7 +292,13 @@ def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPo
         team=spliced(team, theirs),
         teams=teams,
         nodes=fresh.nodes,
+        resources=fresh.resources,
     )
+    origin = spliced(np.arange(len(old.pods)), -1 - np.arange(len(fresh.pods)))
+    places = np.full(len(old.pods), -1, dtype=np.int64)
+    places[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
+    made._rank_like(old, places, np.flatnonzero(origin < 0).tolist())  # noqa: SLF001  # of its own kind
+    return made
 
 
 def _joined(

@@ -30,7 +30,8 @@ from koordcore.quota.admission import masked_request
 from koordcore.quota.ledger import QuotaLedger
 
 
-def _chain(ledger: QuotaLedger, name: str) -> tuple[str, ...]:
+def path_of(ledger: QuotaLedger, name: str) -> tuple[str, ...]:
+    """Name a quota and all above it; nothing for built-in and unknown ones."""
     found = ledger.find(name)
     if found is None:
         return ()
@@ -51,7 +52,7 @@ def entitled_to_reclaim(ledger: QuotaLedger, pod: QuotaPod) -> str:
         With the pod tracked and not placed.
     """
     name = ledger.resolve(pod)
-    chain = () if name is None else _chain(ledger, name)
+    chain = () if name is None else path_of(ledger, name)
     if name is None or not chain:
         return "no elastic quota promises anything to the pod"
     request = _asked(ledger, name, pod)
@@ -80,7 +81,7 @@ def have_to_give(ledger: QuotaLedger, pods: Sequence[QuotaPod]) -> frozenset[str
     above: set[str] = set()
     for pod in pods:
         name = ledger.resolve(pod)
-        chain = () if name is None else _chain(ledger, name)
+        chain = () if name is None else path_of(ledger, name)
         if name is None or not chain:
             return None
         request = _asked(ledger, name, pod)
@@ -98,7 +99,7 @@ def have_to_give(ledger: QuotaLedger, pods: Sequence[QuotaPod]) -> frozenset[str
 
 def is_below(ledger: QuotaLedger, name: str, quotas: Iterable[str]) -> bool:
     """Tell whether a quota lies below all of some quotas."""
-    return set(quotas) <= set(_chain(ledger, name))
+    return set(quotas) <= set(path_of(ledger, name))
 
 
 def kept_floor(ledger: QuotaLedger, name: str) -> Resources:
@@ -122,54 +123,15 @@ def _is_leaf(ledger: QuotaLedger, name: str) -> bool:
     return found is not None and found[0].tree.group_below[found[1]] < 0
 
 
-def _below(ledger: QuotaLedger, name: str, spared: Collection[str]) -> list[str]:
-    """Name a leaf quota and all above it below the common ancestor."""
-    return [one for one in _chain(ledger, name) if one not in spared] if _is_leaf(ledger, name) else []
+def lenders_below(ledger: QuotaLedger, name: str, spared: Collection[str]) -> list[str]:
+    """Name a leaf quota and all above it below the common ancestor; nothing for one that is no leaf."""
+    return [one for one in path_of(ledger, name) if one not in spared] if _is_leaf(ledger, name) else []
 
 
 def _borrowed(ledger: QuotaLedger, victim: str, spared: Collection[str]) -> frozenset[str]:
     """Name what a quota and all above it below the common ancestor use beyond their floors, each of them."""
-    overs = [_over(ledger, name) for name in _below(ledger, victim, spared)]
+    overs = [_over(ledger, name) for name in lenders_below(ledger, victim, spared)]
     return frozenset.intersection(*overs) if overs else frozenset()
-
-
-def lost_within(
-    ledger: QuotaLedger, leaving: Sequence[QuotaPod], reclaimers: Iterable[QuotaPod], wanted: Iterable[str]
-) -> dict[str, int]:
-    """Tell how far the quotas of pods that leave together fall below their floors.
-
-    Parameters
-    ----------
-    leaving
-        Pods that run; each quota has to be beyond its floor for them to leave at all.
-    reclaimers
-        Who gets their room; the quotas that they share with the pods do not count.
-    wanted
-        Resources that are looked at.
-
-    Returns
-    -------
-    dict
-        By resource that all of them borrow; zero where no quota falls below its floor.
-    """
-    if not all(pod.preemptible for pod in leaving):
-        return {}
-    shared = {above for pod in reclaimers for above in _chain(ledger, ledger.resolve(pod) or "")}
-    after, lost = ledger, dict.fromkeys(wanted, 0)
-    for pod in leaving:
-        after = after.forget(pod)
-    for name in sorted({ledger.resolve(pod) or "" for pod in leaving}):
-        chain = _below(ledger, name, shared)
-        overs = [_over(ledger, one) for one in chain]
-        for key in list(lost):
-            if not chain or key not in ledger.max_of(name) or any(key not in over for over in overs):
-                del lost[key]
-            else:
-                lost[key] += max(
-                    max(0, kept_floor(ledger, one).get(key, 0) - after.used_of(one).get(key, 0))
-                    for one in chain
-                )
-    return lost
 
 
 def borrowers(
@@ -184,7 +146,7 @@ def borrowers(
     wanted
         Resources that are looked at.
     """
-    mine = _chain(ledger, name)
+    mine = path_of(ledger, name)
     found = []
     for other in sorted(ledger.quotas):
         if other not in mine:
@@ -204,7 +166,7 @@ def affordable(lost: Mapping[str, int], priority: int, gains: dict[str, int], mi
     Parameters
     ----------
     lost
-        From :func:`lost_within`.
+        From :meth:`~koordcore.quota.floors.Floors.lost`.
     priority
         Of the most important of the pods that would leave.
     gains

@@ -11,20 +11,22 @@ Who goes beyond his own floor preempts nobody whose quota would fall below its f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from koordcore._arrays import BoolVector
+from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore.model.devices import GPU
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
+from koordcore.model.resources import PODS
 from koordcore.preemption.running import RunningPods, running_on
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import masked_request
 from koordcore.quota.device_classes import quota_reader
+from koordcore.quota.floors import Floors, amounts_in
 from koordcore.quota.ledger import QuotaLedger
-from koordcore.quota.preempt import importance
-from koordcore.quota.reclaim import affordable, entitled_to_reclaim, have_to_give, is_below, lost_within
+from koordcore.quota.reclaim import affordable, entitled_to_reclaim, have_to_give, is_below
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -71,12 +73,12 @@ def lent(
     """
     read = quota_reader(snapshot)
     asked = [read(pod) for pod in members]
-    running = running_on(snapshot)
+    running, rows = running_on(snapshot), snapshot.layout.index
     theirs = _of_others(running, ledger, asked, below or ())
     if below is None:
         listed = theirs & (running.priority < priority)
-        return theirs, _beyond_floors(running, listed, ledger, asked, read, None)
-    return theirs, _beyond_floors(running, theirs, ledger, asked, read, priority)
+        return theirs, _beyond_floors(running, listed, ledger, asked, read, rows, None)
+    return theirs, _beyond_floors(running, theirs, ledger, asked, read, rows, priority)
 
 
 def _of_others(
@@ -100,6 +102,7 @@ def _beyond_floors(
     ledger: QuotaLedger,
     asked: Sequence[QuotaPod],
     read: Callable[[Pod], QuotaPod],
+    rows: Mapping[str, int],
     priority: int | None,
 ) -> BoolVector:
     """Keep those who leave while their quota is beyond its floor; of a gang all or nobody.
@@ -114,30 +117,71 @@ def _beyond_floors(
         reclaims = priority is not None and quota is not None
         gains.update(masked_request(ledger, str(quota), pod) if reclaims else pod.request)
     wanted = sorted(name for name, amount in gains.items() if amount)
-    units: dict[int, list[int]] = {}
-    for one in np.flatnonzero(listed).tolist():
-        gang = int(running.gang[one])
-        units.setdefault(gang if gang >= 0 else -2 - one, []).append(one)
-    pods = {one: read(running.pods[one]) for ones in units.values() for one in ones}
-    order = sorted(units.values(), key=lambda ones: min(importance(pods[one]) for one in ones), reverse=True)
-    kept, closed = np.zeros_like(listed), set[str | None]()
-    for ones in order:
-        leaving = [pods[one] for one in ones]
-        given = [name for name in wanted if any(pod.request.get(name, 0) for pod in leaving)]
-        quotas = {ledger.resolve(pod) for pod in leaving}
-        if not given or quotas & closed:
+    names = [ledger.resolve(QuotaPod(key=PodKey(space, "-"), quota=quota)) for quota, space in running.teams]
+    floors = Floors(ledger, asked, wanted)
+    order = running.by_importance[listed[running.by_importance]]
+    asks = _wanted_by(running, order, wanted, rows, read)
+    kept, left = np.zeros_like(listed), listed.copy()
+    number_of = {name: number for number, name in enumerate(sorted({*names} - {None}, key=str))}
+    quota_of = np.array([number_of.get(name, -1) for name in names], np.int64)[running.team]
+    together = {*quota_of[listed & (running.gang >= 0)].tolist()}
+    quota_of = quota_of[order]
+    for name, number in number_of.items():
+        mine = np.flatnonzero(quota_of == number)
+        if len(mine) and number not in together and floors.alone(str(name)):
+            count = floors.leave_freely(str(name), asks[mine])
+            kept[order[mine[:count]]] = (asks[mine[:count]] > 0).any(axis=1)
+            # Whoever comes next has to stay, or to be paid for.
+            left[order[mine[:count] if priority is not None else mine]] = False
+    team, priorities = running.team.tolist(), running.own_priority.tolist()
+    amounts = dict(zip(order[left[order]].tolist(), asks[left[order]].tolist(), strict=True))
+    closed = set[str]()
+    for ones in _units(running, order[left[order]]):
+        quotas = {str(names[team[one]]) for one in ones}
+        if quotas & closed:
             continue
-        lost = lost_within(ledger, leaving, asked, given)
-        most = max(pod.priority for pod in leaving)
+        leaving = [(str(names[team[one]]), amounts[one]) for one in ones]
+        if not any(any(each) for _, each in leaving):
+            continue
+        lost = floors.lost(leaving)
         if lost and not min(lost.values()):
             pass
-        elif priority is None or not affordable(lost, most, gains, priority):
+        elif priority is None or not affordable(lost, max(priorities[one] for one in ones), gains, priority):
             closed |= quotas
             continue
         kept[ones] = True
-        for pod in leaving:
-            ledger = ledger.forget(pod)
+        floors.leave(leaving)
     return kept
+
+
+def _units(running: RunningPods, order: IntVector) -> Iterator[list[int]]:
+    """Give those who leave together, the least important first; a gang is as important as its best member."""
+    gang = running.gang[order].tolist()
+    members: dict[int, list[int]] = {}
+    for one, group in zip(order.tolist(), gang, strict=True):
+        members.setdefault(group, []).append(one)
+    for one, group in zip(order.tolist(), gang, strict=True):
+        if group < 0:
+            yield [one]
+        elif one == members[group][-1]:
+            yield members[group]
+
+
+def _wanted_by(
+    running: RunningPods,
+    some: IntVector,
+    wanted: Sequence[str],
+    rows: Mapping[str, int],
+    read: Callable[[Pod], QuotaPod],
+) -> IntMatrix:
+    """Give what each of some pods asks for of some resources, shape (n, k)."""
+    cards = rows.get(GPU)
+    plain = read is quota_pod_of and all(name in rows and name != PODS for name in wanted)
+    if plain and (cards is None or not running.amounts[cards, some].any()):
+        found: IntMatrix = running.amounts[[rows[name] for name in wanted]][:, some].T
+        return found
+    asked = [amounts_in(read(running.pods[one]).request, wanted) for one in some.tolist()]
+    return np.array(asked, np.int64).reshape(len(some), len(wanted))
 
 
 def quotas_of_victims(ledger: QuotaLedger, pods: Mapping[PodKey, Pod]) -> tuple[str, ...]:
