@@ -34,8 +34,8 @@ KNOWN_POLICIES: Final = (*POLICY_NAMES, *PolicyName)
 _BEFORE_ALL_OTHERS: Final = 10_000
 
 
-def add_policy(parser: argparse.ArgumentParser) -> None:
-    """Add ``--policy`` and what else says by which rules pods are placed."""
+def add_policy(parser: argparse.ArgumentParser, *, gangs: bool = True) -> None:
+    """Add ``--policy`` and what else says by which rules pods are placed; ``gangs``: gangs, too."""
     parser.add_argument(
         "--policy",
         metavar="NAME|FILE",
@@ -57,6 +57,9 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=BOOL,…",
         help="gates of the scheduler, such as MultiQuotaTree=true; before those of the file",
     )
+    if not gangs:
+        parser.set_defaults(gang_fit=None, joint_gangs=False)
+        return
     parser.add_argument(
         "--gang-fit",
         choices=[fit.value for fit in GangFit],

@@ -46,7 +46,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EPILOG
     add_paths(parser)
-    add_policy(parser)
+    add_policy(parser, gangs=False)
     parser.add_argument("--tree", default="", metavar="ID", help="which tree; the default one when left out")
     parser.add_argument("--quota", metavar="NAME", help="explain this quota's runtime")
     parser.add_argument("--resource", metavar="NAME", help="only this resource")

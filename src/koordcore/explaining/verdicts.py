@@ -178,4 +178,5 @@ class NodeVerdicts(Sequence[NodeVerdict]):
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return repr(tuple(self))
+        """Count them: written out they are as long as the cluster."""
+        return f"<verdicts of {len(self)} nodes, {int((self._totals >= 0).sum())} of which take the pod>"
