@@ -25,7 +25,8 @@ __all__ = ["Lines"]
 Key = tuple[str, str, str]
 """Kind, namespace and name of an object."""
 KINDS: Final = (
-    *("metric", "metric", "metric", "amounts", "label", "zone", "cordon", "taint", "policy", "keeps"),
+    *("metric", "metric", "metric", "amounts", "lists", "label", "zone", "cordon", "taint", "policy"),
+    *("keeps",),
     *("arrives", "arrives", "arrives", "binds", "binds", "ends", "ends", "leaves", "returns", "returns"),
     *("record", "record", "gone", "nothing"),
 )
@@ -149,6 +150,10 @@ class _Line:
             return 0
         pod["metadata"] = {**pod["metadata"], "name": f"a{self.version}", "uid": f"u-a{self.version}"}
         pod.pop("status", None)
+        if not number % 9:
+            first = pod["spec"]["containers"][0].setdefault("resources", {})
+            for side in ("requests", "limits"):
+                first.setdefault(side, {})[f"example.com/kind-{number % 5}"] = "1"
         return self._event("ADDED", pod)
 
     def _binds(self, number: int) -> int:
@@ -292,6 +297,14 @@ def _amounts(node: Object, number: int) -> None:
     node.setdefault("status", {}).setdefault("allocatable", {})["cpu"] = ("2", "4", "8", "16")[number % 4]
 
 
+def _lists(node: Object, number: int) -> None:
+    """A node lists a resource that nobody may have named before, or no longer does."""
+    there = node.setdefault("status", {}).setdefault("allocatable", {})
+    name = f"example.com/kind-{number % 5}"
+    if there.pop(name, None) is None:
+        there[name] = str(number % 3)
+
+
 def _label(node: Object, number: int) -> None:
     node["metadata"].setdefault("labels", {})["disk"] = "ab"[number % 2]
 
@@ -373,6 +386,7 @@ def _table(one: Object, number: int) -> None:
 
 _NODE_EDITS: Final[dict[str, Callable[[Any, int], None]]] = {
     "amounts": _amounts,
+    "lists": _lists,
     "label": _label,
     "zone": _zone,
     "cordon": _cordon,

@@ -1,8 +1,7 @@
 """Measure what one change costs beside the size of the cluster: ``python -m tools.live``.
 
-Each row of ``benchmarks/bench_live.py`` and ``benchmarks/bench_live_kinds.py`` is measured at both sizes, a
-turn of the one after a turn of the other: a slow moment of the machine meets both, so their ratio can be told
-where milliseconds cannot.
+Each row of the three ``benchmarks/bench_live*.py`` is measured at both sizes, a turn of the one after a turn
+of the other: a slow moment of the machine meets both, so their ratio can be told where milliseconds cannot.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from benchmarks import bench_live, bench_live_kinds
+from benchmarks import bench_live, bench_live_kinds, bench_live_mixed
 from benchmarks.bench_live import _Line
 
-ROWS: Final = (*bench_live.ROWS, bench_live.Verified, *bench_live_kinds.ROWS)
+ROWS: Final = (*bench_live.ROWS, bench_live.Verified, *bench_live_kinds.ROWS, *bench_live_mixed.ROWS)
 FIRST: Final = 10
 """Turns that are not counted."""
 
