@@ -263,9 +263,11 @@ class CheckedQuota(_Checked):
         return [RecordReplaced(quota(self.step % 100, 100_000 + self.step))]
 
 
-ROWS: tuple[type[_Line], ...] = (
+DECIDED: tuple[type[_Line], ...] = (
     *(MixedEnds, MixedJoins, MixedLeaves, MixedOffers, QuotaChanges, ReservationComes, ReservationGoes),
     *(Claims, ClaimComes, SliceChanges, ClaimJoins, Resource),
-    *(CheckedSpread, CheckedNear, CheckedClaim, CheckedQuota),
 )
+"""Those in which a pod is decided about."""
+
+ROWS: tuple[type[_Line], ...] = (*DECIDED, CheckedSpread, CheckedNear, CheckedClaim, CheckedQuota)
 """All of them, for a table."""
