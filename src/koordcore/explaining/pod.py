@@ -184,8 +184,15 @@ def explain(
     else:
         judged = _judge(cycle, fresh)
         taken = NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name)
-    cycle.close()
     assert judged is not None, "whoever is decided about was judged before"
+    if isinstance(taken, Bound) and taken.node not in judged.fitting:
+        # Planned with others, of whom some come first: nodes are judged as they stand beside these.
+        beside = open_cycle(cycle.finish().snapshot.forget(asked.key), [fresh], policy, now, limits, None)
+        if next(iter(beside.turns()), None) is not None:
+            judged = _judge(beside, fresh)
+        beside.close()
+    else:
+        cycle.close()
     return attrs.evolve(judged, bound_to=bound_to, decision=taken)
 
 
