@@ -14,7 +14,17 @@ from typing import Any
 
 import attrs
 
-from benchmarks.bench_live import GIB, HOST, QUOTA, START, ZONE, _Line, metric_of, node_of
+from benchmarks.bench_live import (
+    GIB,
+    HOST,
+    QUOTA,
+    START,
+    ZONE,
+    NodeJoins,
+    NodeLeaves,
+    _Line,
+    metric_of,
+)
 from benchmarks.bench_live_kinds import machine
 from koordcore import ClusterSnapshot, NodeState, Pod, schedule, verify
 from koordcore.manifests import snapshot_from_objects
@@ -43,8 +53,6 @@ from koordcore.model.resources import make_resources
 from koordcore.model.selectors import LabelSelector
 from koordcore.snapshot import (
     Change,
-    NodeAdded,
-    NodeRemoved,
     NodeReplaced,
     PodEnded,
     RecordAdded,
@@ -129,18 +137,12 @@ class MixedEnds(_Mixed):
         return [PodEnded(self.state().pods[-1].key)]
 
 
-class MixedJoins(_Mixed):
+class MixedJoins(_Mixed, NodeJoins):
     """One node joins."""
 
-    def happen(self) -> Sequence[Change]:
-        return [NodeAdded(node_of(f"{self.state().name}-{self.step}", self.step))]
 
-
-class MixedLeaves(_Mixed):
+class MixedLeaves(_Mixed, NodeLeaves):
     """One node leaves with its pods."""
-
-    def happen(self) -> Sequence[Change]:
-        return [NodeRemoved(self.state().name)]
 
 
 class MixedOffers(_Mixed):
@@ -209,11 +211,8 @@ class SliceChanges(_Claiming):
         return [RecordReplaced(published(there[self.step * 37 % len(there)].name, 2 + self.step % 2))]
 
 
-class ClaimJoins(_Claiming):
+class ClaimJoins(_Claiming, NodeJoins):
     """A node joins, and a pod with a claim comes."""
-
-    def happen(self) -> Sequence[Change]:
-        return [NodeAdded(node_of(f"{self.state().name}-{self.step}", self.step))]
 
 
 class _Checked(_Mixed):
