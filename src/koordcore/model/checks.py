@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from types import UnionType
 from typing import Any, Final, TypeVar, cast
 
@@ -17,6 +17,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._blame import blamed, shown
+from koordcore._record import wrap_init
 from koordcore.errors import KoordcoreError, ModelError
 from koordcore.model.resources import make_resources
 
@@ -73,19 +74,22 @@ def names_its_fields(kind: type[T]) -> type[T]:
 
     What it raises then is a ModelError, as for any other field that is not what its annotation says.
     """
-    make = kind.__init__
+    wrap_init(kind, partial(_naming, kind))
+    return kind
 
+
+def _naming(kind: Any, make: Callable[..., None]) -> Callable[..., None]:
     @wraps(make)
-    def init(self: T, *args: Any, **fields: Any) -> None:
+    def init(self: Any, *args: Any, **fields: Any) -> None:
         try:
             make(self, *args, **fields)
         except KoordcoreError:
             raise
         except Exception as error:
-            names = (field.alias for field in attrs.fields(kind))  # type: ignore[arg-type]  # an attrs class
+            names = (field.alias for field in attrs.fields(kind))
             given = dict(zip(names, args, strict=False)) | fields
             known = _named(kind, lambda name: given.get(name, ""))
-            for field in attrs.fields(kind):  # type: ignore[arg-type]  # an attrs class
+            for field in attrs.fields(kind):
                 if field.alias in given and field.converter is not None:
                     _convert(known, field, given[field.alias])
             message = blamed(make, (self, *args), fields, error)
@@ -93,8 +97,7 @@ def names_its_fields(kind: type[T]) -> type[T]:
                 raise
             raise ModelError(f"{known}: {message}") from None
 
-    kind.__init__ = init  # type: ignore[assignment, method-assign]  # the same parameters
-    return kind
+    return init
 
 
 def _convert(known: str, field: attrs.Attribute[Any], value: Any) -> None:
