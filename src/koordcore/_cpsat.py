@@ -15,8 +15,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import MissingExtraError, SolverError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.proofs import LinearProblem, LinearRow, LinearStage
@@ -57,7 +56,7 @@ class Relaxation(StrEnum):
     WHOLE = "Whole"
 
 
-@attrs.frozen
+@record
 class Stage:
     """One objective to minimise (negate the coefficients to maximise).
 
@@ -79,7 +78,7 @@ class Stage:
         return self.constant + sum(coefficient * values[variable] for variable, coefficient in self.terms)
 
 
-@attrs.frozen
+@record
 class Outcome:
     """What came out of one call.
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.device import NodeDevices
 from koordcore.allocators.node import (
     DEFAULT_NODE_ARGS,
@@ -28,7 +29,7 @@ from koordcore.topology.numa import numa_ids
 DEFAULT_TRIALS: Final = 500
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NUMANodeVerdict:
     """What one NUMA node can give to a pod by itself.
 
@@ -52,7 +53,7 @@ class NUMANodeVerdict:
         return not self.shortfalls
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NUMAExplanation:
     """Why a node takes a pod or refuses it.
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.cpu_wish import CPUShortage, CPUWish
 from koordcore.allocators.cpuset import allocate_cpus, available_cpus, suitable_cpus
 from koordcore.allocators.numa_request import CPUDemand, NUMARefusal
@@ -29,7 +28,7 @@ from koordcore.topology.cpu import CPUSet
 from koordcore.topology.numa import NUMAMask, masks_by_size, numa_ids
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Offer:
     """What a node can give to one demand, per NUMA node.
 

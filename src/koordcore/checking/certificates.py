@@ -11,8 +11,7 @@ from enum import StrEnum
 from math import gcd
 from typing import TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.checking.cover_proof import least_cooling, least_vacating
 from koordcore.checking.eviction_proof import eviction_fault, floor_fault
 from koordcore.checking.gathering_proof import best_gathering
@@ -44,7 +43,7 @@ class CertificateCheck(StrEnum):
     NOT_CHECKED = "NotChecked"
 
 
-@attrs.frozen
+@record
 class CheckedProof:
     """Whether a proof holds.
 

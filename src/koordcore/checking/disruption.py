@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.checking.gangs import gang_minimums
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.cluster import PodDisruptionBudget, Workload
@@ -21,7 +20,7 @@ from koordcore.snapshot import ClusterSnapshot
 COUNTED: Final = ("ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "CloneSet")
 
 
-@attrs.frozen
+@record
 class _Limit:
     """Pods of which at most so many may be away at once, besides those that are away anyhow."""
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.leaving import leaving_anyhow
 from koordcore.checking.nodes import STANDS_FOR
@@ -46,7 +45,7 @@ Verdict: TypeAlias = bool | None
 """Whether the job fits; None where sums do not tell."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Turn:
     """The cluster when a plan was made, with the plan carried out.
 

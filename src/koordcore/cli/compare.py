@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.checking import verify
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now
 from koordcore.cli.layout import Column, Table, Tone
@@ -140,7 +141,7 @@ def _landing_text(landing: Landing, names: Sequence[str]) -> str:
     return " · ".join(f"{node or 'nowhere'}: {', '.join(names)}" for node, names in by_node.items())
 
 
-@attrs.frozen
+@record
 class _Measure:
     """One figure of each policy; ``short`` heads a column where policies are rows, empty for none."""
 

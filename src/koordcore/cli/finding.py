@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.cli.words import near
 from koordcore.controlplane.workload_pods import workload_of as kueue_workload
 from koordcore.errors import ModelError, Problem
@@ -26,7 +25,7 @@ _IDS: Final = {"podgroup": "podgroup", "compositepodgroup": "compositepodgroup",
 """How the ids of Kubernetes' own groups begin, and what kind of subject they are."""
 
 
-@attrs.frozen
+@record
 class Subject:
     """Whom a question is about.
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.tables import say, show
 from koordcore.model.pods import Pod
@@ -18,7 +17,7 @@ _SHOWN: Final = 3
 """Names of those before that are shown in a line."""
 
 
-@attrs.frozen
+@record
 class Place:
     """Where somebody stands in the queue.
 

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.colocation.cpuqos import GroupIdentityRule, group_identity_rule, pod_identity
 from koordcore.colocation.resctrl import class_schemata, pod_group, pod_schemata, resctrl_group
 from koordcore.errors import ManifestError
@@ -37,7 +36,7 @@ NODE_SLO: Final = ("slo.koordinator.sh", "NodeSLO")
 _CONFIG_MAP: Final = ("slo-controller-config", "koordinator-system")
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodSetting:
     """What the agent sets for one pod.
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.quantity import NANO
 from koordcore.model.resources import CPU, MEMORY
 
@@ -67,7 +66,7 @@ def format_ratio(ratio: float) -> str:
     return text.removesuffix(".0")
 
 
-@attrs.frozen
+@record
 class Amounts:
     """Cpu in nano-cores and memory in nano-bytes."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import lcm
 from typing import Final, TypeAlias
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.colocation.amounts import (
     MILLI_CORE,
     NO_AMOUNTS,
@@ -46,21 +46,21 @@ _PODS_WORDS: Final = {
 }
 
 
-@attrs.frozen
+@record
 class Degraded:
     """Nothing is lent because the report is missing or too old; what was lent is withdrawn."""
 
     message: str
 
 
-@attrs.frozen
+@record
 class Failed:
     """Nothing can be computed; what was lent is withdrawn."""
 
     message: str
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class BatchTerms:
     """How the batch amount of one resource came about, in exact amounts.
 
@@ -118,7 +118,7 @@ class BatchTerms:
         return "systemUsageOrNodeReserved" if self.resource == BATCH_CPU else "systemUsage"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Batch:
     """What a node lends to batch pods.
 
@@ -148,7 +148,7 @@ class Batch:
 BatchOutcome: TypeAlias = Batch | Degraded | Failed
 
 
-@attrs.frozen
+@record
 class _Taken:
     """The terms of the formula for a node or for one of its NUMA nodes."""
 

@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.colocation.amounts import MILLI_CORE
 from koordcore.colocation.batch import Batch, batch_of_node
 from koordcore.colocation.columns import (
@@ -158,7 +159,7 @@ def cluster_loads(snapshot: ClusterSnapshot) -> tuple[NodeLoad, ...]:
     return tuple(node_values(snapshot, node_load_of))
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class LendingRow:
     """What one node lends, and the waterfall of its batch part.
 
@@ -185,7 +186,7 @@ class LendingRow:
     mid_note: str = ""
 
 
-@attrs.frozen
+@record
 class LendingTable:
     """What every node lends, by name, and in total."""
 
@@ -210,7 +211,7 @@ class LendingTable:
         )
 
 
-@attrs.frozen
+@record
 class _Prepared:
     lending: ClusterLending
     strategies: tuple[ColocationStrategy, ...]

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.colocation.mid import STATIC_MODE
 from koordcore.colocation.usage import dangling_metrics, node_use, pod_uses
 from koordcore.errors import ModelError
@@ -51,7 +51,7 @@ class Outcome(IntEnum):
     DISABLED = 3
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class PodColumns:
     """Prod and mid pods that are running or pending, and metrics whose pod is gone.
 
@@ -72,7 +72,7 @@ class PodColumns:
     unallocatable: Bools
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class LoadColumns:
     """Nodes as the kernels see them: shape (2, N) for amounts (cpu, memory), (N,) for the rest.
 
@@ -108,7 +108,7 @@ class LoadColumns:
     pods: PodColumns
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class StrategyColumns:
     """The strategy in force per node: shape (2, N) for what differs between cpu and memory, else (N,)."""
 
@@ -123,7 +123,7 @@ class StrategyColumns:
     mid_percent: Ints
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class ClusterLending:
     """What every node lends, by row: milli-cores (row 0) and bytes (row 1).
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import (
     DEFAULT_STRATEGY,
@@ -48,7 +49,7 @@ _UNNAMED: Final = "~"
 """Stands for a label value that no selector can name."""
 
 
-@attrs.frozen
+@record
 class _Range:
     """What a percent, count or ratio may be, and how the webhook names it."""
 
@@ -152,7 +153,7 @@ def is_node_strategy_valid(entry: NodeStrategy | None) -> bool:
     return entry.strategy != NO_STRATEGY
 
 
-@attrs.frozen
+@record
 class ConfigState:
     """The configuration in force.
 
@@ -258,7 +259,7 @@ class RefusalReason(StrEnum):
     NODE = "ExistNodeConfict"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Refusal:
     """A configuration that is not admitted.
 
@@ -283,7 +284,7 @@ class Refusal:
     example_nodes: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@record
 class Admitted:
     """A configuration that may be stored."""
 

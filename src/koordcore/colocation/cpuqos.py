@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.protocol.pod_qos import CPUQoS, ResourceQoS, cpu_qos_of
 from koordcore.protocol.qos import LABEL_QOS_CLASS, KubernetesQoS, QoSClass
 
@@ -28,7 +29,7 @@ _DEFAULTS: Final = immutabledict(
 )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupIdentityRule:
     """Values of a node, ready to be asked.
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.durations import SECOND
 
@@ -26,7 +27,7 @@ _MAX_DURATION: Final = (1 << 63) - 1
 _SAME_WEIGHT: Final = 1e-15
 
 
-@attrs.frozen
+@record
 class ExponentialBuckets:
     """Buckets that grow by a ratio.
 
@@ -73,7 +74,7 @@ class ExponentialBuckets:
         return 0 if value < self.first else min(int(self._position(value)), self.count - 1)
 
 
-@attrs.frozen
+@record
 class LinearBuckets:
     """Buckets of one width.
 
@@ -136,7 +137,7 @@ def bucket_edges(buckets: Buckets) -> tuple[float, ...]:
     return tuple(edges)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Checkpoint:
     """A histogram in few numbers.
 
@@ -155,7 +156,7 @@ class Checkpoint:
     reference: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Histogram:
     """Weights per bucket.
 

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.colocation.histogram import YEAR_ONE, Buckets, Histogram, bucket_edges, shift_of
 from koordcore.errors import ModelError
 from koordcore.model.durations import SECOND
@@ -26,7 +27,7 @@ _ONE_SHAPE: Final = "the histograms of a bank have one shape and one half-life"
 _START: Final = YEAR_ONE // SECOND
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class HistogramBank:
     """Histograms by row.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.colocation.amounts import (
     NO_AMOUNTS,
     Amounts,
@@ -34,7 +34,7 @@ STATIC_MODE: Final = "static"
 _DEGRADED: Final = "degrade node Mid resource because of abnormal nodeMetric, reason: degradedByMidResource"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MidTerms:
     """How the mid amount of one resource came about, in milli-cores or bytes.
 
@@ -74,7 +74,7 @@ class MidTerms:
         )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class StaticMidTerms:
     """How the mid amount of one resource came about in static mode, in milli-cores or bytes."""
 
@@ -96,7 +96,7 @@ class StaticMidTerms:
         )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Mid:
     """What a node lends to mid pods, with how each amount came about."""
 
@@ -118,7 +118,7 @@ def _head(resource: str) -> tuple[str, _Show]:
     return "midAllocatable[Memory(GB)]", _Show(NANO)
 
 
-@attrs.frozen
+@record
 class _Show:
     """Write an amount of milli-cores as it is and an amount of bytes in gigabytes."""
 

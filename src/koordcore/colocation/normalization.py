@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.colocation.amounts import ceil_divide, format_ratio
 from koordcore.colocation.batch import Failed
 from koordcore.colocation.config import selector_of
@@ -187,7 +187,7 @@ def amplification_ratios(
     return immutabledict(sorted(ratios.items()))
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class AmplifiedNode:
     """A node after the webhook.
 
@@ -253,7 +253,7 @@ def amplify_node(
     )
 
 
-@attrs.frozen
+@record
 class SyncVerdict:
     """Whether an annotation is to be written, and why."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.colocation.amounts import MILLI_CORE, NO_AMOUNTS, Amounts, amounts_of, bytes_up, milli_up
 from koordcore.colocation.batch import Failed
 from koordcore.colocation.prediction import SYSTEM_MODEL, PredictionState, class_model, predict
@@ -36,7 +35,7 @@ Peaks: TypeAlias = Callable[[str], Measured | None]
 """Model id to the 95th percentile of cpu and the 98th of memory, exact; ``None`` without such a model."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PeakPod:
     """A pod with a fresh metric, as prediction sees it.
 
@@ -64,7 +63,7 @@ class PeakPod:
     terminating: bool = False
 
 
-@attrs.frozen
+@record
 class UnaddedPod:
     """A pod that could not be counted, and why."""
 
@@ -72,7 +71,7 @@ class UnaddedPod:
     problem: str
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PeakReport:
     """What prod leaves on a node, with how it came about, in exact amounts.
 

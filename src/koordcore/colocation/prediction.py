@@ -15,6 +15,7 @@ import numpy as np
 from immutabledict import immutabledict
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.colocation.histogram import (
     CPU_BUCKETS,
     CPU_HALF_LIFE,
@@ -54,7 +55,7 @@ def class_model(priority_class: str) -> str:
     return f"__node-{priority_class}__"
 
 
-@attrs.frozen
+@record
 class Use:
     """Cores and bytes used, as measured; ``None`` where a measurement failed."""
 
@@ -62,7 +63,7 @@ class Use:
     memory: float | None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Model:
     """What is known of one consumer.
 
@@ -82,7 +83,7 @@ class Model:
     saved: int | None = None
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class PredictionState:
     """Models by id, of one node or of a whole cluster.
 
@@ -134,7 +135,7 @@ class PredictionState:
 NO_MODELS: Final = PredictionState()
 
 
-@attrs.frozen
+@record
 class Prediction:
     """Milli-cores and bytes by percentile: ``p60``, ``p90``, ``p95``, ``p98`` and ``max``."""
 
@@ -275,7 +276,7 @@ def collect_garbage(state: PredictionState, now: int, *, expiry: int = MODEL_EXP
     )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ModelCheckpoint:
     """A model in few numbers; ``updated`` is the moment of saving."""
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.colocation.amounts import milli_up
 from koordcore.colocation.config import selector_of
 from koordcore.errors import ManifestError, ModelError
@@ -54,7 +53,7 @@ class Operation(StrEnum):
     DELETE = "DELETE"
 
 
-@attrs.frozen
+@record
 class PriorityClassSpec:
     """A PriorityClass object.
 
@@ -70,7 +69,7 @@ class PriorityClassSpec:
     preemption_policy: str = ""
 
 
-@attrs.frozen
+@record
 class Mutation:
     """A pod after admission.
 

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError
 from koordcore.protocol.pod_qos import LLCLimits, MBLimits, ResctrlLimits, ResctrlQoS, ResourceQoS
 from koordcore.protocol.qos import QoSClass
@@ -107,7 +108,7 @@ def pod_bandwidth(vendor: str, percent: int) -> int:
     return _amd_bandwidth(percent) if vendor == Vendor.AMD else 0
 
 
-@attrs.frozen
+@record
 class Schemata:
     """What a pod gets of each cache before validation.
 
@@ -206,7 +207,7 @@ def resctrl_group(qos: str) -> ResctrlGroup:
             return ResctrlGroup.UNKNOWN
 
 
-@attrs.frozen
+@record
 class ClassSchemata:
     """What a QoS class gets.
 

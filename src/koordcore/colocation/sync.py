@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.colocation.amounts import bytes_up, ceil_divide
 from koordcore.colocation.batch import Batch, BatchOutcome, Degraded, Failed, batch_of_node
 from koordcore.colocation.config import effective_strategy, is_disabled
@@ -53,7 +53,7 @@ _MID: Final = (MID_CPU, MID_MEMORY)
 _DISABLED: Final = "node colocation is disabled in Config, reason: DisableInConfig"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeStatus:
     """The part of a node that is written.
 
@@ -70,7 +70,7 @@ class NodeStatus:
     annotations: immutabledict[str, str] | None = None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeResource:
     """What one cycle computed for a node.
 
@@ -90,9 +90,9 @@ class NodeResource:
 
     resources: Measured = NOTHING_MEASURED
     resets: tuple[str, ...] = ()
-    annotations: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
-    messages: immutabledict[str, str] = immutabledict()  # noqa: RUF009 - immutable
-    zone_resources: immutabledict[str, Measured] = immutabledict()  # noqa: RUF009 - immutable
+    annotations: immutabledict[str, str] = immutabledict()
+    messages: immutabledict[str, str] = immutabledict()
+    zone_resources: immutabledict[str, Measured] = immutabledict()
 
 
 def amplification_of(annotations: Mapping[str, str]) -> float:
@@ -223,7 +223,7 @@ def needs_meta_sync(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
     return normalization_changed(old, new).needed or amplification_changed(old, new).needed
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Cycle:
     """One round of the controller for one node.
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.colocation.amounts import NO_AMOUNTS, Amounts, amounts_of
 from koordcore.model.colocation import NodeLoad, PodLoad
 from koordcore.model.durations import MINUTE
@@ -37,7 +36,7 @@ def is_degraded(metric: NodeMetric | None, degrade_minutes: int, now: int) -> bo
     return now > metric.update_time + degrade_minutes * MINUTE
 
 
-@attrs.frozen
+@record
 class PodUse:
     """What one prod or mid pod takes, by each way of counting.
 
@@ -52,7 +51,7 @@ class PodUse:
     measured: bool
 
 
-@attrs.frozen
+@record
 class NodeUse:
     """What of a node is taken, cpu and memory.
 

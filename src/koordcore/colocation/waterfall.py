@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.colocation.amounts import Amounts, amounts_of, bytes_up, milli_up
 from koordcore.colocation.batch import Batch, BatchTerms, Degraded, Failed, batch_of_node
 from koordcore.colocation.cluster import node_load_of
@@ -25,7 +25,7 @@ from koordcore.snapshot import ClusterSnapshot
 _DISABLED: Final = "colocation is off for the node"
 
 
-@attrs.frozen
+@record
 class Step:
     """One line of a waterfall.
 
@@ -47,7 +47,7 @@ class Step:
     detail: bool = False
 
 
-@attrs.frozen
+@record
 class Waterfall:
     """How one lent resource of one node came about.
 

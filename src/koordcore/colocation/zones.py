@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from koordcore._record import record
 from koordcore.colocation.sync import NodeResource, amplification_of, amplified, is_different, is_due
 from koordcore.model.colocation import (
     DEFAULT_STRATEGY,
@@ -15,7 +14,7 @@ from koordcore.model.colocation import (
 from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 
 
-@attrs.frozen
+@record
 class ZoneResource:
     """One resource of a NUMA node in its topology object, exact amounts."""
 
@@ -25,7 +24,7 @@ class ZoneResource:
     available: int
 
 
-@attrs.frozen
+@record
 class ZoneStatus:
     """One NUMA node of a topology object, resources in its order."""
 
@@ -33,7 +32,7 @@ class ZoneStatus:
     resources: tuple[ZoneResource, ...] = ()
 
 
-@attrs.frozen
+@record
 class ZoneUpdate:
     """The zones of a topology object after a cycle, and whether the object is written."""
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
 from koordcore.manifests.calls import STRATEGIC_MERGE_PATCH
@@ -29,7 +30,7 @@ _SETS: Final = frozenset({"reservedFor", "finalizers", "resourceClaimStatuses"})
 """Lists in which several writers have entries of their own."""
 
 
-@attrs.frozen
+@record
 class Batch:
     """Requests of one turn, in the order of the decisions.
 

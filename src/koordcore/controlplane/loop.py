@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from koordcore._blame import names_its_arguments
+from koordcore._record import record
 from koordcore.checking import verify
 from koordcore.controlplane.feed import Feed
 from koordcore.controlplane.held_places import HeldPlaces
@@ -36,7 +37,7 @@ _SAID_AGAIN: Final = 60.0
 """Seconds after which a remark that no watch has shown is sent again: it may be lost."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class LoopSettings:
     """What a cluster's owner decides; times in seconds.
 
@@ -61,7 +62,7 @@ class LoopSettings:
     backoff: Backoff = attrs.field(factory=Backoff)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Turn:
     """What one turn did.
 

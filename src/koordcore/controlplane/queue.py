@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.framework.hints import ChangeKind, could_help, kind_of
 from koordcore.framework.requests import kinds_with
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
@@ -31,7 +32,7 @@ _ANY: Final[Helped] = None
 _NEVER: Final[Helped] = frozenset()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Backoff:
     """How long refused pods pause, in seconds; upstream's defaults.
 

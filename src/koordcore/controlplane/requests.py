@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.manifests.calls import Call
 
 Object: TypeAlias = dict[str, Any]
@@ -36,7 +35,7 @@ def version_of(kind: str, resources: Mapping[str, str] = RESOURCES) -> str:
     return resources[kind].removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Request:
     """One write.
 

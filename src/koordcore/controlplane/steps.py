@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
+from koordcore._record import record
 from koordcore.controlplane.requests import Object, Request
 
 T = TypeVar("T")
@@ -19,7 +20,7 @@ NO_ANSWER: Final = 0
 """Status of a request of which nobody knows whether it has been carried out."""
 
 
-@attrs.frozen
+@record
 class Answer:
     """What came of a request.
 
@@ -48,7 +49,7 @@ class Answer:
         return self.status in (NO_ANSWER, 429) or self.status >= 500
 
 
-@attrs.frozen
+@record
 class Moment:
     """What the clocks show.
 
@@ -64,7 +65,7 @@ class Moment:
     wall: datetime
 
 
-@attrs.frozen
+@record
 class Send:
     """Send requests at the same time, those about one object in order; a failure ends that object's turn.
 
@@ -74,7 +75,7 @@ class Send:
     requests: tuple[Request, ...]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Await:
     """Let news come until something is done, so many seconds at most; given back is whether it is."""
 
@@ -82,21 +83,21 @@ class Await:
     seconds: float
 
 
-@attrs.frozen
+@record
 class Look:
     """Give the :class:`Moment`; what was done since the last look was of this kind."""
 
     after: str = ""
 
 
-@attrs.frozen
+@record
 class Relist:
     """List a kind anew: its watch seems to have lost something."""
 
     kind: str
 
 
-@attrs.frozen
+@record
 class Say:
     """Something for the log; ``grave`` is for people to look at."""
 

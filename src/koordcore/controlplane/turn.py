@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from koordcore._record import record
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
 from koordcore.manifests.plan_patches import patches
@@ -16,7 +17,7 @@ from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 
-@attrs.frozen
+@record
 class Orders:
     """What has to be done, and what is only said.
 

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.durations import MINUTE
 from koordcore.model.rebalance import AnomalyCondition
 
@@ -22,7 +23,7 @@ class DetectorState(StrEnum):
     ANOMALY = "anomaly"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Detector:
     """Counts sightings of one node.
 
@@ -85,7 +86,7 @@ class Detector:
 _NONE: Final[immutabledict[str, Detector]] = immutabledict()
 
 
-@attrs.frozen
+@record
 class Detectors:
     """The detectors of all nodes, by name; those not touched for a while are forgotten.
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.descheduling.fragments import Fragments, FragmentsPlan, plan_fragments
 from koordcore.descheduling.plans import DEFAULT_RULES, MoveRules, Moving, confirmed, problem_of_rooms
 from koordcore.errors import ModelError
@@ -24,7 +25,7 @@ from koordcore.snapshot import ClusterSnapshot
 _PLAIN: Final = (NVIDIA_GPU, AMD_GPU)
 
 
-@attrs.frozen
+@record
 class _Cards:
     """A node as the measure sees it, and what its pods hold there."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import names_its_fields
 from koordcore.model.pods import PodKey
@@ -15,7 +16,7 @@ from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Fragments:
     """Cards as they are held, and the work that idle ones are kept for.
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import attrs
 
+from koordcore._record import record
 from koordcore.checking.moves import verify_moves
 from koordcore.checking.violation import Violation
 from koordcore.descheduling.budgets import migrating_groups, move_groups, selected_groups
@@ -55,7 +56,7 @@ class Plan(Protocol):
 P = TypeVar("P", bound=Plan)
 
 
-@attrs.frozen
+@record
 class CheckedMoves:
     """Moves with what each pod gets at its target.
 

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.checking.moves import verify_moves
 from koordcore.descheduling.checked_moves import CheckedMoves
 from koordcore.descheduling.defrag import Wanted
@@ -41,7 +42,7 @@ _MOST_TRIES: Final = 64
 _GANG: Final = "gang.scheduling.koordinator.sh/"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class RoomForPod:
     """Who moves where so that a pod fits.
 
@@ -60,7 +61,7 @@ class RoomForPod:
     certificate: Certificate
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Way:
     """Pods on one node; none of them may stay if the pod that waits is to come."""
 

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.colocation.config import selector_of
 from koordcore.model.durations import SECOND
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric
@@ -35,7 +36,7 @@ class NodeClass(StrEnum):
     NONE = "none"
 
 
-@attrs.frozen
+@record
 class Percents:
     """The thresholds of a pool in percent, completed."""
 
@@ -45,7 +46,7 @@ class Percents:
     prod_low: Thresholds
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeLoad:
     """One node with what it uses and where its thresholds lie, all exact (billionths of a unit).
 
@@ -81,7 +82,7 @@ class NodeLoad:
         return self.node.name
 
 
-@attrs.frozen
+@record
 class PoolLoad:
     """All nodes of one pool.
 

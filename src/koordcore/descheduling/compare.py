@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
-
+from koordcore._record import record
 from koordcore.descheduling.moves import MoveProblem, hot_hosts
 from koordcore.descheduling.placing import Room
 from koordcore.model.pods import PodKey
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class EvictionOutcome:
     """How evictions turn out when every pod goes to the tightest place that stays cool.
 

@@ -17,6 +17,7 @@ from immutabledict import immutabledict
 
 from koordcore._certify import certified
 from koordcore._cpsat import Program, Stage, solve
+from koordcore._record import record
 from koordcore.descheduling.moves import (
     Host,
     Movable,
@@ -42,7 +43,7 @@ _MOST_BLOCKS: Final = 8
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Wanted:
     """A shape that should fit.
 
@@ -74,7 +75,7 @@ class Wanted:
             raise ModelError("a shape must ask for something")
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DefragmentationPlan:
     """Who moves where so that the shape fits.
 
@@ -102,7 +103,7 @@ class DefragmentationPlan:
     certificate: Certificate
 
 
-@attrs.frozen
+@record
 class _Choice:
     """Places with the pods that leave them and where those go."""
 

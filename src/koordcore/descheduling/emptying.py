@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-import attrs
-
 from koordcore._certify import certified
 from koordcore._cpsat import Program, Stage
+from koordcore._record import record
 from koordcore.descheduling.moves import Host, Movable, MoveProblem
 from koordcore.descheduling.placing import Room
 from koordcore.descheduling.waves import in_waves, wave_prices
@@ -20,7 +19,7 @@ from koordcore.model.certificates import Certificate
 from koordcore.model.moves import Move
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class EmptyingPlan:
     """Nodes that nothing movable stays on.
 

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from koordcore._record import record
 from koordcore.colocation.config import selector_of
 from koordcore.descheduling.anomaly import NO_DETECTORS, Detectors
 from koordcore.descheduling.classify import (
@@ -47,7 +48,7 @@ from koordcore.protocol.qos import PriorityClass
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
-@attrs.frozen
+@record
 class Eviction:
     """A pod that was evicted, from where, and why."""
 
@@ -108,7 +109,7 @@ class CycleEvictor:
         return True
 
 
-@attrs.frozen
+@record
 class LowNodeLoadState:
     """What is remembered from round to round: the detectors for nodes and for prod usage."""
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.descheduling.cards import Fragments
 from koordcore.descheduling.moves import MoveProblem
 from koordcore.descheduling.placing import Room
@@ -27,7 +27,7 @@ _MOST_TRIES: Final = 64
 """Sets of pods that are tried before the search ends."""
 
 
-@attrs.frozen
+@record
 class _Kind:
     """What pods have in common that are alike to the planner."""
 

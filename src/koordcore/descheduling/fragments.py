@@ -15,6 +15,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.descheduling.cards import Fragments
 from koordcore.descheduling.fragment_program import best_by_program
 from koordcore.descheduling.fragment_search import FragmentSearch
@@ -31,7 +32,7 @@ __all__ = ["Fragments", "FragmentsPlan", "plan_fragments"]
 _MILLI: Final = "card milli"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FragmentsPlan:
     """Who moves where so that fewer card shares are idle in vain.
 

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import names_its_fields
 from koordcore.model.pods import PodKey
@@ -24,7 +25,7 @@ def anywhere(pod: PodKey, node: str) -> bool:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Movable:
     """A pod that may be moved.
 
@@ -50,7 +51,7 @@ class Movable:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Host:
     """A node with all that runs on it, movable or not.
 
@@ -80,7 +81,7 @@ class Host:
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class Group:
     """Pods of which at most so many may be moved: a workload, a gang, a disruption budget, a node."""
 
@@ -90,7 +91,7 @@ class Group:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MoveProblem:
     """Everything that a planner of moves looks at.
 

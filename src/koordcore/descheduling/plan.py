@@ -16,6 +16,7 @@ from immutabledict import immutabledict
 
 from koordcore._certify import certified
 from koordcore._cpsat import Presolve, Program, Stage, solve
+from koordcore._record import record
 from koordcore.descheduling.binding import why_hot
 from koordcore.descheduling.excess import excess_after, permille, share
 from koordcore.descheduling.moves import (
@@ -43,7 +44,7 @@ _SHORT: Final = 10_000
 """Pairs up to which it covers what the greedy left hot or moved, and a shortlist of targets."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class RebalancePlan:
     """Who moves where.
 
@@ -247,7 +248,7 @@ def _objective(problem: MoveProblem, hot: Sequence[Host], targets: Mapping[PodKe
     return len(_after(problem, hot, targets)), over, len(targets), cost
 
 
-@attrs.frozen
+@record
 class _Solved:
     targets: dict[PodKey, str]
     bound: tuple[int, ...] | None

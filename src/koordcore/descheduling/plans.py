@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 
 from koordcore._notebook import html_table
+from koordcore._record import record
 from koordcore.descheduling.card_amounts import asked_by_parts, nodes_by_parts, pods_by_parts
 from koordcore.descheduling.checked_moves import (
     CheckedMoves,
@@ -46,7 +47,7 @@ P = TypeVar("P", bound=Plan)
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MoveRules:
     """What every plan of moves has to keep to.
 
@@ -78,7 +79,7 @@ DEFAULT_RULES: Final = MoveRules()
 """The stock plugins, and upstream's defaults."""
 
 
-@attrs.frozen
+@record
 class Moving(Generic[P]):
     """A plan with what it was made from and what it comes to.
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.explaining.attempts import Attempts, fewest
 from koordcore.explaining.claim_remedies import never_by_claims
@@ -32,7 +33,7 @@ _TRIES = 64
 """Calls that are spent on finding out who of those before stand in the way."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Ahead:
     """Somebody who takes a node before, on which the pods would go if they were alone.
 
@@ -48,7 +49,7 @@ class Ahead:
     nominated: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Advice:
     """What becomes of a pod or of a gang, and what would help.
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound
 from koordcore.model.gangs import PodGroup
@@ -28,7 +29,7 @@ from koordcore.snapshot.changes import PodEnded, PodPending
 T = TypeVar("T")
 
 
-@attrs.frozen
+@record
 class Attempts:
     """Pods that are decided together, in their turn.
 

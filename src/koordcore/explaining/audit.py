@@ -14,6 +14,7 @@ from typing import Any, Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.durations import MINUTE, SECOND
 from koordcore.model.mappings import EMPTY
@@ -52,7 +53,7 @@ def reason_histogram(decisions: Iterable[PodDecision]) -> tuple[tuple[str, int],
     return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class WaitRecord:
     """One pod that waits.
 
@@ -85,7 +86,7 @@ class WaitRecord:
         }
 
 
-@attrs.frozen
+@record
 class Audit:
     """Who waits after a number of calls; a value, each :meth:`record` gives a new one."""
 
@@ -166,7 +167,7 @@ _STARTS: Final = (
 )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class WorkloadEvent:
     """One event.
 
@@ -188,7 +189,7 @@ class WorkloadEvent:
     attempt: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class AuditLimits:
     """Beyond which values an observation is an alert; durations in nanoseconds."""
 
@@ -198,7 +199,7 @@ class AuditLimits:
     event_interval: int = 5 * MINUTE
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Observation:
     """A measured value: nanoseconds, or a number of retries."""
 
@@ -209,7 +210,7 @@ class Observation:
     retries: int = 0
 
 
-@attrs.frozen
+@record
 class Anomaly:
     """An alert."""
 
@@ -219,7 +220,7 @@ class Anomaly:
     message: str
 
 
-@attrs.frozen
+@record
 class WorkloadAudit:
     """What a stream of events shows.
 

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.claims.cards import kind_of
 from koordcore.allocators.claims.pools import NodeView, Pool, SliceIndex, gather_pools, with_taint_rules
 from koordcore.allocators.claims.room import Room, room_of
@@ -38,7 +38,7 @@ from koordcore.snapshot.following import once
 _MOST_STEPS: Final = 2000
 
 
-@attrs.frozen
+@record
 class DeviceHolder:
     """Who has a device: a claim, and the pods that use it, or the reservation that holds it for pods."""
 
@@ -48,7 +48,7 @@ class DeviceHolder:
     shared: bool = False
 
 
-@attrs.frozen
+@record
 class HeldDevice:
     """A device with who has it; nobody where it is free.
 
@@ -69,7 +69,7 @@ class HeldDevice:
     taints: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@record
 class CounterLeft:
     """What is left of an amount, in billionths; counters of one unit each are added up."""
 
@@ -79,7 +79,7 @@ class CounterLeft:
     binary: bool = False
 
 
-@attrs.frozen
+@record
 class CardView:
     """Devices that draw on the same counters.
 
@@ -103,7 +103,7 @@ class CardView:
     strip: tuple[int | None, ...] = ()
 
 
-@attrs.frozen
+@record
 class PoolView:
     """A pool as a node sees it; ``problem`` says why it offers nothing."""
 
@@ -115,7 +115,7 @@ class PoolView:
     problem: str = ""
 
 
-@attrs.frozen
+@record
 class ClassView:
     """What the cluster has of a DeviceClass.
 

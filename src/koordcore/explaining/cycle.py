@@ -15,6 +15,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector
+from koordcore._record import record
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -29,7 +30,7 @@ from koordcore.scheduling.one_pod import feasible_nodes, nominated_only, place_t
 from koordcore.snapshot import ClusterSnapshot
 
 
-@attrs.frozen
+@record
 class FilterVerdict:
     """Who refused, and why; ``plugin`` is empty where nobody did.
 
@@ -51,7 +52,7 @@ class FilterVerdict:
         return not self.plugin
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Cycle:
     """What one cycle found.
 

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -44,7 +45,7 @@ class SuggestionType(StrEnum):
     DELETE_CONFLICT_PVC = "DeleteConflictPVC"
 
 
-@attrs.frozen
+@record
 class NodeStatus:
     """Why one node refused.
 
@@ -68,7 +69,7 @@ class NodeStatus:
         return self.code is not StatusCode.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeFailedDetail:
     """Nodes that refused alike."""
 
@@ -87,7 +88,7 @@ class NodeFailedDetail:
         )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ScheduleDiagnosis:
     """How far the attempt came.
 
@@ -116,7 +117,7 @@ class ScheduleDiagnosis:
         }
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PreemptionDiagnosis:
     """What a dry run without the possible victims found."""
 
@@ -132,7 +133,7 @@ class PreemptionDiagnosis:
         }
 
 
-@attrs.frozen
+@record
 class Suggestion:
     """What would help."""
 
@@ -143,7 +144,7 @@ class Suggestion:
         return f"Suggestion: {{type: {self.type}, message: {self.message}}}"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Diagnosis:
     """One scheduling attempt.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
+from koordcore._record import record
 from koordcore.explaining.audit import reason_of
 from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.nodes import NodeState
@@ -18,7 +17,7 @@ _NAMED = 3
 _OTHER_RULES = "the plans follow other rules"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PlanDifference:
     """One pod that two plans decide about differently.
 
@@ -195,7 +194,7 @@ def _regained(lost: str) -> str:
     return f"no longer {lost.removeprefix('is ')}"
 
 
-@attrs.frozen
+@record
 class ClusterDifference:
     """One node or running pod that two dumps tell differently.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
+from koordcore._record import record
 from koordcore.explaining.incomplete_gangs import lacks_of
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -16,7 +15,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GroupState:
     """One gang, or one group within a tree.
 

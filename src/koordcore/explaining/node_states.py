@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, DeviceType
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import NodeState
@@ -52,7 +52,7 @@ class NodeCondition(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CardCounts:
     """The cards of a node.
 

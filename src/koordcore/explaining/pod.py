@@ -13,6 +13,7 @@ import numpy as np
 
 from koordcore._blame import shown
 from koordcore._notebook import html_table
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.explaining.verdicts import NodeVerdict, NodeVerdicts, RefusedNodes
 from koordcore.framework.evaluator import Refusal
@@ -31,7 +32,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
 
 
-@attrs.frozen
+@record
 class Help:
     """What some nodes lack, all of it: with that, the pod would fit.
 
@@ -56,7 +57,7 @@ class Help:
     details: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Explanation:
     """All that is to be said about one pod.
 

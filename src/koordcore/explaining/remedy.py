@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.pods import PodKey
 
 
@@ -27,7 +26,7 @@ class RemedyKind(StrEnum):
     GROW = "more nodes"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Remedy:
     """One thing that helps, by itself: it was tried out.
 

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.quantity import INT64_MAX
 
@@ -22,7 +23,7 @@ MAX_EVENT_LENGTH: Final = 1024
 _ON_RESERVATION: Final = "Reservation(s) "
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationCounts:
     """How the reservations of one node fared with a pod.
 

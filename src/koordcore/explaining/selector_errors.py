@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.cluster import ClusterDevices, cluster_devices
 from koordcore.model.claims import ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod
@@ -17,7 +16,7 @@ from koordcore.protocol.claims import ClaimIndex, ClaimProblem, claims_of_pod
 from koordcore.snapshot import ClusterSnapshot
 
 
-@attrs.frozen
+@record
 class SelectorErrors:
     """One selector that errs.
 

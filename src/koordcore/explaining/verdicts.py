@@ -12,6 +12,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
+from koordcore._record import record
 from koordcore.framework.lacks import NodeLacks
 from koordcore.framework.node_view import ALL_ROWS
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -19,7 +20,7 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeVerdict:
     """What one node says.
 

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ModelError, Problem
 from koordcore.model.checks import names_its_fields
 from koordcore.protocol.fields import Json
@@ -16,7 +17,7 @@ GZIP_FREE: Final = 1 << 24
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class SourceLimits:
     """How much input is taken at most; anything beyond is refused with a clear error.
 
@@ -50,7 +51,7 @@ class SourceLimits:
 LIMITS: Final = SourceLimits()
 
 
-@attrs.frozen
+@record
 class SourceObject:
     """One raw object and where it came from, such as ``pods.json (item 3)``.
 

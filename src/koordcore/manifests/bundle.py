@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading
@@ -60,7 +61,7 @@ READ_AS_TEXT: Final = frozenset({("", "Service"), ("slo.koordinator.sh", "NodeSL
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Loaded:
     """What a dump holds.
 

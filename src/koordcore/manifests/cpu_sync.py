@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import Problem
 from koordcore.manifests.cross_checks import Remark
 from koordcore.model.nodes import Node
@@ -16,7 +15,7 @@ from koordcore.protocol.reserved_on_node import NODE_RESERVATION
 from koordcore.topology.cpu import format_cpulist
 
 
-@attrs.frozen
+@record
 class Reserved:
     """Records as they stand when the node's agent has been there, and what that changed."""
 
@@ -33,16 +32,16 @@ def sync_reservations(nodes: Iterable[Node], records: Sequence[ClusterRecord]) -
     said = {one.name: one.annotations for one in nodes if NODE_RESERVATION in one.annotations}
     done: list[ClusterRecord] = []
     remarks: list[Remark] = []
-    for record in records:
-        if not isinstance(record, NodeResourceTopology) or record.name not in said:
-            done.append(record)
+    for one in records:
+        if not isinstance(one, NodeResourceTopology) or one.name not in said:
+            done.append(one)
             continue
-        kept = reserving(record, said[record.name])
+        kept = reserving(one, said[one.name])
         done.append(kept)
-        if kept is not record:
-            cpus = format_cpulist(kept.reserved_cpus & ~record.reserved_cpus)
+        if kept is not one:
+            cpus = format_cpulist(kept.reserved_cpus & ~one.reserved_cpus)
             message = f"CPUs {cpus} of its Node are reserved here too, as the agent does"
             path = f"metadata.annotations[{NODE_RESERVATION}]"
-            key = ("topology.node.k8s.io", "NodeResourceTopology", "", record.name)
+            key = ("topology.node.k8s.io", "NodeResourceTopology", "", one.name)
             remarks.append((key, Problem(path, message)))
     return Reserved(done, remarks)

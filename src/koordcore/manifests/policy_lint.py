@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.manifests.idle_settings import Unused
 from koordcore.manifests.plugins import PLUGIN_POINTS
 from koordcore.manifests.scheduler_config import PluginRef, SchedulerConfiguration, SchedulerProfile
@@ -22,7 +21,7 @@ _OPPOSITE: Final = {
 }
 
 
-@attrs.frozen
+@record
 class Finding:
     """One odd thing.
 

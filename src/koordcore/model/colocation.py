@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric
 
@@ -26,7 +27,7 @@ class CalculatePolicy(StrEnum):
     MAX_USAGE_REQUEST = "maxUsageRequest"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ColocationStrategy:
     """How much of a node is lent; ``None`` where nothing is said.
 
@@ -101,7 +102,7 @@ def overlay(base: ColocationStrategy, over: ColocationStrategy) -> ColocationStr
 _FIELDS: Final = tuple(field.name for field in attrs.fields(ColocationStrategy))
 
 
-@attrs.frozen
+@record
 class RawRequirement:
     """One expression of a selector as written, valid or not."""
 
@@ -112,7 +113,7 @@ class RawRequirement:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class RawSelector:
     """A label selector as written, valid or not.
 
@@ -132,7 +133,7 @@ class RawSelector:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class NodeStrategy:
     """A strategy of its own for the nodes that a selector names.
 
@@ -153,7 +154,7 @@ class NodeStrategy:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class ColocationConfig:
     """The strategy of a cluster with its exceptions, of which the first that selects a node holds."""
 
@@ -163,7 +164,7 @@ class ColocationConfig:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PodLoad:
     """A pod as overcommit sees it.
 
@@ -194,7 +195,7 @@ class PodLoad:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class ZoneLoad:
     """One NUMA node: its name and what of it may be allocated, exact."""
 
@@ -204,7 +205,7 @@ class ZoneLoad:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class ThirdPartyAllocation:
     """Batch resources that another system has given away on this node.
 
@@ -225,7 +226,7 @@ class ThirdPartyAllocation:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodeLoad:
     """A node as overcommit sees it.
 

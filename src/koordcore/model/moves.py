@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.pods import PodKey
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Move:
     """One pod from one node to another.
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.checks import check_fields
 from koordcore.model.colocation import RawSelector
 from koordcore.model.mappings import frozen
@@ -47,7 +48,7 @@ class EvictionGate(StrEnum):
     NODE_FIT = "NodeFit"
 
 
-@attrs.frozen
+@record
 class Namespaces:
     """Namespaces that are looked at, or that are not; at most one of the two is given."""
 
@@ -61,7 +62,7 @@ class Namespaces:
         return (not self.include or namespace in self.include) and namespace not in self.exclude
 
 
-@attrs.frozen
+@record
 class PodSelector:
     """Pods by label, with a name for the reader; a selector that is absent selects none."""
 
@@ -71,7 +72,7 @@ class PodSelector:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class AnomalyCondition:
     """When a hot node counts as abnormal.
 
@@ -90,7 +91,7 @@ class AnomalyCondition:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NodePool:
     """Nodes that are balanced among each other.
 
@@ -121,7 +122,7 @@ class NodePool:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class LowNodeLoadArgs:
     """Arguments of LowNodeLoad after defaulting.
 
@@ -156,7 +157,7 @@ class LowNodeLoadArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class EvictorArgs:
     """Which pods may be evicted at all.
 
@@ -193,7 +194,7 @@ class EvictorArgs:
     __attrs_post_init__ = check_fields
 
 
-@attrs.frozen
+@record
 class ObjectLimiter:
     """A token bucket per workload or namespace.
 
@@ -219,7 +220,7 @@ JOB_SCHEDULERS: Final = ("koord-scheduler",)
 _DEFAULT_LIMITERS: Final = immutabledict({"workload": ObjectLimiter(300 * 10**9)})
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MigrationControllerArgs:
     """Arguments of the migration controller after defaulting.
 
@@ -264,7 +265,7 @@ class MigrationControllerArgs:
         return all(one.matches(node.labels) for one in self.node_selectors)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class EvictionLimits:
     """Evictions that one cycle of the descheduler may make; ``None`` is unlimited, 0 forbids all."""
 

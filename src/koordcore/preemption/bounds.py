@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.model.preemption import NO_PRIORITY, Members
 from koordcore.model.proofs import EvictionProblem, LinearProblem
 from koordcore.preemption.problem import Domains, PreemptionProblem
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Floor:
     """What no plan can beat.
 

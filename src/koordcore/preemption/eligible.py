@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.protocol.gang_names import WAITS_AT_PERMIT
@@ -25,7 +26,7 @@ _FOR_OTHERS: Final = frozenset({PREEMPTED_REASON, EVICTED_REASON})
 UNRESOLVABLE: Final = "UnschedulableAndUnresolvable"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Eligibility:
     """Whether a job may preempt.
 

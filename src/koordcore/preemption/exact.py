@@ -14,6 +14,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore._certify import certified
 from koordcore._cpsat import Outcome, OutcomeStatus, Presolve, Relaxation, Stage, solve
+from koordcore._record import record
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.preemption import NO_PRIORITY, Members
 from koordcore.preemption.bounds import eviction_problem
@@ -22,7 +23,7 @@ from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.victim_program import Scope, VictimProgram, above, excess
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class ExactAnswer:
     """A plan in counts.
 

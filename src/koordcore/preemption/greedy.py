@@ -7,10 +7,10 @@ from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import TypeAlias
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.model.preemption import NO_DAMAGE, Damage, Members
 from koordcore.preemption.bounds import Floor, needs_of, usable_up_to, widest_slots
 from koordcore.preemption.cost import close, damage_of
@@ -24,7 +24,7 @@ _DOMAINS_TRIED = 4
 Cost: TypeAlias = tuple[int, ...]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Draft:
     """A legal plan without a proof.
 

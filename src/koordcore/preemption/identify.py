@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang_names import gang_name
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PreemptingJob:
     """The job for which room is made.
 

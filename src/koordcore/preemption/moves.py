@@ -13,10 +13,11 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore._cpsat import Program
+from koordcore._record import record
 from koordcore.preemption.problem import PreemptionProblem
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Unit:
     """What leaves together: one step of the variable takes ``step`` more of the candidates.
 

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-import attrs
-
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._record import record
 from koordcore.model.preemption import NO_PRIORITY
 from koordcore.preemption.problem import PreemptionProblem
 
@@ -28,7 +27,7 @@ class StepsExceeded(Exception):  # noqa: N818 - it is a signal, no error
     """The node's pods are too different to be tried one by one."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class NodeVictims:
     """Who leaves for a member on one node.
 
@@ -44,7 +43,7 @@ class NodeVictims:
     cost: Cost
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Unit:
     """One step takes the next of some candidates that are alike, or a gang as a whole.
 
@@ -83,7 +82,7 @@ class _Unit:
         return 1 if self.whole else len(self.ones)
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Wanted:
     """What a node lacks for a member.
 
@@ -319,7 +318,7 @@ class _Search:
         return (sum(over), state.highest, state.jobs, state.pods, state.priorities, state.restart)
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _State:
     """What has been taken so far.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._record import record
 
 BoolMatrix: TypeAlias = NDArray[np.bool_]
 
@@ -48,7 +49,7 @@ class Names(Sequence[str]):
         return self._name(range(self._size)[index])
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class MemberShape:
     """Members that are interchangeable for every filter.
 
@@ -74,7 +75,7 @@ class MemberShape:
     elsewhere: bool = False
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class ByNode:
     """What pods that are in the order of their nodes come to on each, worked out once for all who ask.
 
@@ -129,7 +130,7 @@ class ByNode:
         return rows, self.starts[rows]
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Candidates:
     """Pods that may be evicted; V of them.
 
@@ -169,7 +170,7 @@ class Candidates:
         return len(self.keys)
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Jobs:
     """Jobs of the candidates; J of them. A pod without a gang is a job of one with a minimum of one.
 

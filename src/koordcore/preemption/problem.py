@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.allocators.gang.demand import Member, Role
 from koordcore.errors import ModelError
 from koordcore.model.gangs import NetworkTopologySpec
@@ -27,7 +28,7 @@ from koordcore.topology.network import NetworkTopology
 ANYWHERE: Final = NetworkTopologySpec()
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Pool:
     """Something beside the nodes that members use up together, such as a quota.
 
@@ -47,7 +48,7 @@ class Pool:
     gives: IntMatrix
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Refuges:
     """Where candidates may run on instead of being evicted.
 
@@ -64,7 +65,7 @@ class Refuges:
     shapes: tuple[MemberShape, ...]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Conflict:
     """Something that a dry run found out: more has to leave a node than the amounts alone say.
 
@@ -93,7 +94,7 @@ class Conflict:
     others: tuple[Conflict, ...] = ()
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Domains:
     """Sets of nodes, one of which has to hold all members.
 
@@ -120,7 +121,7 @@ class Domains:
         return Domains(home, int(kept.sum()))
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class PreemptionProblem:
     """One job that wants room.
 

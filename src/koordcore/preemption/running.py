@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.model.cluster import PodDisruptionBudget
@@ -59,7 +59,7 @@ Leaving: TypeAlias = tuple[PodKey, int]
 """A pod with the row of its node."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class RunningPods:
     """Every running pod as columns, by node, then key; V of them. Says nothing of who preempts.
 

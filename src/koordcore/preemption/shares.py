@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from koordcore._cpsat import Program
+from koordcore._record import record
 from koordcore.allocators.gang.demand import Role, Unit
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Shares:
     """So many roles start and so many members find a place, whichever they are.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore._cpsat import Program
+from koordcore._record import record
 from koordcore.model.preemption import Members
 from koordcore.preemption.bounds import needs_of
 from koordcore.preemption.moves import Arrivals, Unit, with_moves
@@ -21,7 +21,7 @@ from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 from koordcore.preemption.shares import ShareRows
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Scope:
     """What the program may use.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.allocators.gang.demand import rank_order
 from koordcore.model.certificates import Certificate
 from koordcore.model.decisions import Victim
@@ -24,7 +24,7 @@ from koordcore.preemption.moves import movers
 from koordcore.preemption.problem import PreemptionProblem
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Found:
     """A plan in counts with what is known about it, and where it gathers."""
 

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.durations import SECOND
 from koordcore.model.quotas import BUILTIN_QUOTAS
@@ -115,7 +116,7 @@ def _renamed(container: Mapping[str, Json], renames: Mapping[str, str]) -> Mappi
     return {**container, "resources": resources}
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Granted:
     """Outcome for one pod.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.quotas import ROOT_QUOTA
 from koordcore.protocol.exact import exact_of
@@ -28,7 +27,7 @@ class Bound(StrEnum):
     NOTHING = "its parent has nothing to hand out"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MemberShare:
     """One sibling in the sharing of one resource.
 
@@ -77,7 +76,7 @@ class MemberShare:
         return max(0, self.need - self.runtime)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DealtRound:
     """One round of dealing out by weight.
 
@@ -100,7 +99,7 @@ class DealtRound:
     returned: tuple[tuple[str, int], ...]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FamilyShare:
     """How one parent's amount was shared among its children.
 
@@ -138,7 +137,7 @@ class FamilyShare:
         return next(member for member in self.members if member.quota == self.on_path)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Waterfall:
     """Where the runtime of one quota in one resource comes from.
 

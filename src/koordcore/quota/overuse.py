@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.quotas import DEFAULT_QUOTA, QuotaPod
 from koordcore.model.resources import Resources
 from koordcore.quota.admission import exceeding, limit_of, masked_request
 from koordcore.quota.ledger import QuotaLedger
 
 
-@attrs.frozen
+@record
 class OveruseMonitor:
     """Remembers when a quota was last seen within its runtime.
 
@@ -50,7 +50,7 @@ class OveruseMonitor:
         return self, False
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class RevokePlan:
     """Outcome of one look at all quotas.
 

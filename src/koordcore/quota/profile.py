@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.nodes import Node
 from koordcore.model.quotas import QuotaProfile
 from koordcore.model.resources import CPU, Resources, make_resources, total
@@ -26,7 +26,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class RootQuota:
     """The root quota of a profile's tree as it should be.
 

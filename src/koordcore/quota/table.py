@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
-
+from koordcore._record import record
 from koordcore.quota.ledger import QuotaLedger
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QuotaRow:
     """One line of the table of a tree: one quota and one resource.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.device import NodeDevices
 from koordcore.errors import ModelError
 from koordcore.explaining.claimed_devices import CardView, HeldDevice, pool_views
@@ -27,7 +28,7 @@ _MOST: Final = 256
 """Cards of one counted resource that are drawn on one node."""
 
 
-@attrs.frozen
+@record
 class CardUse:
     """Who has how much of a card.
 
@@ -46,7 +47,7 @@ class CardUse:
     exact: bool = True
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Card:
     """One card, or one of the devices beside the cards.
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.descheduling.load_problem import resource_of
 from koordcore.descheduling.moves import MoveProblem
 from koordcore.descheduling.plan import RebalancePlan
@@ -25,7 +26,7 @@ from koordcore.snapshot.cluster import bind
 _PERMILLE: Final = 1000
 
 
-@attrs.frozen
+@record
 class Change:
     """One pod in one step: where it was and where it is then; empty for nowhere."""
 
@@ -35,7 +36,7 @@ class Change:
     what: str
 
 
-@attrs.frozen
+@record
 class Load:
     """How much of a resource a node uses and may use, in thousandths of what it has."""
 
@@ -44,7 +45,7 @@ class Load:
     limit: int
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Step:
     """What happens in one step, and how the nodes that the plan touches stand after it."""
 
@@ -54,7 +55,7 @@ class Step:
     loads: Mapping[str, tuple[Load, ...]] = attrs.field(factory=dict)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Story:
     """A plan from before to after.
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from koordcore._certify import certified, certify
 from koordcore._cpsat import Program, Stage, solve
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, CertificateStatus, Limits
 from koordcore.model.nodes import Node
@@ -40,7 +41,7 @@ _EVIDENT: Final = 100_000
 """Pairs of pod and reservation up to which the question is written down with the prices as evidence."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ReservationAssignment:
     """Which pod uses which reservation.
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
+
+from koordcore._record import record
 
 IntMatrix: TypeAlias = NDArray[np.int64]
 IntVector: TypeAlias = NDArray[np.int64]
 _FAR: Final = np.iinfo(np.int64).max // 4
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class RowAssignment:
     """An assignment and its proof.
 

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound
@@ -30,7 +31,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.cluster import bind
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class EarliestStart:
     """The first moment at which a job fits.
 
@@ -66,7 +67,7 @@ class EarliestStart:
     proven: bool = True
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class NoStart:
     """The job does not fit even when every pod and reservation whose end is known has gone.
 
@@ -81,7 +82,7 @@ class NoStart:
     probes: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class BackfilledJob:
     """A job that may start now.
 
@@ -97,7 +98,7 @@ class BackfilledJob:
     end: datetime | None
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class BackfillPlan:
     """Which jobs may start now without pushing a reserved start back.
 

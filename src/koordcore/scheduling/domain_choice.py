@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.framework.node_view import REQUESTED
 from koordcore.framework.workspace import Workspace
 from koordcore.model.resources import CPU, MEMORY
@@ -17,7 +17,7 @@ from koordcore.scheduling.gang_input import PlanningInput
 from koordcore.scheduling.key_domains import KeyDomains
 
 
-@attrs.frozen(eq=False, kw_only=True, slots=False)
+@record(eq=False, kw_only=True, slots=False)
 class DomainChoice:
     """The domains of one label as the members of a group see them.
 

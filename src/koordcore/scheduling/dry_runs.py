@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.plugin import Plugin
@@ -45,7 +46,7 @@ def leaving_of(problem: PreemptionProblem, chosen: BoolVector) -> list[Leaving]:
     return [(key_of(keys[one]), row) for one, row in zip(ones.tolist(), rows, strict=True)]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Claim:
     """A plan that stands: its members hold their room until the victims have gone.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntMatrix
+from koordcore._record import record
 from koordcore.framework.class_sources import lifted_in
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -24,7 +24,7 @@ from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot.following import once
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class EvictionQuestions:
     """Writes the questions of one call.
 

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import IntMatrix
+from koordcore._record import record
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin, Together
 from koordcore.framework.plugin_set import PluginSet
@@ -93,7 +94,7 @@ _SHRUNK: Final = 12
 """Members on a node beyond which what does not go together is not made smaller."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _NodeBinder:
     """Binds members to one node; which one comes first may decide whether all of them find cards and CPUs."""
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.allocators.gang.cycle import permit
 from koordcore.allocators.gang.events import add_pod_group, add_pods, post_bind
@@ -57,7 +58,7 @@ Members = Mapping[tuple[PodKey, bool], Member]
 NO_MEMBERS: Final[Members] = immutabledict()
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class GangBook:
     """All gangs of a snapshot.
 
@@ -133,7 +134,7 @@ def gang_pod(pod: Pod, args: CoschedulingArgs) -> GangPod:
     ).pod
 
 
-@attrs.frozen
+@record
 class _Opened:
     """How the gangs of a snapshot are read, and led on to those of a later one."""
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import FIRST_RESOURCES, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.allocators.gang.demand import GangDemand, Member, Shape, rank_order
 from koordcore.framework.class_sources import lifted_in
 from koordcore.framework.evaluator import Refusal
@@ -34,7 +34,7 @@ from koordcore.snapshot.following import once
 from koordcore.topology.network import NetworkTopology
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class PlanningInput:
     """A job as the planner takes it, apart from the offers of the nodes."""
 
@@ -218,7 +218,7 @@ def fit_error(inputs: PlanningInput) -> str:
     return "" if scheduling_class.feasible().all() else scheduling_class.failure(inputs.members[0]).message
 
 
-@attrs.frozen
+@record
 class Conflict:
     """Members that a node does not take together, although it takes each kind of them.
 
@@ -250,7 +250,7 @@ class Conflict:
         return some[0] if len(some) == 1 else None
 
 
-@attrs.frozen
+@record
 class Denied:
     """A member that no node is at fault for, such as one beyond its quota, and who was bound before it."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import IntVector
+from koordcore._record import record
 from koordcore.allocators.gang.demand import Member, Quorum, Role, Unit
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
@@ -20,7 +21,7 @@ from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class JobPart:
     """Members of a job that need a minimum of their own.
 
@@ -55,7 +56,7 @@ class JobPart:
     nodes: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Roles:
     """How the planner takes the parts of a job; see :class:`koordcore.allocators.gang.demand.GangDemand`."""
 

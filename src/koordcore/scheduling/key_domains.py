@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._record import record
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, build_tree
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class KeyDomains:
     """Nodes by the value of one label.
 

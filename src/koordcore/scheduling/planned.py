@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from koordcore._arrays import IntMatrix
+from koordcore._record import record
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, Limit
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.framework.plugin_set import PluginSet
@@ -33,7 +34,7 @@ Ask: TypeAlias = Callable[[IntMatrix, Sequence[Conflict]], GangDemand]
 """Writes the demand of a job over offers per shape and node, and what nodes do not take together."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Planned:
     """A plan whose members are bound.
 
@@ -53,7 +54,7 @@ class Planned:
     refused: Mapping[PodKey, Unschedulable] = NO_REFUSALS
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Failed:
     """No plan: the member that is refused wherever it would go, or what is missing."""
 

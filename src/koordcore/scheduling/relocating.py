@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 import numpy as np
 
+from koordcore._record import record
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -29,7 +30,7 @@ _MOST_MOVABLE: Final = 5000
 """Candidates among whom the planner looks for those who can move; beyond, only who leaves anyway moves."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Relocator:
     """Moves victims of one job.
 

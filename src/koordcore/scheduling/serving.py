@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey, keyed
@@ -28,7 +29,7 @@ MOST_ROUNDS: Final = 256
 """How many times the queue is asked; where there are many ends it would take long otherwise."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QueuedStart:
     """A pod or a group of gangs in the queue.
 

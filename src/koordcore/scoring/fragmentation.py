@@ -16,6 +16,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import names_its_fields
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode, first_free_slots
@@ -28,7 +29,7 @@ TYPICAL_PERCENT: Final = 95
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class WorkloadMix:
     """Which tasks are to be expected, most frequent first.
 

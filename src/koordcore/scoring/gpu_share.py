@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import names_its_fields
 
@@ -18,7 +19,7 @@ CARD: Final = 1000
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GpuDemand:
     """What one task asks for.
 
@@ -74,7 +75,7 @@ class GpuDemand:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GpuNode:
     """What a node has left.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import IntMatrix
+from koordcore._record import record
 from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.mappings import found_in
@@ -91,7 +91,7 @@ def _estimate(pod: Pod, kind: PriorityClass, args: LoadAwareArgs) -> dict[str, i
     return amounts
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Estimate:
     """What one kind of pods is expected to use.
 
@@ -165,7 +165,7 @@ class Report:
 NO_REPORT: Final = Report(None)
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class LoadRequest:
     """What the kernels need to know of a pod.
 

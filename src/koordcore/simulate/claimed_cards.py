@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.claims import ClaimAllocation, DeviceResult, ResourceClaim
 from koordcore.model.device_slices import CounterSet, DeviceId, ResourceSlice, SliceDevice
 from koordcore.snapshot import ClusterSnapshot
@@ -16,7 +15,7 @@ WHOLE: Final = 1000
 """A card in the unit in which use is told."""
 
 
-@attrs.frozen
+@record
 class PublishedCards:
     """What drivers publish, as far as use is told by it.
 

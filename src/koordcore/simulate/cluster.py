@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.kueue import WORKLOAD_ANNOTATION
 from koordcore.model.pods import Pod
@@ -26,7 +27,7 @@ from koordcore.snapshot import ClusterSnapshot
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ClusterFragmentation:
     """How useful the idle cards of a cluster are.
 

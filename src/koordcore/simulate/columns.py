@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
 import numpy as np
 
+from koordcore._record import record
 from koordcore.simulate.course import Replay
 
 LAST_PERCENT: Final = 130
 
 
-@attrs.frozen
+@record
 class ArrivalColumns:
     """Entry k stands for the events after which k percent of the cluster's cards had been asked for.
 

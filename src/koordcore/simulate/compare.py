@@ -14,6 +14,7 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import PODS_ROW, IntMatrix
 from koordcore._notebook import html_table
+from koordcore._record import record
 from koordcore.allocators.gang.objective import domains_used
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
@@ -41,7 +42,7 @@ _WHOLE: Final = 10_000
 _HALF_WORD: Final = 24
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class ResourceUse:
     """How one resource is used over the nodes that have it, in hundredths of a percent of what a node offers.
 
@@ -60,7 +61,7 @@ class ResourceUse:
     stranded: int
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PolicyOutcome:
     """What one policy made of the pods.
 
@@ -102,7 +103,7 @@ class PolicyOutcome:
         return self.evicted * CARD / self.started if self.started else None
 
 
-@attrs.frozen
+@record
 class Landing:
     """A pod that lands differently: its node under each policy, in their order; empty for no node."""
 
@@ -110,7 +111,7 @@ class Landing:
     nodes: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Comparison:
     """Several policies on one snapshot.
 

@@ -11,11 +11,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.scoring.gpu_share import GpuNode
 from koordcore.simulate.events import Task
 
 
-@attrs.frozen
+@record
 class Placement:
     """One decision.
 
@@ -38,7 +39,7 @@ class Placement:
     waited: int = 0
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class ReplayColumns:
     """One entry per event, ends of tasks included, in the order in which they happened.
 
@@ -66,7 +67,7 @@ class ReplayColumns:
     waited: NDArray[np.int64]
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Replay:
     """What a policy made of a stream of events.
 

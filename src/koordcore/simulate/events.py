@@ -5,15 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import names_its_fields
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Task:
     """Work that arrives.
 
@@ -49,7 +48,7 @@ class Refused(StrEnum):
     WAITS = "waits"
 
 
-@attrs.frozen
+@record
 class Arrival:
     """A task asks for a place."""
 
@@ -57,7 +56,7 @@ class Arrival:
     task: Task
 
 
-@attrs.frozen
+@record
 class GangArrival:
     """Tasks that are placed all together or not at all."""
 
@@ -66,7 +65,7 @@ class GangArrival:
     tasks: tuple[Task, ...]
 
 
-@attrs.frozen
+@record
 class Departure:
     """A task ends; one that waits stops waiting, and so does a gang that is named here."""
 
@@ -74,7 +73,7 @@ class Departure:
     task: str
 
 
-@attrs.frozen
+@record
 class NodeArrival:
     """A node joins behind all others, or a drained or failed one comes back.
 
@@ -85,7 +84,7 @@ class NodeArrival:
     node: GpuNode
 
 
-@attrs.frozen
+@record
 class NodeDrained:
     """A node takes no further tasks; those on it run on."""
 
@@ -93,7 +92,7 @@ class NodeDrained:
     node: str
 
 
-@attrs.frozen
+@record
 class NodeFailed:
     """A node is gone with the tasks on it; they ask for a place again, as if just arrived."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-import attrs
+from koordcore._record import record
 
 WAITS: Final = -1
 GONE: Final = -2
@@ -16,7 +16,7 @@ State: TypeAlias = tuple[int, ...]
 """Where each pod is: the number of its node, or one of the above."""
 
 
-@attrs.frozen
+@record
 class LoopPod:
     """A pod of a small world; ``quota`` is the number of its quota, -1 for none."""
 
@@ -25,7 +25,7 @@ class LoopPod:
     quota: int = -1
 
 
-@attrs.frozen
+@record
 class LoopWorld:
     """A small closed cluster.
 
@@ -55,7 +55,7 @@ class LoopWorld:
         return tuple(found)
 
 
-@attrs.frozen
+@record
 class LoopStep:
     """One thing that happens.
 

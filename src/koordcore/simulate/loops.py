@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.simulate.loop_moves import LoopMoves, starts
 from koordcore.simulate.loop_rules import LoopRules
@@ -22,7 +21,7 @@ from koordcore.simulate.loop_worlds import (
 )
 
 
-@attrs.frozen
+@record
 class Loop:
     """A circle: after the last step everything is as it was before the first."""
 

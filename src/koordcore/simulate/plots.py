@@ -9,10 +9,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.scoring.gpu_policies import PolicyName
 from koordcore.simulate.report import in_order
@@ -56,7 +56,7 @@ _OWN: Final = tuple(
 """Colours and dashes of other policies, in the order of their names."""
 
 
-@attrs.frozen
+@record
 class _Line:
     """One policy on one trace: its mean, and what its seeds span."""
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_of, required
 from koordcore.scoring.gpu_share import GpuNode
@@ -30,7 +29,7 @@ def read_text(path: Path) -> str:
         return str(file.read())
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class PublishedRun:
     """One run of the experiment: in which order tasks came, and what each policy made of it.
 
@@ -74,7 +73,7 @@ def _published(raw: object) -> Mapping[str, Mapping[str, tuple[float, ...]]]:
     }
 
 
-@attrs.frozen
+@record
 class TraceFolder:
     """A folder with ``nodes.csv``, ``pods_<trace>.csv`` and, where there are stored runs, ``runs.json``.
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import attrs
 
+from koordcore._record import record
 from koordcore.scoring.gpu_policies import PolicyName
 from koordcore.simulate.scenario import CellResult
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Summary:
     """One trace under one policy, averaged over its seeds.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.mappings import EMPTY
 from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_of, optional, required
@@ -40,7 +41,7 @@ class Clock(StrEnum):
     TRACE = "trace"
 
 
-@attrs.frozen(order=True)
+@record(order=True)
 class Cell:
     """One run of a sweep.
 
@@ -74,7 +75,7 @@ def _floats(raw: object) -> tuple[float, ...]:
     return tuple(float(value) for value in values)  # type: ignore[arg-type]  # checked above
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class CellResult:
     """What is kept of a run.
 

@@ -20,6 +20,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.device_slices import ResourceSlice
 from koordcore.model.nodes import Node, NodeState
@@ -38,7 +39,7 @@ from koordcore.snapshot.changes import PodEnded
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@attrs.frozen
+@record
 class PodArrival:
     """A pod is created.
 
@@ -57,7 +58,7 @@ class PodArrival:
     duration: int | None = None
 
 
-@attrs.frozen
+@record
 class NodeJoined:
     """A node is new, or comes back after it failed or was drained; a drained one keeps its pods."""
 
@@ -68,7 +69,7 @@ class NodeJoined:
 ClusterEvent: TypeAlias = PodArrival | Departure | NodeJoined | NodeDrained | NodeFailed
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class ScheduledReplay:
     """What a policy made of a stream of pods.
 

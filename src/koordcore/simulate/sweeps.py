@@ -16,15 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.simulate.scenario import Cell, CellResult
 
 PATIENCE: Final = 2
 """Broken executors after which runs are played one by one."""
 
 
-@attrs.frozen
+@record
 class Progress:
     """How far a sweep is: runs done, of how many, and the one that was just finished or given up."""
 
@@ -33,7 +32,7 @@ class Progress:
     cell: Cell
 
 
-@attrs.frozen
+@record
 class SweepResult:
     """What came of a sweep.
 
@@ -49,7 +48,7 @@ class SweepResult:
     failed: tuple[tuple[Cell, str], ...] = ()
 
 
-@attrs.frozen
+@record
 class ResultFolder:
     """Results as files, one per run; a file is whole or not there."""
 

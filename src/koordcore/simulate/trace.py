@@ -6,8 +6,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError
 from koordcore.scoring.gpu_policies import below
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
@@ -16,7 +15,7 @@ from koordcore.simulate.events import Arrival, Event, Task
 _MEBI: Final = 1 << 20
 
 
-@attrs.frozen
+@record
 class Trace:
     """The tasks of a trace in the order of their names, with the seconds at which they were created.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_view import NodeView
 
@@ -19,7 +19,7 @@ class MisshapenError(Exception):
     """An answer is no array of the right kind; the text says which and what it is instead."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Answers:
     """Answers about the nodes of one view.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.node_view import NodeView
@@ -19,7 +18,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.testing.answers import Answers, ask
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Concern:
     """A pod that concerns a plugin, and the evaluator of its class.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-import attrs
-
+from koordcore._record import record
 from koordcore.errors import KoordcoreError
 
 
@@ -51,7 +50,7 @@ class Clause(StrEnum):
     """``looks_at`` names every field of a node that the answers hang on."""
 
 
-@attrs.frozen
+@record
 class ContractViolation:
     """One clause that a plugin breaks.
 

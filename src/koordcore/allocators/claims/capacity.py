@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.device_slices import (
     CapacityRange,
     DeviceCapacity,
@@ -20,7 +19,7 @@ from koordcore.model.quantity import INT64_MAX, NANO, format_exact_quantity
 _MILLI = NANO // 1000
 
 
-@attrs.frozen
+@record
 class CapacityProblem:
     """An amount that cannot be counted: nothing is allocated at all, the device is not merely passed over."""
 

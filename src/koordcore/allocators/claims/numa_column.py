@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.pools import PoolDevice
 from koordcore.model.device_slices import AttributeKind
 from koordcore.topology.numa import NUMAMask
@@ -22,7 +21,7 @@ OWN_NUMA_NODE: Final = "numaNode"
 _MOST_NUMA: Final = 1024
 
 
-@attrs.frozen
+@record
 class NearNUMA:
     """Which devices lie near which NUMA nodes.
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
 from koordcore.model.device_slices import (
     CounterSet,
@@ -33,7 +34,7 @@ SlicePair: TypeAlias = tuple[ResourceSlice | None, ResourceSlice | None]
 _NAME: Final = attrgetter("name")
 
 
-@attrs.frozen
+@record
 class NodeView:
     """What pools and results need to know of a node.
 
@@ -51,7 +52,7 @@ class NodeView:
     listed: frozenset[str] = frozenset()
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class PoolDevice:
     """A device that a complete pool offers to the node.
 
@@ -67,7 +68,7 @@ class PoolDevice:
     reaches: bool = True
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Pool:
     """A pool as one node sees it.
 
@@ -97,7 +98,7 @@ class Pool:
         return not self.incomplete and not self.invalid
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class NodePools:
     """Every pool that a node sees, in the order in which devices are tried.
 

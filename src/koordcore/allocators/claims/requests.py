@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.claims.features import ClaimFeature
 from koordcore.allocators.claims.outcome import ClaimError, ClaimErrorKind
 from koordcore.allocators.claims.table import DeviceTable, SelectorFault, bits
@@ -25,7 +26,7 @@ from koordcore.model.claims import (
 )
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Form:
     """One form of a request, read against a node.
 
@@ -71,7 +72,7 @@ class Form:
         return not references or self.name in references or self.name.partition("/")[0] in references
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class ClaimForms:
     """A claim read against a node.
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.claims.outcome import ClaimError, ClaimErrorKind
 from koordcore.allocators.claims.pools import NodePools, PoolDevice
 from koordcore.allocators.claims.requests import ClaimForms, Form
@@ -23,7 +24,7 @@ from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Taken:
     """A device taken for a form of a request."""
 
@@ -31,7 +32,7 @@ class Taken:
     device: int
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Choice:
     """The devices of one claim in the order of taking, with the form chosen for each request."""
 

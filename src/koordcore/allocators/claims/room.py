@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.claims.pools import PoolDevice
 from koordcore.allocators.claims.state import DevicesInUse
 from koordcore.allocators.claims.table import NO_GROUPS, DeviceTable, bits
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Room:
     """The state of a node's devices before an attempt.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.claims.features import ALL_FEATURES, ClaimFeature
 from koordcore.model.claims import (
     ClaimAllocation,
@@ -17,7 +17,7 @@ from koordcore.model.device_slices import (
 from koordcore.model.mappings import EMPTY
 
 
-@attrs.frozen
+@record
 class DevicesInUse:
     """Devices that are held, whole or in shares.
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.claims.allocate import choose_forms, read_for
 from koordcore.allocators.claims.cluster import ClusterDevices
 from koordcore.allocators.claims.exact.options import options_lost
@@ -83,7 +84,7 @@ def _count(counter: Counter[str], name: str, amount: int) -> None:
         del counter[name]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _State:
     shape: int
     held: int

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, Protocol, TypeAlias
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.claims.capacity import CapacityProblem, consumption
 from koordcore.allocators.claims.features import ClaimFeature
 from koordcore.allocators.claims.numa_column import NearNUMA, near_numa_of
@@ -38,7 +38,7 @@ Element: TypeAlias = tuple[str, AttributeScalar]
 """Type and value of one member of an attribute: values of different types are different."""
 
 
-@attrs.frozen
+@record
 class DeviceView:
     """What a selector sees of a device."""
 
@@ -46,7 +46,7 @@ class DeviceView:
     device: SliceDevice
 
 
-@attrs.frozen
+@record
 class SelectorFault:
     """A selector that gives no answer: it does not compile, or fails on a device."""
 
@@ -81,7 +81,7 @@ class SelectorCompiler(Protocol):
         """Compile an expression that derives an attribute."""
 
 
-@attrs.frozen
+@record
 class Selection:
     """Devices for which an expression is true, and those on which it fails."""
 
@@ -89,7 +89,7 @@ class Selection:
     faults: Mapping[int, SelectorFault]
 
 
-@attrs.frozen
+@record
 class CapacityColumn:
     """Devices that can serve an amount at all, what each would give, and those on which counting fails."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.model.devices import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE
 from koordcore.model.quantity import format_quantity, parse_quantity
 
@@ -20,7 +20,7 @@ _LOOKED_AT: Final = (GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED)
 _PATH: Final = "pod.spec.containers[*].resources.requests"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MutatedContainer:
     """A container's amounts after completion.
 
@@ -74,7 +74,7 @@ def complete_container(requests: Mapping[str, Any], limits: Mapping[str, Any]) -
     return MutatedContainer(requests=immutabledict(wanted), limits=immutabledict(capped), mutated=mutated)
 
 
-@attrs.frozen
+@record
 class AdmissionVerdict:
     """Whether a pod is let in, and what is wrong with it.
 

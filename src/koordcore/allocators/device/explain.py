@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import combinations
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.device.allocate import refusal_of
 from koordcore.allocators.device.shape import DeviceShape, Partition
 from koordcore.allocators.device.state import NodeDevices
@@ -29,7 +28,7 @@ _MOST_TRIALS: Final = 5_000
 _NAMES: Final = {DeviceType.GPU: "GPU", DeviceType.RDMA: "NIC", DeviceType.FPGA: "FPGA"}
 
 
-@attrs.frozen
+@record
 class Release:
     """Holders whose going makes room.
 
@@ -46,7 +45,7 @@ class Release:
     smallest: bool = True
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class DeviceExplanation:
     """Why a node does not serve a pod.
 

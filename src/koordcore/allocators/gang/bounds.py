@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.allocators.gang.demand import IntVector
 from koordcore.allocators.gang.objective import Terms
 
@@ -24,7 +24,7 @@ _MOST_STEPS: Final = 1024
 _NOTHING: Final = -(1 << 60)
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Need:
     """What a placement of all members must gather: ``asked``, from ``per_node`` shape (nodes,)."""
 

@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-import attrs
 import numpy as np
 
 from koordcore._cpsat import Program
+from koordcore._record import record
 from koordcore.allocators.gang.demand import GangDemand, IntMatrix, IntVector
 from koordcore.allocators.gang.objective import Terms as Objective
 from koordcore.allocators.gang.patterns import Pattern, node_patterns
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
 
-@attrs.frozen
+@record
 class MemberClass:
     """Members that the program does not tell apart: a shape of one gang, of one role if that gathers."""
 
@@ -30,7 +30,7 @@ class MemberClass:
     count: int
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Kind:
     """Nodes of one cell that are alike, in leaf order, with what they can hold and how many use what."""
 
@@ -42,7 +42,7 @@ class Kind:
     near: int
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Cell:
     """A domain that members are counted in; ``counts`` has a variable per class, -1 for none."""
 
@@ -55,7 +55,7 @@ _NodeKey: TypeAlias = tuple[int, int, tuple[Pattern, ...]]
 """Kind of a node, bound members where they matter, and what it does not take together."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class CellMaker:
     """Adds the variables of the cells and what their nodes can hold.
 

@@ -12,6 +12,7 @@ import numpy as np
 from immutabledict import immutabledict
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.certificates import Certificate
 from koordcore.model.checks import names_its_fields
@@ -27,7 +28,7 @@ NO_DOMAINS: Final[immutabledict[str, int]] = immutabledict()
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class Member:
     """One pod to be placed.
 
@@ -58,7 +59,7 @@ def _no_count() -> IntVector:
 
 
 @names_its_fields
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Role:
     """A gang of the group, or a sub-group of a gang: members that need a minimum of their own.
 
@@ -100,7 +101,7 @@ class Role:
     bound: IntVector = attrs.field(factory=_no_count, eq=False)
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Unit:
     """A group of groups: enough of its parts succeed, or none of them starts.
 
@@ -123,7 +124,7 @@ class Unit:
     fixed: int = -1
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Quorum:
     """Roles that place so many members together, beside the minimum of each.
 
@@ -143,7 +144,7 @@ class Quorum:
 
 
 @names_its_fields
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Shape:
     """Members that are interchangeable for every filter.
 
@@ -165,7 +166,7 @@ class Shape:
 
 
 @names_its_fields
-@attrs.frozen
+@record
 class Limit:
     """Something beside the nodes that members use up together, such as a quota.
 
@@ -185,7 +186,7 @@ class Limit:
         return sum(map(int.__mul__, self.uses, counts)) <= self.room
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class GangDemand:
     """A whole gang (or gang group) to be placed at once; arrays over the nodes follow ``tree.nodes``.
 
@@ -340,7 +341,7 @@ class GangDemand:
         )
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GangPlacement:
     """Where the members go.
 
@@ -368,7 +369,7 @@ class GangPlacement:
     domains: immutabledict[str, int] = NO_DOMAINS
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GangShortfall:
     """Why a gang has no place.
 

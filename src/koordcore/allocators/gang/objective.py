@@ -30,10 +30,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.gang.demand import GangDemand, IntVector
 from koordcore.model.gangs import GangFit
 from koordcore.model.proofs import TreeProblem
@@ -47,7 +47,7 @@ def objective_order(tree: NetworkTopology, demand: GangDemand) -> tuple[int, ...
     return (*preferred, *(depth for depth in range(1, len(layers) + 1) if depth not in preferred))
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Terms:
     """The objective's coefficients per domain, and the constraints per depth.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from koordcore._record import record
 from koordcore.allocators.gang.demand import IntVector
 from koordcore.allocators.gang.objective import Terms
 
@@ -19,7 +19,7 @@ _WORD: Final = 60
 """Bits of a word of packed costs; sums of two stay below the sign bit."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Table:
     """Best cost of exactly k members, k = 0, 1, ...: words of a packed vector, the first weighing most.
 

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 
+from koordcore._record import record
 from koordcore.allocators.gang.demand import IntMatrix, IntVector
 
 Pattern: TypeAlias = tuple[int, ...]
@@ -23,7 +23,7 @@ _MOST_PATTERNS: Final = 400
 """Patterns of one kind of node; beyond, likewise."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class NodePatterns:
     """Kinds of nodes by what they can hold.
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import attrs
 import numpy as np
 
+from koordcore._record import record
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, deal
 from koordcore.allocators.gang.objective import Terms, domains_used, gathering_problem, terms_of
 from koordcore.allocators.gang.packing import INFINITE, Packing, Table, convolve
@@ -107,7 +107,7 @@ def _placement(terms: Terms, places: Sequence[tuple[int, int]], problem: TreePro
     )
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Group:
     """Nodes of one parent that are alike: ``nodes`` in leaf order, ``slots`` each."""
 
@@ -115,7 +115,7 @@ class _Group:
     slots: int
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Fold:
     """How a domain's table came about: parts in leaf order, and the tables of every tail of them."""
 

@@ -8,12 +8,13 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.gangs import PodGroup, PodGroupPhase, PodGroupStatus
 
 _FORGOTTEN_AFTER: Final = timedelta(hours=48)
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class MemberPhase:
     """One member as the phase machine sees it.
 

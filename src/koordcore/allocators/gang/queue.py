@@ -15,6 +15,7 @@ from immutabledict import immutabledict
 
 from koordcore._certify import certified
 from koordcore._cpsat import Outcome, OutcomeStatus, Presolve, Stage, solve
+from koordcore._record import record
 from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangPlacement
 from koordcore.allocators.gang.mixed import class_counts, combined_slots, name_members
@@ -30,7 +31,7 @@ from koordcore.topology.network import NetworkTopology
 __all__ = ["QueuePlan", "QueuedGang", "plan_in_order", "plan_queue", "queue_objective"]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QueuePlan:
     """Which gangs start and where.
 

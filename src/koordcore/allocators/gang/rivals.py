@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
+from koordcore._record import record
 from koordcore.allocators.gang.demand import GangDemand, IntMatrix
 from koordcore.topology.network import NetworkTopology
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class QueuedGang:
     """A gang that waits for its turn.
 

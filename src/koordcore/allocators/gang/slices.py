@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, IntVector, Member, Role, rank_order
 from koordcore.allocators.gang.objective import Terms, domains_used, terms_of
@@ -32,7 +32,7 @@ Layered: TypeAlias = tuple[Table, ...]
 """A table of workers per number of free members."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Slices:
     """A demand that is nothing but equal slices and a few free members.
 
@@ -153,7 +153,7 @@ def best_slices(
     )
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Alike:
     """Nodes of one parent that are alike: ``nodes`` in leaf order, with their room."""
 
@@ -161,7 +161,7 @@ class _Alike:
     room: tuple[int, ...]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class _Fold:
     """How a domain's tables came about: parts in leaf order, and the tables of every tail of them."""
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
 from koordcore._cpsat import Program, Stage
+from koordcore._record import record
 
 _EXACT: Final = 2**50
 """Largest weighted objective: the solver reports bounds as floating-point numbers."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class StagePlan:
     """Objectives for the solver, some of them merged into one weighted sum.
 

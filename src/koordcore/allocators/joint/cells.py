@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.device.allocate import allocate_devices
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.device.wants import TypeWant, Wants, wants_of
@@ -38,7 +37,7 @@ class Share(NamedTuple):
     vfs: tuple[tuple[int, int], ...]
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Use:
     """How one kind of pods uses one device: what it must have left, and which VF classes would do."""
 
@@ -75,7 +74,7 @@ class Use:
         return tuple(self.needs), self.classes, self.by_vf
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Device:
     """A device as the search sees it.
 

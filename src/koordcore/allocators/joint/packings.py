@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import attrs
 
+from koordcore._record import record
 from koordcore.allocators.device.state import NodeDevices
 from koordcore.allocators.joint.cells import Cell, Cells, Room, Share, Use
 from koordcore.allocators.joint.ways import NOTHING, Way, Worth, ways_of
@@ -55,7 +56,7 @@ class _Entry(NamedTuple):
     last: _Step | None
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Packing:
     """Pods that a node can take together.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from koordcore._record import record
 from koordcore.descheduling.migration.filter import MigrationFilter, passed
 from koordcore.descheduling.sort import sort_pods
 from koordcore.model.migration import JobPhase, PodMigrationJob
@@ -14,7 +15,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.migration import ANNOTATION_ARBITRATING, ANNOTATION_PASSED
 
 
-@attrs.frozen
+@record
 class ArbitrationOrder:
     """The waiting jobs after each of the four stable sorts; the last order holds."""
 

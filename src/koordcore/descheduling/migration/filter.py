@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.colocation.config import selector_of
 from koordcore.descheduling.migration.max_unavailable import max_unavailable
 from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
@@ -26,7 +25,7 @@ from koordcore.protocol.migration import (
 _SYSTEM_CRITICAL: Final = 2 * 10**9
 
 
-@attrs.frozen
+@record
 class Refusal:
     """Why a pod may not be migrated.
 

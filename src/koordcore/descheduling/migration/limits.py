@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.descheduling.migration.max_unavailable import max_unavailable
 from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
 from koordcore.errors import ManifestError
@@ -23,7 +24,7 @@ _SECOND: Final = 10**9
 _NO_COUNTS: Final[immutabledict[str, int]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class EvictionCounts:
     """What one cycle has evicted so far (``framework/plugins/kubernetes/../evictor.go``).
 
@@ -62,7 +63,7 @@ def _above(count: int, limit: int | None) -> bool:
     return limit is not None and count > limit
 
 
-@attrs.frozen
+@record
 class Bucket:
     """Tokens of one workload or namespace.
 
@@ -98,7 +99,7 @@ class Bucket:
 _NO_BUCKETS: Final[immutabledict[tuple[str, str], Bucket]] = immutabledict()
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class LimiterState:
     """All buckets at one moment.
 

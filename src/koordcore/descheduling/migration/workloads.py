@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.model.cluster import Workload
 from koordcore.model.pods import OwnerReference, Pod
 
 _SCALED: Final = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "CloneSet"})
 
 
-@attrs.frozen
+@record
 class UnknownScale:
     """The pod's controller is of a kind that has no number of replicas to look up."""
 

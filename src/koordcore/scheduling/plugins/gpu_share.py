@@ -11,10 +11,10 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import AMOUNT_LIMIT, BoolVector, IntVector, Rows
+from koordcore._record import record
 from koordcore.allocators.device import NodeDevices, device_request_of
 from koordcore.errors import ModelError
 from koordcore.framework.evaluator import Evaluator, Refusal, Reserved, Scope
@@ -57,7 +57,7 @@ NO_CARDS: Final = "Insufficient " + GPU_MILLI
 WRONG_MODEL: Final = "node(s) didn't match the GPU card model"
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class GpuShareArgs:
     """Arguments of GpuShare.
 
@@ -77,7 +77,7 @@ class GpuShareArgs:
     seed: int = 0
 
 
-@attrs.frozen
+@record
 class _Cards:
     """Idle milli by minor, and what kinds of tasks are there."""
 

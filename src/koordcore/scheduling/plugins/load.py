@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._record import record
 from koordcore._vector import Vector
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import ROOM
@@ -47,7 +47,7 @@ def _newest(snapshot: ClusterSnapshot) -> int:
     return max((one.update_time for one in metrics if one.update_time is not None), default=0)
 
 
-@attrs.frozen
+@record
 class _Compiled:
     """What the load of a snapshot is compiled by; equal arguments find what was compiled before."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
-import attrs
-
 from koordcore._arrays import BoolVector
+from koordcore._record import record
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import QuotaPod
 from koordcore.model.resources import Resources
@@ -21,7 +20,7 @@ from koordcore.scheduling.plugins.quota_reclaim import entitled, givers, lent, q
 from koordcore.snapshot import ClusterSnapshot
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class QuotaBudget:
     """Quotas as an :class:`~koordcore.scheduling.eviction_budget.EvictionBudget`.
 

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector
+from koordcore._record import record
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import QuotaPod
 from koordcore.model.resources import Resources, make_resources, total
@@ -57,7 +58,7 @@ def quota_pools(
     return tuple(pools)
 
 
-@attrs.frozen
+@record
 class Tight:
     """A quota that does not have room for all pods that want something of it.
 

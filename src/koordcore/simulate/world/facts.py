@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._record import record
 from koordcore.controlplane.requests import Object
 from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 from koordcore.simulate.world.load import CARD, GROUP, QUOTA
@@ -33,7 +34,7 @@ def amounts(texts: Mapping[str, str]) -> dict[str, int]:
     return {name: amount(name, text) for name, text in texts.items()}
 
 
-@attrs.frozen
+@record
 class PodFacts:
     """What never changes about a pod."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from koordcore._record import record
 from koordcore.controlplane.requests import Object
 from koordcore.simulate.world.chance import Chance
 from koordcore.simulate.world.profile import SECOND, FaultProfile
@@ -21,7 +20,7 @@ _WHOLE: Final = 100
 """Percent of a card."""
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class Work:
     """A workload: pods that its controller makes anew until it has run.
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.controlplane import Answer, Mirror, Moment, Request
 from koordcore.controlplane.requests import Object
 from koordcore.snapshot import ClusterSnapshot
 
 
-@attrs.frozen
+@record
 class Listed:
     """All objects of a kind at one version: at the start, and after a watch was lost for good."""
 
@@ -21,7 +20,7 @@ class Listed:
     version: str
 
 
-@attrs.frozen
+@record
 class Watched:
     """One change: ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which only tells the version."""
 
@@ -30,7 +29,7 @@ class Watched:
     item: Object
 
 
-@attrs.frozen
+@record
 class Answered:
     """What came of a request; status 0 says that nobody knows."""
 
@@ -38,7 +37,7 @@ class Answered:
     answer: Answer
 
 
-@attrs.frozen
+@record
 class Rang:
     """A bell that was set rings."""
 
@@ -48,7 +47,7 @@ class Rang:
 News: TypeAlias = Listed | Watched | Answered | Rang
 
 
-@attrs.frozen
+@record
 class Post:
     """Send a request; its answer comes with the same ticket."""
 
@@ -56,7 +55,7 @@ class Post:
     request: Request
 
 
-@attrs.frozen
+@record
 class SetBell:
     """Be woken after so many seconds of the scheduler's own clock."""
 
@@ -64,14 +63,14 @@ class SetBell:
     seconds: float
 
 
-@attrs.frozen
+@record
 class ListAgain:
     """List a kind anew."""
 
     kind: str
 
 
-@attrs.frozen
+@record
 class Note:
     """Say something for the story of the run."""
 
@@ -81,7 +80,7 @@ class Note:
 Act: TypeAlias = Post | SetBell | ListAgain | Note
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Books:
     """What a scheduler believes.
 

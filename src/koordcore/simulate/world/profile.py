@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
+from koordcore._record import record
 from koordcore.errors import ModelError
 
 SECOND: Final = 1000
@@ -25,7 +26,7 @@ def _check(profile: FaultProfile) -> None:
             raise ModelError(f"{name}: at least 1 is needed")
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class FaultProfile:
     """A kind of world: its size, its load, and its faults.
 

@@ -7,11 +7,12 @@ from enum import StrEnum
 
 import attrs
 
+from koordcore._record import record
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.simulate.world.profile import SECOND, FaultProfile
 
 
-@attrs.frozen
+@record
 class Injection:
     """Something that comes from outside: load or a fault.
 
@@ -65,7 +66,7 @@ class Rule(StrEnum):
     """No scheduler ends by itself."""
 
 
-@attrs.frozen
+@record
 class Breach:
     """A rule that does not hold.
 
@@ -82,7 +83,7 @@ class Breach:
     what: str
 
 
-@attrs.frozen
+@record
 class Happening:
     """One line of a story: when, who, what."""
 
@@ -94,7 +95,7 @@ class Happening:
         return f"{self.time // SECOND:5d}.{self.time % SECOND // 100}  {self.who:<10.10}  {self.what}"
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Standing:
     """How the cluster stood at a moment: milli-cards or milli-cores by node, and pods that wait."""
 
@@ -104,7 +105,7 @@ class Standing:
     open: frozenset[str]
 
 
-@attrs.frozen(kw_only=True)
+@record(kw_only=True)
 class WorldRun:
     """One run, which follows from its seed, its profile and what is left out.
 

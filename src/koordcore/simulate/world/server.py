@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.controlplane import RESOURCES, Request
 from koordcore.controlplane.requests import Object, key_of
 
@@ -26,7 +25,7 @@ _KEPT: Final = 400
 """Versions of a kind whose changes a watch can still be given."""
 
 
-@attrs.frozen
+@record
 class Change:
     """One entry of the history of a kind."""
 

@@ -18,7 +18,7 @@ from itertools import product
 from math import gcd
 from typing import Final, TypeAlias
 
-import attrs
+from koordcore._record import record
 
 MAX_STATES: Final = 6000
 MAX_OPTIONS: Final = 400
@@ -30,7 +30,7 @@ class TooMany(Exception):  # noqa: N818 - counting is not the way for this one, 
     """There are more states than are worth listing."""
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class Part:
     """One device of an entity.
 
@@ -64,7 +64,7 @@ class Part:
     conditional: bool = False
 
 
-@attrs.frozen(cache_hash=True)
+@record(cache_hash=True)
 class Shape:
     """An entity without names.
 
@@ -92,7 +92,7 @@ class Shape:
     order: tuple[tuple[int, bool], ...] = ()
 
 
-@attrs.frozen
+@record
 class Option:
     """What an entity can give at once.
 

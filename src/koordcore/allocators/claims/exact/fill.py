@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.exact.entities import Shape, options_of
 from koordcore.allocators.claims.exact.mixture import mix
 from koordcore.allocators.claims.exact.plain import PlainType, place_plain
@@ -17,7 +16,7 @@ MAX_VISITS: Final = 1500
 Vector: TypeAlias = tuple[int, ...]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Entity:
     """Devices that are judged together, in the order of the parts of their shape."""
 
@@ -26,7 +25,7 @@ class Entity:
     shape: Shape
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Filling:
     """What is wanted of what.
 

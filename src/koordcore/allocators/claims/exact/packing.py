@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.exact.entities import Part, Shape
 from koordcore.allocators.claims.exact.fill import Entity, Filling, fill_entities
 from koordcore.allocators.claims.exact.plain import PlainType, place_plain
@@ -23,7 +22,7 @@ from koordcore.allocators.claims.table import Element, bits
 Vector: TypeAlias = tuple[int, ...]
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Demand:
     """A wish that must be served, from some of its devices.
 

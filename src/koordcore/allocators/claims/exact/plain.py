@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.exact.flow import Network
 from koordcore.allocators.claims.table import Element, bits
 
@@ -13,7 +12,7 @@ _CONDITIONAL = 1 << 20
 """Cost of a device with binding conditions: more than any choice among others can save."""
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class PlainType:
     """Demands that the same devices can serve.
 

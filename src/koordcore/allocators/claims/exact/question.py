@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from koordcore._record import record
 from koordcore.allocators.claims.constraints import constraint_values
 from koordcore.allocators.claims.outcome import ClaimError
 from koordcore.allocators.claims.requests import ClaimForms, Form
@@ -17,7 +16,7 @@ from koordcore.allocators.claims.table import Element, bearing, bits
 from koordcore.model.claims import DeviceConstraint
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Bond:
     """A constraint of one claim.
 
@@ -36,7 +35,7 @@ class Bond:
     constraint: DeviceConstraint
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Wish:
     """One form of a request in a room.
 
@@ -77,7 +76,7 @@ class Wish:
         return self.mask.bit_count() >= self.count
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Question:
     """What all claims of a pod want of a room.
 
@@ -98,7 +97,7 @@ class Question:
     fault: ClaimError | None = None
 
 
-@attrs.frozen(eq=False)
+@record(eq=False)
 class Answer:
     """The wish chosen for each request, and the devices that it gets."""
 
