@@ -1,5 +1,6 @@
 """Run the command line: ``koordcore``, ``python -m koordcore``."""
 
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -31,6 +32,7 @@ def run() -> int:
             signal.signal(signal.SIGINT, signal.default_int_handler)
     except KeyboardInterrupt:
         _end()
+    gc.set_threshold(50_000, 20, 20)  # what a command reads lives to its end
     try:
         from koordcore.cli.main import main
 
