@@ -124,6 +124,7 @@ def test_gangs_follow_what_changes(seed: int) -> None:
         fresh = ClusterSnapshot(nodes=snapshot.nodes, pending=snapshot.pending, records=snapshot.records)
         book, anew = gang_book(snapshot, DEFAULT_ARGS), gang_book(fresh, DEFAULT_ARGS)
         assert book.state == anew.state
-        assert (book.gone, book.members) == (anew.gone, anew.members)
+        assert (book.gone, book.half, book.leaving) == (anew.gone, anew.half, anew.leaving)
+        assert (book.members, book.records) == (anew.members, anew.records)
         assert {*book.families.values()} == {*anew.families.values()}
         assert book.gone or book.state == one_by_one(snapshot)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from operator import attrgetter
 
 import attrs
 
 from koordcore._vector import Vector
 from koordcore.model.cluster import PodDisruptionBudget
-from koordcore.model.gangs import PodGroup
+from koordcore.model.gangs import DEFAULT_ARGS
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
@@ -20,9 +21,10 @@ from koordcore.quota import plan_revoke
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.overuse import OveruseMonitor
-from koordcore.scheduling.gang_states import gang_state
+from koordcore.scheduling.gang_book import NO_MEMBERS, gang_book
+from koordcore.scheduling.gang_states import gang_id_of
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import once, shared
+from koordcore.snapshot.following import changed_records, derived
 
 _SECOND = 10**9
 
@@ -44,15 +46,11 @@ class Overdue:
         self._quotas = attrs.evolve(quotas, enable_min_quota_scale=False)
         self._half_since: dict[str, float] = {}
         self._monitors: Mapping[str, OveruseMonitor] = {}
-        self._seen: tuple[Vector[NodeState], Vector[ClusterRecord]] | None = None
-        self._half: dict[str, list[Pod]] = {}
 
     def look(self, snapshot: ClusterSnapshot, *, now: float) -> dict[PodKey, str]:
         """Give who has to go now, with the reason; ``now`` in seconds."""
         going: dict[PodKey, str] = {}
-        if self._gangs_changed(snapshot):
-            self._half = half_gangs(snapshot)
-        half = self._half
+        half = half_gangs(snapshot)
         self._half_since = {name: self._half_since.get(name, now) for name in half}
         for name, pods in half.items():
             if now - self._half_since[name] >= self._patience and _may_all_go(snapshot, pods):
@@ -72,21 +70,6 @@ class Overdue:
             going |= dict.fromkeys((pod.key for pod in victims), f"quota {quota} uses more than its share")
         return going
 
-    def _gangs_changed(self, snapshot: ClusterSnapshot) -> bool:
-        """Tell whether a member or a PodGroup has come, left or changed since the last look."""
-        before, self._seen = self._seen, shared(snapshot)
-        if before is None or any(len(old) != len(new) for old, new in zip(before, self._seen, strict=True)):
-            return True
-        records = (one for some in before[1].apart(self._seen[1]) for one in some)
-        if any(isinstance(one, PodGroup | Pod) for one in records):
-            return True
-        for old, new in zip(*before[0].apart(self._seen[0]), strict=True):
-            same = {id(pod) for pod in old.pods} & {id(pod) for pod in new.pods}
-            for pod in (*old.pods, *new.pods):
-                if id(pod) not in same and gang_name(pod.labels, pod.annotations):
-                    return True
-        return False
-
 
 def _may_all_go(snapshot: ClusterSnapshot, pods: list[Pod]) -> bool:
     """Tell whether no disruption budget keeps some of them, who would stay half and call the others back."""
@@ -102,18 +85,47 @@ def half_gangs(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:
 
     A member that has finished has run, and counts.
     """
-    running: dict[str, list[Pod]] = defaultdict(list)
-    started: dict[str, int] = defaultdict(int)
-    for pod in (*snapshot.bound_pods(), *snapshot.of(Pod)):
-        name = gang_name(pod.labels, pod.annotations)
-        if name and (pod.finished or pod.deleted is None):
-            started[f"{pod.namespace}/{name}"] += 1
-            if not pod.finished:
-                running[f"{pod.namespace}/{name}"].append(pod)
-    gangs = {name: record.gang for name, record in once(snapshot, gang_state).gangs.items()}
+    book = gang_book(snapshot, DEFAULT_ARGS)
+    gangs = book.records
+    # Whoever runs on a node that is not there is a record, and no member to the scheduler.
+    strays: dict[str, list[Pod]] = defaultdict(list)
+    for pod in derived(snapshot, _strays, _strays_again, replaced=True).values():
+        strays[gang_id_of(pod)].append(pod)
+
+    def started(gang_id: str) -> list[Pod]:
+        members = book.members.get(gang_id, NO_MEMBERS).values()
+        return [*(one.pod for one in members if one.started), *strays.get(gang_id, ())]
+
     half: dict[str, list[Pod]] = {}
-    for name in sorted(running.keys() & gangs.keys()):
-        group = gangs[name].group
-        if any(one in gangs and started[one] < gangs[one].min_available for one in group):
-            half.setdefault(",".join(group), []).extend(running[name])
+    for name in sorted((book.half | strays.keys()) & gangs.keys()):
+        group = gangs[name].gang.group
+        running = [pod for pod in started(name) if not pod.finished]
+        short = any(one in gangs and len(started(one)) < gangs[one].gang.min_available for one in group)
+        if running and short:
+            half.setdefault(",".join(group), []).extend(sorted(running, key=attrgetter("key")))
     return half
+
+
+def _strays(snapshot: ClusterSnapshot) -> dict[PodKey, Pod]:
+    """Give the members of gangs that run where no node is known."""
+    return {pod.key: pod for pod in snapshot.of(Pod) if _is_stray(pod)}
+
+
+def _strays_again(
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
+    value: dict[PodKey, Pod],
+    snapshot: ClusterSnapshot,
+) -> dict[PodKey, Pod]:
+    del nodes
+    found = dict(value)
+    for before, after in changed_records(snapshot, records):
+        if isinstance(before, Pod):
+            found.pop(before.key, None)
+        if isinstance(after, Pod) and _is_stray(after):
+            found[after.key] = after
+    return found
+
+
+def _is_stray(pod: Pod) -> bool:
+    return not pod.finished and pod.deleted is None and bool(gang_name(pod.labels, pod.annotations))

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, identity_of, is_object
+from koordcore.manifests.beside import Beside, Slot, unsettled
 from koordcore.manifests.bundle import READ_AS_TEXT
-from koordcore.manifests.cross_checks import Key, not_together, shown
+from koordcore.manifests.cross_checks import Key, shown
 from koordcore.manifests.objects import ReadObject, key_of, left_out, read_object, unique_key, version_of
-from koordcore.manifests.pods import PodReading, resolve_priority
+from koordcore.manifests.pods import PodReading, class_asked, resolve_priority
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import PriorityClass, Unreadable
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
-from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import Json, show
 from koordcore.snapshot.changes import (
     Change,
@@ -41,9 +40,6 @@ from koordcore.snapshot.changes import (
     RecordReplaced,
     record_key,
 )
-
-Slot: TypeAlias = tuple[Key, str]
-"""An object, and which of the records that it comes to."""
 
 _POD: Final = ("", "Pod")
 _NODE: Final = ("", "Node")
@@ -105,8 +101,8 @@ class EventReader:
         self._memory = Memory()
         self._known: dict[Key, _Known] = {}
         self._kinds: dict[tuple[str, str], dict[Key, None]] = {}
-        self._said: dict[tuple[Key, str], tuple[Problem, ...]] = {}
-        """Problems and warnings: of an object as it was read, and of a pod as it stands now."""
+        self._said: dict[str, dict[Key, tuple[Problem, ...]]] = {}
+        """Problems and warnings by kind: of an object as it was read, and of a pod as it stands now."""
         self._nodes: dict[str, Node] = {}
         self._classes: dict[str, PriorityClass] = {}
         self._pods: dict[Key, PodReading] = {}
@@ -114,6 +110,7 @@ class EventReader:
         self._standing: dict[Key, tuple[str, Pod]] = {}
         """Where a pod is: it ``waits``, is ``bound``, or is a ``record`` and holds nothing."""
         self._records: dict[Slot, ClusterRecord] = {}
+        self._beside = Beside()
         self._shown: dict[Slot, ClusterRecord] = {}
         """Those of the records that are in the snapshot."""
         self._owned: Counter[Key] = Counter()
@@ -186,8 +183,8 @@ class EventReader:
         return self._listed("warning", "placed warning")
 
     def _listed(self, *kinds: str) -> tuple[Problem, ...]:
-        found = sorted((key, kind) for key, kind in self._said if kind in kinds)
-        return tuple(problem for slot in found for problem in self._said[slot])
+        found = sorted((key, kind) for kind in kinds for key in self._said.get(kind, ()))
+        return tuple(problem for key, kind in found for problem in self._said[kind][key])
 
     def _say(self, key: Key, kind: str, problems: Iterable[Problem]) -> None:
         """Keep what is to be said about an object, in the place of what was said before."""
@@ -195,9 +192,9 @@ class EventReader:
             attrs.evolve(one, object_name=shown(self._known[key].name), source="") for one in problems
         )
         if new:
-            self._said[key, kind] = new
-        else:
-            self._said.pop((key, kind), None)
+            self._said.setdefault(kind, {})[key] = new
+        elif kind in self._said:
+            self._said[kind].pop(key, None)
 
     # -- objects -----------------------------------------------------------------------------------------
 
@@ -282,8 +279,8 @@ class EventReader:
             if read.pod.node_name:
                 self._on.setdefault(read.pod.node_name, {})[key] = None
         self._stand(key)
-        if (before is None) != (read is None):
-            self._settle_reservations(key)
+        if (before is None) != (read is None) and self._beside.names(key):
+            self._hold_back("Reservation")
 
     def _stand(self, key: Key) -> None:
         """Let a pod stand where it belongs now."""
@@ -332,18 +329,17 @@ class EventReader:
         self._read_workload(key)
         if isinstance(before, PriorityClass) or isinstance(record, PriorityClass):
             self._settle_priorities(before, record)
-        if isinstance(before, ElasticQuota) or isinstance(record, ElasticQuota):
-            quotas = [one for one in self._records.values() if isinstance(one, ElasticQuota)]
-            self._hold_back("ElasticQuota", not_together(quotas, ()))
-        if isinstance(before, Reservation) or isinstance(record, Reservation):
-            self._settle_reservations(None)
+        for kind in unsettled(before, record):
+            self._hold_back(kind)
 
     def _keep(self, slot: Slot, record: ClusterRecord | None) -> None:
         """Let a record stand for what was in its place."""
+        before = self._records.get(slot)
         if record is None:
             self._records.pop(slot, None)
         else:
             self._records[slot] = record
+        self._beside.keep(slot, before, record)
         self._show(slot)
 
     def _show(self, slot: Slot) -> None:
@@ -395,22 +391,16 @@ class EventReader:
                 self._classes.pop(one.name, None)
         if isinstance(after, PriorityClass):
             self._classes[after.name] = after
-        for key in self._pods:
-            self._stand(key)
+        settled = [one for one in (before, after) if isinstance(one, PriorityClass)]
+        asked = {one.name for one in settled} | {"" for one in settled if one.global_default}
+        for key, read in self._pods.items():
+            if class_asked(read) in asked:
+                self._stand(key)
 
-    def _settle_reservations(self, pod: Key | None) -> None:
-        """Hold reservations back that would be called like a pod while they are scheduled."""
-        held = [one for one in self._records.values() if isinstance(one, Reservation)]
-        names = {(one.pod_key.namespace, one.pod_key.name) for one in held}
-        if pod is None or pod[2:] in names:
-            keys = [("", "Pod", *name) for name in names]
-            pods = [self._pods[key].pod for key in keys if key in self._pods]
-            self._hold_back("Reservation", list(not_together(held, pods)))
-
-    def _hold_back(self, kind: str, remarks: Iterable[tuple[Key, Problem]]) -> None:
-        """Let it be known of some objects that they are left out, and let all others of the kind in."""
+    def _hold_back(self, kind: str) -> None:
+        """Let it be known which objects cannot stand beside others, and let all others of the kind in."""
         problems_of: dict[Key, list[Problem]] = {}
-        for key, problem in remarks:
+        for key, problem in self._beside.remarks(kind, self._pods):
             problems_of.setdefault(unique_key(key), []).append(problem)
         before = {key for key in self._held_back if key[1] == kind}
         for key in before:

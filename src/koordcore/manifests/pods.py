@@ -100,7 +100,7 @@ class PodReading:
 def resolve_priority(reading: Reading, read: PodReading, classes: Mapping[str, PriorityClass]) -> Pod:
     """Fill in what the API server's admission would have: the priority of its class or of the default."""
     pod = read.pod
-    if read.has_priority and (read.has_policy or not pod.priority_class):
+    if class_asked(read) is None:
         return pod
     found = classes.get(pod.priority_class) if pod.priority_class else _default_class(classes)
     if found is None:
@@ -117,6 +117,12 @@ def resolve_priority(reading: Reading, read: PodReading, classes: Mapping[str, P
     if (priority, policy) == (pod.priority, pod.preemption_policy):
         return pod
     return attrs.evolve(pod, priority=priority, preemption_policy=policy)
+
+
+def class_asked(read: PodReading) -> str | None:
+    """Give whose priority a pod takes: a class by its name, ``""`` for the default, ``None`` for nobody."""
+    said = read.has_priority and (read.has_policy or not read.pod.priority_class)
+    return None if said else read.pod.priority_class
 
 
 def _default_class(classes: Mapping[str, PriorityClass]) -> PriorityClass | None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore._vector import Vector
+from koordcore._vector import Table, Vector
 from koordcore.allocators.gang.cycle import permit
 from koordcore.allocators.gang.events import add_pod_group, add_pods, post_bind
 from koordcore.allocators.gang.members import in_two_gangs, running_members
-from koordcore.allocators.gang.state import Code, GangState
+from koordcore.allocators.gang.state import Code, GangRecord, GangState
 from koordcore.model.gangs import CoschedulingArgs, Gang, GangPod, PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -29,10 +29,9 @@ from koordcore.protocol.gang_names import WAITS_AT_PERMIT, gang_name
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_records, changed_states, derived
 
-T = TypeVar("T")
-
 _NOBODY: Final = frozenset[PodKey]()
 _NO_GANGS: Final = GangState()
+_NOTHING: Final[Table[Any, Any]] = Table({})
 
 
 class Member(NamedTuple):
@@ -46,6 +45,11 @@ class Member(NamedTuple):
     def runs(self) -> bool:
         """It holds room on a node."""
         return not self.ended and self.pod.node_name is not None
+
+    @property
+    def started(self) -> bool:
+        """It runs and stays, or ran to its end."""
+        return self.ended or (self.runs and (self.pod.finished or self.pod.deleted is None))
 
     @property
     def leaves(self) -> bool:
@@ -76,23 +80,37 @@ class GangBook:
         Members that count no more: on their way out of gang groups of which nobody stays. Such a group starts
         anew, as a whole. Else whoever is made anew would be placed beside those that leave, be half a gang
         once these have left, have to go, and so on for ever.
+    half
+        Gangs that run in part: of one of their group fewer members run, or ran to their end, than it needs.
     families, family_of
         Ids of the gangs of each family, by one of them; and that one by gang.
     parts
         The state of each family.
-    state
-        That of all gangs.
+    records
+        How far each gang has come.
     """
 
     pending: tuple[Pod, ...] = ()
-    members: dict[str, dict[tuple[PodKey, bool], Member]] = attrs.Factory(dict)
-    groups: dict[str, Gang] = attrs.Factory(dict)
+    members: Table[str, Members] = _NOTHING
+    groups: Table[str, Gang] = _NOTHING
     leaving: frozenset[str] = frozenset()
     gone: frozenset[PodKey] = _NOBODY
-    families: dict[str, frozenset[str]] = attrs.Factory(dict)
-    family_of: dict[str, str] = attrs.Factory(dict)
-    parts: dict[str, GangState] = attrs.Factory(dict)
-    state: GangState = _NO_GANGS
+    half: frozenset[str] = frozenset()
+    families: Table[str, frozenset[str]] = _NOTHING
+    family_of: Table[str, str] = _NOTHING
+    parts: Table[str, GangState] = _NOTHING
+    records: Table[str, GangRecord] = _NOTHING
+
+    def part(self, gang_id: str) -> GangState:
+        """Give the state of the family of a gang."""
+        family = self.family_of.get(gang_id)
+        return _NO_GANGS if family is None else self.parts[family]
+
+    @property
+    def state(self) -> GangState:
+        """Give the state of all gangs."""
+        groups = {name: group for part in self.parts.values() for name, group in part.groups.items()}
+        return GangState(gangs=immutabledict(self.records), groups=immutabledict(groups))
 
     def running(self, gang_id: str) -> list[Pod]:
         """Give the members of a gang that hold room on a node, and count."""
@@ -184,13 +202,12 @@ class _Opened:
         put: Iterable[PodGroup],
     ) -> GangBook:
         """Give the gangs after pods left and came, and after PodGroups went and were put."""
-        members, touched = dict(book.members), set[str]()
+        fresh: dict[str, dict[tuple[PodKey, bool], Member]] = {}
 
         def of(gang_id: str) -> dict[tuple[PodKey, bool], Member]:
-            if gang_id not in touched:
-                touched.add(gang_id)
-                members[gang_id] = dict(members.get(gang_id, NO_MEMBERS))
-            return members[gang_id]
+            if gang_id not in fresh:
+                fresh[gang_id] = dict(book.members.get(gang_id, NO_MEMBERS))
+            return fresh[gang_id]
 
         for pod, ended in left:
             if (gang := gang_name(pod.labels, pod.annotations)) and not in_two_gangs(pod):
@@ -199,16 +216,13 @@ class _Opened:
             if (gang := gang_name(pod.labels, pod.annotations)) and not in_two_gangs(pod):
                 said = gang_pod(pod, self.args)
                 of(f"{pod.namespace}/{gang}")[pod.key, ended] = Member(pod, said, ended)
-        groups = dict(book.groups)
-        for group in gone:
-            of(_id_of(group))
-            groups.pop(_id_of(group), None)
-        for group in put:
-            of(_id_of(group))
-            groups[_id_of(group)] = gang_from_pod_group(group, self.args).gang
-        if not touched:
+        left_groups = {_id_of(group) for group in gone}
+        came_groups = {_id_of(group): gang_from_pod_group(group, self.args).gang for group in put}
+        for name in (*left_groups, *came_groups):
+            of(name)
+        if not fresh:
             return book
-        return _with_states(book, members, groups, touched)
+        return _with_states(book, fresh, book.groups.changed(left_groups, came_groups))
 
 
 def _id_of(group: PodGroup) -> str:
@@ -219,71 +233,73 @@ def _has_ended(pod: Pod) -> bool:
     return pod.finished and bool(pod.node_name)
 
 
-def _with_states(
-    book: GangBook,
-    members: dict[str, dict[tuple[PodKey, bool], Member]],
-    groups: dict[str, Gang],
-    touched: set[str],
-) -> GangBook:
+def _with_states(book: GangBook, fresh: Mapping[str, Members], groups: Table[str, Gang]) -> GangBook:
     """Work out anew what becomes of the families to which something happened."""
-    leaving = {name for name in touched if any(one.leaves for one in members[name].values())}
-    leaving |= book.leaving - touched
-    gone = _gone(members, groups, leaving) if leaving else _NOBODY
-    if gone != book.gone:
-        touched |= {name for name, own in members.items() if any(key in gone ^ book.gone for key, _ in own)}
-    families, family_of = dict(book.families), dict(book.family_of)
-    parts, gangs, shared = dict(book.parts), dict(book.state.gangs), dict(book.state.groups)
-    home, anew, asked = _Families(), set[str](), list(touched)
+
+    def of(name: str) -> Members:
+        return fresh[name] if name in fresh else book.members.get(name, NO_MEMBERS)
+
+    home, anew, asked = _Families(), set[str](), list(fresh)
     while asked:
-        first = family_of.get(asked[-1], asked[-1])
-        own = families.pop(first, frozenset((asked.pop(),))) - anew
-        part = parts.pop(first, _NO_GANGS)
-        gangs, shared = _without(gangs, part.gangs), _without(shared, part.groups)
-        anew |= own
-        for name in own:
-            named = _named(members.get(name, NO_MEMBERS).values(), groups.get(name), gone)
-            home.join(name, named)
-            asked += named - anew
+        first = asked.pop()
+        if first not in anew:
+            own = book.families.get(book.family_of.get(first, first), frozenset()) | {first}
+            anew |= own
+            for name in own:
+                named = _named(of(name).values(), groups.get(name))
+                home.join(name, named)
+                asked += named - anew
+    members = {name: of(name) for name in sorted(anew)}
+    leaving = {name for name, own in members.items() if any(one.leaves for one in own.values())}
+    counted = {key for name, own in members.items() for key, _ in (*own, *book.members.get(name, ()))}
+    gone = (book.gone - counted) | _gone(members, groups, leaving)
     together = defaultdict[str, set[str]](set)
     for name in anew:
         together[home.of(name)].add(name)
-        family_of.pop(name, None)
-    for name, ids in together.items():
-        if any(members.get(one) or one in groups for one in ids):
-            families[name] = frozenset(ids)
-            family_of.update(dict.fromkeys(ids, name))
-            parts[name] = part = _part(sorted(ids), members, groups, gone)
-            gangs.update(part.gangs)
-            shared.update(part.groups)
-    for name in anew:
-        if not members.get(name, True):
-            del members[name]
+    families = {
+        name: frozenset(ids)
+        for name, ids in together.items()
+        if any(members[one] or one in groups for one in ids)
+    }
+    parts = {name: _part(sorted(ids), members, groups, gone) for name, ids in families.items()}
+    dropped = {book.family_of[name] for name in anew if name in book.family_of}
     return GangBook(
         pending=book.pending,
-        members=members,
+        members=book.members.changed(fresh.keys(), {name: own for name, own in fresh.items() if own}),
         groups=groups,
-        leaving=frozenset(leaving),
+        leaving=(book.leaving - anew) | leaving,
         gone=gone,
-        families=families,
-        family_of=family_of,
-        parts=parts,
-        state=GangState(gangs=immutabledict(gangs), groups=immutabledict(shared)),
+        half=(book.half - anew) | {name for part in parts.values() for name in _half(part, members)},
+        families=book.families.changed(dropped, families),
+        family_of=book.family_of.changed(anew, {one: name for name, ids in families.items() for one in ids}),
+        parts=book.parts.changed(dropped, parts),
+        records=book.records.changed(
+            {name for first in dropped for name in book.parts[first].gangs},
+            {name: record for part in parts.values() for name, record in part.gangs.items()},
+        ),
     )
 
 
-def _without(known: dict[str, T], gone: Mapping[str, object]) -> dict[str, T]:
-    for name in gone:
-        known.pop(name, None)
-    return known
-
-
-def _named(members: Iterable[Member], group: Gang | None, gone: frozenset[PodKey]) -> set[str]:
+def _named(members: Iterable[Member], group: Gang | None) -> set[str]:
     """Give the ids that whatever may configure a gang lists."""
     found = set[str]() if group is None else {*group.group}
     for one in members:
-        if one.said.config is not None and one.pod.key not in gone:
+        if one.said.config is not None:
             found.update(one.said.config.group)
     return found
+
+
+def _half(part: GangState, members: Mapping[str, Members]) -> set[str]:
+    """Find the gangs of a family that run in part."""
+    started = {
+        name: sum(one.started for one in members.get(name, NO_MEMBERS).values()) for name in part.gangs
+    }
+    short = {name for name, record in part.gangs.items() if started[name] < record.gang.min_available}
+    return {
+        name
+        for name, record in part.gangs.items()
+        if started[name] and not short.isdisjoint(record.gang.group)
+    }
 
 
 def _part(
@@ -322,7 +338,7 @@ def _gone(
     home = _Families()
     for name, own in members.items():
         asking = (one for one in own.values() if not one.ended and (not one.runs or _plain(one)))
-        home.join(name, _named(asking, groups.get(name), _NOBODY))
+        home.join(name, _named(asking, groups.get(name)))
     stays = {
         home.of(name)
         for name, own in members.items()

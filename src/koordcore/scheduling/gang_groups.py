@@ -13,7 +13,7 @@ from koordcore._record import record
 from koordcore.allocators.gang.cycle import NO_TOPOLOGY, before_pre_filter
 from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.allocators.gang.members import in_two_gangs
-from koordcore.allocators.gang.state import Code, GangRecord, GangState, exempt, worth_requeue
+from koordcore.allocators.gang.state import Code, GangRecord, exempt, worth_requeue
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.gangs import (
@@ -177,6 +177,25 @@ class Job:
         return ""
 
 
+class _Minimums(Mapping[str, int]):
+    """What is read of the gangs that are asked about: most calls ask about none of them."""
+
+    def __init__(self, gangs: Mapping[str, GangRecord]) -> None:
+        self._gangs = gangs
+
+    def __getitem__(self, name: str) -> int:
+        gang = self._gangs[name].gang
+        if not gang.initialised:
+            raise KeyError(name)
+        return gang.min_available
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(name for name, record in self._gangs.items() if record.gang.initialised))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 def _gathered(gang: Gang) -> bool:
     """Tell whether members have a wish for their places."""
     return gang.topology_spec is not None or (gang.sub_groups is not None and gang.sub_groups.gathered)
@@ -206,7 +225,6 @@ class JobTable:
         self._policy = DEFAULT_POLICY if policy is None else policy
         self._args = self._policy.args_of(CoschedulingArgs)
         self._book = gang_book(snapshot, self._args)
-        self._state: GangState = self._book.state
         self._nodes: dict[str, list[str]] = {}
         self._repairing: dict[PodKey, str] = {}
         self._fits: dict[str, GangFit] = {}
@@ -313,36 +331,32 @@ class JobTable:
         if gang is None:
             return False
         have = len(self._nodes_of(gang)) + self._book.ended(gang)
-        return have >= self._state.gangs[gang].gang.min_available
+        return have >= self._book.records[gang].gang.min_available
 
-    def minimums(self) -> dict[str, int]:
+    def minimums(self) -> Mapping[str, int]:
         """Give the minimum of every gang that is configured, by id."""
-        return {
-            name: record.gang.min_available
-            for name, record in sorted(self._state.gangs.items())
-            if record.gang.initialised
-        }
+        return _Minimums(self._book.records)
 
     def _alone(self, gang_id: str) -> bool:
         """Tell whether members go one by one, like ordinary pods."""
-        record = self._state.gangs.get(gang_id)
+        record = self._book.records.get(gang_id)
         return (
             record is not None
             and record.gang.initialised
-            and exempt(self._state, record)
+            and exempt(self._book.part(gang_id), record)
             and not any(_gathered(gang) for gang in self._group(record).values())
         )
 
     def _waiting(self, gang_id: str) -> Mapping[str, str]:
-        record = self._state.gangs.get(gang_id)
+        record = self._book.records.get(gang_id)
         return NO_UIDS if record is None else record.waiting
 
     def _group(self, record: GangRecord) -> dict[str, Gang]:
-        known = self._state.gangs
+        known = self._book.records
         return {name: known[name].gang for name in record.gang.group if name in known}
 
     def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
-        record = self._state.gangs.get(gang_id)
+        record = self._book.records.get(gang_id)
         gangs = (self._group(record) if record is not None else {}) or {gang_id: Gang(id=gang_id)}
         tree = once(self._snapshot, network_tree) if any(map(_gathered, gangs.values())) else None
         if tree is not None:
@@ -357,7 +371,7 @@ class JobTable:
             bound={name: tuple(self._nodes_of(name)) for name in sorted(gangs)},
             waiting={name: len(self._waiting(name)) for name in sorted(gangs)},
             ended={name: self._book.ended(name) for name in sorted(gangs)},
-            satisfied=record is not None and self._state.group_of(record).satisfied,
+            satisfied=record is not None and self._book.part(gang_id).group_of(record).satisfied,
             refusal=self._refusal(first, gangs),
             parts={name: self._parts(gangs[name], members[name], running[name]) for name in with_parts},
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
@@ -387,12 +401,15 @@ class JobTable:
             return malformed
         least = max(gang.min_groups for gang in gangs.values())
         if 0 < least < len(gangs):
-            ready = sum(worth_requeue(self._state.gangs[name]) for name in gangs if name in self._state.gangs)
+            ready = sum(
+                worth_requeue(self._book.records[name]) for name in gangs if name in self._book.records
+            )
             return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
         wanted = any(_needs_network(gang) for gang in gangs.values())
         known = not wanted or once(self._snapshot, network_tree) is not None
         specs = [gang.topology_spec for gang in gangs.values() if gang.topology_spec is not None]
         if not known and any(spec.binds for spec in specs):
             return NO_TOPOLOGY  # also to members of a gang that has started
-        step = before_pre_filter(self._state, gang_pod(first, self._args), topology_known=known)
+        said = gang_pod(first, self._args)
+        step = before_pre_filter(self._book.part(said.gang_id), said, topology_known=known)
         return "" if step.code is Code.SUCCESS else step.message
