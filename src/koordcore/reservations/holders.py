@@ -23,7 +23,15 @@ from koordcore.reservations.known import known_reservations
 from koordcore.reservations.state import reserve_pod
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import Change, NodeAdded, NodeRemoved, NodeReplaced
-from koordcore.snapshot.following import changed_records, changed_states, derived, know, once, state_at
+from koordcore.snapshot.following import (
+    apart,
+    changed_records,
+    changed_states,
+    derived,
+    know,
+    once,
+    state_at,
+)
 from koordcore.snapshot.forking import with_pods
 
 _STATUS: Final = frozenset({"status"})
@@ -82,7 +90,8 @@ def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         for one in snapshot.of(Reservation)
         if one.active and one.status.node_name in snapshot.layout.row_of
     ]
-    return snapshot.assume(*holders) if holders else snapshot
+    held = snapshot.assume(*holders) if holders else with_pods(snapshot, {}, snapshot.pending, ())
+    return apart(held)
 
 
 def held_again(

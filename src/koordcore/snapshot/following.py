@@ -87,6 +87,16 @@ def know(snapshot: ClusterSnapshot, build: Callable[[ClusterSnapshot], T], value
     snapshot._past[build] = (snapshot.layout, snapshot._nodes, snapshot._records, value, snapshot.place)
 
 
+def apart(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Let what follows from a snapshot remember for itself; it is one that nobody else has yet.
+
+    Snapshots share what the last of them worked out. Where two lines go on side by side, each would be led on
+    from the other, over all that has happened since they parted.
+    """
+    object.__setattr__(snapshot, "_past", dict(snapshot._past))
+    return snapshot
+
+
 def changed_rows(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[int]:
     """Give the rows whose nodes are not the same objects as in what :func:`derived` handed over."""
     known = changed_on(_since(snapshot, before)[0])
