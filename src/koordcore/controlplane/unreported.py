@@ -34,6 +34,7 @@ class UnreportedNodes:
     def __init__(self) -> None:
         self._offer: set[str] = set()
         self._reported: set[str] = set()
+        self._unreported: set[str] = set()
 
     def notice(self, changes: Iterable[Change]) -> None:
         """Take note of what has changed in the cluster."""
@@ -42,22 +43,25 @@ class UnreportedNodes:
                 case NodeAdded(node) | NodeReplaced(node):
                     self._note(node.node if isinstance(node, NodeState) else node)
                 case NodeRemoved(name):
-                    self._offer.discard(name)
+                    self._tell(self._offer, name, there=False)
                 case RecordAdded(DeviceObject() as record) | RecordReplaced(DeviceObject() as record):
-                    self._reported.add(record.name)
+                    self._tell(self._reported, record.name, there=True)
                 case RecordRemoved(DeviceObject() as record):
-                    self._reported.discard(record.name)
+                    self._tell(self._reported, record.name, there=False)
                 case _:
                     pass
 
     def _note(self, node: Node) -> None:
-        if _COUNTED.isdisjoint(node.allocatable):
-            self._offer.discard(node.name)
-        else:
-            self._offer.add(node.name)
+        self._tell(self._offer, node.name, there=not _COUNTED.isdisjoint(node.allocatable))
+
+    def _tell(self, names: set[str], name: str, *, there: bool) -> None:
+        """Let a name stand among some, or not, and see what that makes of the node."""
+        (names.add if there else names.discard)(name)
+        lacks = name in self._offer and name not in self._reported
+        (self._unreported.add if lacks else self._unreported.discard)(name)
 
     def closed(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """Close these nodes."""
-        unreported = sorted(self._offer - self._reported)
+        unreported = sorted(self._unreported)
         nodes = (snapshot.node(name).node for name in unreported)
         return snapshot.apply(*(NodeReplaced(attrs.evolve(node, unschedulable=True)) for node in nodes))
