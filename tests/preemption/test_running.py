@@ -7,11 +7,14 @@ from datetime import UTC, datetime
 import attrs
 import numpy as np
 
+from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, SchedulingGroup
 from koordcore.model.scheduling_groups import DisruptionMode, SchedulingPodGroup
-from koordcore.preemption.running import RunningPods, running_on
-from koordcore.snapshot import ClusterSnapshot, NodeAdded, NodeRemoved, NodeReplaced
+from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
+from koordcore.preemption.running import RunningPods, covers, running_on
+from koordcore.preemption.victims import collect_candidates
+from koordcore.snapshot import ClusterSnapshot, NodeAdded, NodeRemoved, NodeReplaced, RecordRemoved
 
 GANG = "pod-group.scheduling.sigs.k8s.io"
 NODES = 12
@@ -84,3 +87,34 @@ def test_nodes_that_say_something_else_join_or_leave_and_new_resources_are_follo
     joined = told.apply(NodeAdded(Node(name="node-00a", allocatable={"cpu": 4000, "pods": 20})))
     assert agree(joined).nodes == NODES + 1
     assert agree(joined.apply(NodeRemoved("node-05"))).nodes == NODES
+
+
+def test_budgets_are_told_by_the_labels_that_they_ask_for() -> None:
+    snapshot = cluster()
+    agree(snapshot)
+    budget = PodDisruptionBudget(name="b", selector=LabelSelector({GANG: "old"}))
+    guarded = snapshot.with_records(budget)
+    assert agree(guarded).sorts == (("default", ()), ("default", ((GANG, "old"),)))
+    assert agree(guarded.assume(pod(31, gang="new"))).told == (GANG,)
+    assert agree(guarded.assume(pod(31, gang="new")).forget(pod(1).key)).told == (GANG,)
+    asked = LabelSelector(requirements=(Requirement("app", SelectorOperator.EXISTS),))
+    other = guarded.with_records(attrs.evolve(budget, selector=asked))
+    assert (agree(other).told, agree(other).sorts) == (("app",), (("default", ()),))
+    assert agree(guarded.apply(RecordRemoved(budget))).told == ()
+
+
+def test_evictions_use_up_the_budgets_that_cover_a_pod() -> None:
+    """As one pod after another is asked about: by namespace and labels, but for those that are counted."""
+    budgets = [
+        PodDisruptionBudget(name="all"),
+        PodDisruptionBudget(name="old", selector=LabelSelector({GANG: "old"}), disrupted_pods=("pod-01",)),
+        PodDisruptionBudget(name="far", namespace="far", selector=LabelSelector({GANG: "old"})),
+    ]
+    running = running_on(cluster().with_records(*budgets))
+    candidates, _ = collect_candidates(
+        running, Pod(name="asks", priority=9), minimums={}, budgets=sorted(budgets, key=lambda one: one.name)
+    )
+    of = [running.pods[one] for one in candidates.source.tolist()]
+    wanted = [[covers(one, pod) for pod in of] for one in sorted(budgets, key=lambda one: one.name)]
+    assert candidates.covered.tolist() == wanted
+    assert candidates.covered.sum() == 5

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +27,29 @@ from koordcore.protocol.times import moment_of
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_records, changed_rows, derived, moves_since, once
 
+T = TypeVar("T")
+
 _FEW: Final = 4
 """Where more than a quarter of the nodes changed, making all columns anew is no slower."""
 
 
 def covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """Tell whether evicting a pod uses a disruption budget up.
+    """Tell whether evicting a pod uses a budget up; one that is being disrupted is counted already."""
+    return selects(budget, pod.namespace, pod.labels) and pod.name not in budget.disrupted_pods
 
-    A budget with an empty selector selects nobody here, and a pod that is being disrupted already is counted.
-    """
-    return (
-        budget.namespace == pod.namespace
-        and budget.selector != EVERYTHING
-        and budget.selector.matches(pod.labels)
-        and pod.name not in budget.disrupted_pods
-    )
+
+def selects(budget: PodDisruptionBudget, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Tell whether a budget is for pods with some labels; an empty selector is for nobody here."""
+    selector = budget.selector
+    return budget.namespace == namespace and selector != EVERYTHING and selector.matches(labels)
+
+
+def told_by(budgets: Iterable[PodDisruptionBudget]) -> tuple[str, ...]:
+    """Give the keys of the labels that budgets ask for."""
+    keys = set[str]()
+    for one in budgets:
+        keys.update(one.selector.match_labels, (asked.key for asked in one.selector.requirements))
+    return tuple(sorted(keys))
 
 
 def amounts_of(layout: ClusterLayout, pod: Pod) -> IntVector:
@@ -57,6 +65,10 @@ def amounts_of(layout: ClusterLayout, pod: Pod) -> IntVector:
 
 Leaving: TypeAlias = tuple[PodKey, int]
 """A pod with the row of its node."""
+
+
+Sort: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+"""The namespace of a pod, and those of its labels that count."""
 
 
 @record(eq=False, kw_only=True)
@@ -79,6 +91,10 @@ class RunningPods:
         Kubernetes' groups had a say in the columns.
     team, teams
         Index of the quota that its label names and its namespace, among the sorted pairs of all, shape (V,).
+    sort, sorts
+        Index of its namespace and labels among the sorted ones of all, shape (V,).
+    told
+        Keys of the labels that count there: those that disruption budgets ask for.
     nodes, resources
         How many nodes there are, and the resources of the rows of ``amounts``.
     """
@@ -93,6 +109,9 @@ class RunningPods:
     gangs: tuple[str, ...]
     team: IntVector
     teams: tuple[tuple[str, str], ...]
+    sort: IntVector
+    sorts: tuple[Sort, ...]
+    told: tuple[str, ...] = ()
     whole: frozenset[str] = frozenset()
     grouped: bool = False
     nodes: int
@@ -152,7 +171,10 @@ class RunningPods:
 
 
 def running_pods(
-    layout: ClusterLayout, bound: Iterable[Pod], groups: GroupTable | None = None
+    layout: ClusterLayout,
+    bound: Iterable[Pod],
+    groups: GroupTable | None = None,
+    told: tuple[str, ...] = (),
 ) -> RunningPods:
     """Make the columns of the pods that run on known nodes; groups say who leaves together, and for whom.
 
@@ -164,12 +186,14 @@ def running_pods(
         The pods; those on unknown nodes are passed over.
     groups
         ``None`` where everybody is a group of one.
+    told
+        Keys of the labels that disruption budgets ask for.
     """
     listed = [
         (row, pod.key, pod) for pod in bound if (row := layout.row_of.get(pod.node_name or "")) is not None
     ]
     listed.sort(key=lambda entry: entry[:2])
-    return _columns(layout, [pod for *_, pod in listed], [row for row, *_ in listed], groups)
+    return _columns(layout, [pod for *_, pod in listed], [row for row, *_ in listed], groups, told)
 
 
 def running_on(snapshot: ClusterSnapshot) -> RunningPods:
@@ -178,7 +202,12 @@ def running_on(snapshot: ClusterSnapshot) -> RunningPods:
 
 
 def _running(snapshot: ClusterSnapshot) -> RunningPods:
-    return running_pods(snapshot.layout, snapshot.bound_pods(), _groups(snapshot))
+    told = once(snapshot, _told)
+    return running_pods(snapshot.layout, snapshot.bound_pods(), _groups(snapshot), told)
+
+
+def _told(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    return told_by(snapshot.of(PodDisruptionBudget))
 
 
 def _groups(snapshot: ClusterSnapshot) -> GroupTable | None:
@@ -199,17 +228,22 @@ def _running_again(
     changed = changed_rows(snapshot, nodes)
     # What groups say of their members is part of the columns.
     regrouped = changed_records(snapshot, records) and (groups is not None or value.grouped)
-    if regrouped or len(changed) * _FEW > len(nodes):
+    retold = once(snapshot, _told) != value.told
+    if regrouped or retold or len(changed) * _FEW > len(nodes):
         return _running(snapshot)
     if not changed:
         return value
     pods = (pod for row in changed for pod in snapshot.nodes[row].pods)
-    fresh = running_pods(snapshot.layout, pods, groups)
+    fresh = running_pods(snapshot.layout, pods, groups, value.told)
     return _spliced(value, fresh, np.array(changed, dtype=np.int64))
 
 
 def _columns(
-    layout: ClusterLayout, pods: Sequence[Pod], rows: Sequence[int], groups: GroupTable | None
+    layout: ClusterLayout,
+    pods: Sequence[Pod],
+    rows: Sequence[int],
+    groups: GroupTable | None,
+    told: tuple[str, ...],
 ) -> RunningPods:
     names, priorities, whole = [], [], set()
     for pod in pods:
@@ -221,9 +255,10 @@ def _columns(
         priorities.append(pod.priority if priority is None else priority)
     gangs = tuple(sorted(set(names) - {""}))
     index = {"": -1, **{name: number for number, name in enumerate(gangs)}}
-    pairs = [(quota_label(pod.labels), pod.namespace) for pod in pods]
-    teams = tuple(sorted(set(pairs)))
-    number_of = {pair: number for number, pair in enumerate(teams)}
+    teams, team = _numbered((quota_label(pod.labels), pod.namespace) for pod in pods)
+    sorts, sort = _numbered(
+        (pod.namespace, tuple((key, pod.labels[key]) for key in told if key in pod.labels)) for pod in pods
+    )
     known: dict[tuple[tuple[str, int], ...], int] = {}
     shapes, columns = [], []
     for pod in pods:
@@ -245,11 +280,22 @@ def _columns(
         gangs=gangs,
         whole=frozenset(whole),
         grouped=groups is not None,
-        team=np.array([number_of[pair] for pair in pairs], dtype=np.int64),
+        team=team,
         teams=teams,
+        sort=sort,
+        sorts=sorts,
+        told=told,
         nodes=len(layout.names),
         resources=layout.resources,
     )
+
+
+def _numbered(values: Iterable[T]) -> tuple[tuple[T, ...], IntVector]:
+    """Give the values that occur, sorted, and which of them each is."""
+    listed = list(values)
+    names = tuple(sorted(set(listed)))  # type: ignore[type-var]  # pairs of texts
+    index = {name: number for number, name in enumerate(names)}
+    return names, np.array([index[one] for one in listed], dtype=np.int64)
 
 
 def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPods:
@@ -261,6 +307,8 @@ def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPo
         kept[start:end] = False
     gangs, gang, own = _joined((old.gangs, old.gang), (fresh.gangs, fresh.gang), kept)
     teams, team, theirs = _joined((old.teams, old.team), (fresh.teams, fresh.team), kept)
+
+    sorts, sort, kinds = _joined((old.sorts, old.sort), (fresh.sorts, fresh.sort), kept)
 
     def spliced(before: NDArray[Any], after: NDArray[Any]) -> NDArray[Any]:
         parts, at = [], 0
@@ -291,6 +339,9 @@ def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPo
         grouped=fresh.grouped,
         team=spliced(team, theirs),
         teams=teams,
+        sort=spliced(sort, kinds),
+        sorts=sorts,
+        told=fresh.told,
         nodes=fresh.nodes,
         resources=fresh.resources,
     )

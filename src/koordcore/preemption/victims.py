@@ -10,8 +10,8 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod
-from koordcore.preemption.parties import Candidates, Jobs, Names
-from koordcore.preemption.running import Leaving, RunningPods, covers
+from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, Names
+from koordcore.preemption.running import Leaving, RunningPods, selects, told_by
 
 _ALONE: Final = np.int64(-1)
 """The gang of a pod without one."""
@@ -99,7 +99,7 @@ def collect_candidates(
         found = np.bincount(gang[mask & (gang >= 0)], minlength=len(running.gangs))[used]
         return np.concatenate([found, np.full(len(single), each)]).astype(np.int64)
 
-    pods = [running.pods[one] for one in ones.tolist()] if restart is not None or budgets else []
+    pods = [running.pods[one] for one in ones.tolist()] if restart is not None else []
     candidates = Candidates(
         keys=Names(len(ones), key),
         node=running.node[rows],
@@ -109,9 +109,7 @@ def collect_candidates(
         restart=np.array([restart(pod) for pod in pods], dtype=np.int64)
         if restart is not None
         else np.zeros(len(ones), dtype=np.int64),
-        covered=np.array(
-            [[covers(budget, pod) for pod in pods] for budget in budgets], dtype=np.bool_
-        ).reshape(len(budgets), len(ones)),
+        covered=_covered(running, budgets, ones),
         source=ones,
         by_node=running.by_node if every else None,
     )
@@ -123,6 +121,20 @@ def collect_candidates(
         gang=np.concatenate([np.ones(len(used), dtype=np.bool_), np.zeros(len(single), dtype=np.bool_)]),
     )
     return candidates, jobs
+
+
+def _covered(running: RunningPods, budgets: Sequence[PodDisruptionBudget], ones: IntVector) -> BoolMatrix:
+    """Tell which budgets an eviction of some of the pods uses up, shape (B, V): by what budgets ask for."""
+    assert {*told_by(budgets)} <= {*running.told}, "labels that budgets ask for are those that are told"
+    found = np.zeros((len(budgets), len(ones)), dtype=np.bool_)
+    sort = running.sort[ones]
+    for covered, budget in zip(found, budgets, strict=True):
+        of_sort = [selects(budget, namespace, dict(labels)) for namespace, labels in running.sorts]
+        covered[:] = np.array(of_sort, dtype=np.bool_)[sort]
+        if budget.disrupted_pods:
+            for one in np.flatnonzero(covered).tolist():
+                covered[one] = running.pods[int(ones[one])].name not in budget.disrupted_pods
+    return found
 
 
 def _numbered(gang: IntVector | None, numbers: IntVector) -> tuple[IntVector, IntVector, IntVector]:

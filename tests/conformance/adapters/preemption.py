@@ -24,7 +24,7 @@ from koordcore.preemption.eligible import check_eligible, may_evict
 from koordcore.preemption.identify import PreemptingJob, identify_job
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import PreemptionProblem
-from koordcore.preemption.running import running_pods
+from koordcore.preemption.running import running_pods, told_by
 from koordcore.preemption.setup import make_problem
 from koordcore.preemption.victims import collect_candidates
 from koordcore.protocol.gang_names import gang_name
@@ -525,7 +525,7 @@ def cost(case: Case) -> Any:
     layout = ClusterSnapshot(nodes=[_bare(name) for name in states]).layout
     budgets = world.snapshot.of(PodDisruptionBudget)
     candidates, jobs = collect_candidates(
-        running_pods(layout, pods), preemptor, minimums=world.minimums, budgets=budgets
+        running_pods(layout, pods, told=told_by(budgets)), preemptor, minimums=world.minimums, budgets=budgets
     )
     wanted = set(case.input["victims"])
     if not wanted <= set(candidates.keys):
