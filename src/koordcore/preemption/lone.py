@@ -18,6 +18,7 @@ from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore.model.certificates import CertificateStatus, Limits
 from koordcore.model.preemption import NO_PRIORITY
 from koordcore.preemption.exact import solve_exact
+from koordcore.preemption.lone_bounds import bounded
 from koordcore.preemption.node_victims import (
     Cost,
     NodeVictims,
@@ -285,7 +286,16 @@ class LoneSearch:
         self._open |= there
         self._number = len(rows)
         if len(rows):
-            self._bounds = self._bounded(rows, self._level)
+            self._bounds = self._bounded(rows)
+
+    def _bounded(self, rows: IntVector) -> IntMatrix:
+        """Bound the damage on nodes that open at the level; the cheapest last."""
+        if not self._level:
+            return np.stack([rows[::-1], *np.zeros((3, len(rows)), dtype=np.int64)])
+        lacks = dict(zip(self._asked, self._lack[:, rows], strict=True))
+        priority = self._levels[self._level]
+        fewest = self._fewest_shared(priority)
+        return bounded(self._problem, rows, self._leaving(self._level), priority, lacks, self._shared, fewest)
 
     def _opens(self, level: int) -> BoolVector:
         """Tell which nodes might take the member once all up to a level have left, shape (N,)."""
@@ -301,57 +311,6 @@ class LoneSearch:
             if lack.max(initial=0) > 0:
                 opens &= problem.given(resource, gone) >= lack
         return opens
-
-    def _bounded(self, rows: IntVector, level: int) -> IntMatrix:
-        """Bound the damage on nodes that open at a level: rows, jobs, pods, priorities; the cheapest last."""
-        if not level:
-            return np.stack([rows[::-1], *np.zeros((3, len(rows)), dtype=np.int64)])
-        problem, priority = self._problem, self._levels[level]
-        table, jobs = problem.candidates, problem.jobs
-        there, homes = self._leaving(level), table.node
-        if len(rows) < len(problem.nodes):
-            position = np.full(len(problem.nodes), -1, dtype=np.int64)
-            position[rows] = np.arange(len(rows))
-            homes = position[table.node]
-            there = there & (homes >= 0)
-        # Where they stand in order and all of them count, nothing is copied.
-        every = bool(there.all()) and problem.ordered
-        ones = slice(None) if every else problem.in_order(there)
-        at = homes[ones]
-        starts = problem.by_node.starts[rows] if every else np.searchsorted(at, np.arange(len(rows)))
-        pods = np.full(len(rows), self._fewest_shared(priority), dtype=np.int64)
-        lacks = [
-            (one, lack) for one, lack in zip(self._asked, self._lack[:, rows], strict=True) if lack.max() > 0
-        ]
-        for resource, lack in lacks:
-            given = table.amounts[resource, ones]
-            largest = problem.by_node.largest(resource)[rows] if every else _largest(starts, given)
-            np.maximum(pods, _fewest(at, given, largest, lack), out=pods)
-        if len(lacks) + len(self._shared) > 1:
-            # A single pod is enough only where it gives all that is lacking.
-            alone = np.ones(len(at), dtype=np.bool_)
-            for given, missing in self._shared:
-                alone &= given[ones] >= missing
-            for resource, lack in lacks:
-                alone &= table.amounts[resource, ones] >= lack[at]
-            single = np.bincount(at[alone], minlength=len(rows)) > 0
-            if self._shared:
-                single |= (self._lack[:, rows] <= 0).all(axis=0)
-            pods[(pods == 1) & ~single] = 2
-        spare = _marked(at, jobs.spares, table.job[ones], len(rows))
-        tight = _marked(at, jobs.several, table.job[ones], len(rows))
-        if self._shared:
-            sums = priority + (pods - 1) * min(priority, int(table.priority[self._usable].min()))
-            far = np.flatnonzero(np.any([given > 0 for given, _ in self._shared], axis=0) & self._usable)
-            spare |= bool(jobs.spares[table.job[far]].any())
-            tight |= bool(jobs.several[table.job[far]].any())
-        else:
-            sums = priority + _smallest(at, starts, table.priority[ones], pods - 1)
-        lost = np.where(spare, 0, np.where(tight, 1, pods))
-        bounds = np.stack([rows, lost, pods, sums])
-        if (bounds[1:] == bounds[1:, :1]).all():
-            return bounds[:, ::-1]  # by their rows, which ascend
-        return bounds[:, np.lexsort((rows, sums, pods, lost))[::-1]]
 
 
 def _missing(problem: PreemptionProblem) -> tuple[tuple[IntVector, int], ...]:
@@ -391,58 +350,3 @@ def _givers(problem: PreemptionProblem, shared: tuple[tuple[IntVector, int], ...
 def _cost(vector: tuple[int, ...]) -> Cost:
     violations, highest, jobs, pods, priorities, restarts, _ = vector
     return violations, highest, jobs, pods, priorities, restarts
-
-
-def _marked(at: IntVector, marks: BoolVector, job: IntVector, number: int) -> BoolVector:
-    """Tell at which of some positions there is a pod of a marked job, shape (n,)."""
-    if not marks.any():
-        return np.zeros(number, dtype=np.bool_)
-    there: BoolVector = np.bincount(at[marks[job]], minlength=number) > 0
-    return there
-
-
-def _largest(starts: IntVector, given: IntVector) -> IntVector:
-    """Give the largest amount at each position, shape (n,), where those of each begin; any where none is."""
-    if not len(given):
-        return np.zeros(len(starts), dtype=np.int64)
-    largest: IntVector = np.maximum.reduceat(given, np.minimum(starts, len(given) - 1))
-    return largest
-
-
-def _fewest(at: IntVector, given: IntVector, largest: IntVector, lack: IntVector) -> IntVector:
-    """Count how many of the largest amounts at each position make up for what is lacking, shape (n,).
-
-    Parameters
-    ----------
-    at
-        Position of each amount, ascending.
-    largest
-        The largest amount at each position, shape (n,); anything where there is none.
-    """
-    number = len(lack)
-    fewest = (lack > 0).astype(np.int64)
-    if not len(at):
-        return fewest
-    several = np.flatnonzero((lack > 0) & (largest < lack))
-    if not len(several):
-        return fewest
-    short = np.zeros(number, dtype=np.bool_)
-    short[several] = True
-    picked = np.flatnonzero(short[at])
-    order = picked[np.lexsort((-given[picked], at[picked]))]
-    sums, homes = np.cumsum(given[order]), at[order]
-    first = np.searchsorted(homes, several)
-    before = np.zeros(number, dtype=np.int64)
-    before[several] = sums[first] - given[order][first]
-    unmet = sums - before[homes] < lack[homes]
-    return fewest + np.bincount(homes, unmet, number).astype(np.int64)
-
-
-def _smallest(at: IntVector, starts: IntVector, values: IntVector, counts: IntVector) -> IntVector:
-    """Add up the ``counts`` smallest values at each position, shape (n,); ``at`` ascends."""
-    if not counts.any():
-        return np.zeros(len(counts), dtype=np.int64)
-    order = np.lexsort((values, at))
-    sums = np.concatenate([[0], np.cumsum(values[order])])
-    smallest: IntVector = sums[starts + counts] - sums[starts]
-    return smallest
