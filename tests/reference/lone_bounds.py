@@ -102,16 +102,49 @@ def _least(
         one for one in np.flatnonzero(problem.usable).tolist() if any(given[one] > 0 for given, _ in far)
     ]
     priorities = sorted(table.priority[here].tolist())
+    found = [*here, *others]
+    several = any(jobs.several[table.job[one]] for one in found)
     if far:
         sums = level + (pods - 1) * min(level, int(table.priority[problem.usable].min()))
+        lost = 1 if several else pods
+    elif several:
+        units = _units(problem, here)
+        lost = 1
+        for resource, lack in lacks.items():
+            given = [sum(int(table.amounts[resource, one]) for one in unit) for unit in units]
+            lost = max(lost, _how_many(given, lack))
+        if lost == 1 and not any(_is_enough(problem, unit, lacks) for unit in units):
+            lost = 2
+        leave = [_with_gang(problem, unit[0]) for unit in units]
+        pods = sum(sorted(map(len, leave))[:lost])
+        sums = level + (pods - 1) * min(level, *(int(table.priority[one]) for ones in leave for one in ones))
     else:
-        sums = level + sum(priorities[: pods - 1])
-    found = [*here, *others]
+        sums, lost = level + sum(priorities[: pods - 1]), pods
     if any(jobs.spares[table.job[one]] for one in found):
         lost = 0
-    else:
-        lost = 1 if any(jobs.several[table.job[one]] for one in found) else pods
     return (0, level, lost, pods, sums, 0)
+
+
+def _is_enough(problem: PreemptionProblem, unit: list[int], lacks: dict[int, int]) -> bool:
+    amounts = problem.candidates.amounts
+    return all(sum(int(amounts[resource, one]) for one in unit) >= lack for resource, lack in lacks.items())
+
+
+def _with_gang(problem: PreemptionProblem, one: int) -> list[int]:
+    """Give who leaves with a candidate: all of a gang that spares nobody."""
+    job, jobs = int(problem.candidates.job[one]), problem.jobs
+    if jobs.spares[job]:
+        return [one]
+    return [other for other, its in enumerate(problem.candidates.job.tolist()) if its == job]
+
+
+def _units(problem: PreemptionProblem, here: list[int]) -> list[list[int]]:
+    """Group the candidates of a node: members of a gang that spares nobody leave together."""
+    units: dict[tuple[str, int], list[int]] = {}
+    for one in here:
+        job = int(problem.candidates.job[one])
+        units.setdefault(("pod", one) if problem.jobs.spares[job] else ("job", job), []).append(one)
+    return list(units.values())
 
 
 def _how_many(amounts: list[int], missing: int) -> int:

@@ -79,13 +79,67 @@ def bounded(
         far = np.flatnonzero(np.any([given > 0 for given, _ in shared], axis=0) & problem.usable)
         spare |= bool(jobs.spares[table.job[far]].any())
         tight |= bool(jobs.several[table.job[far]].any())
+        lost = np.where(tight, 1, pods)
     else:
         sums = priority + _smallest(at, starts, table.priority[ones], pods - 1)
-    lost = np.where(spare, 0, np.where(tight, 1, pods))
+        lost = pods
+        if tight.any():
+            amounts = [(table.amounts[resource, ones], lack) for resource, lack in lacks]
+            bound, units = _of_units(problem, at, table.job[ones], table.priority[ones], amounts, len(rows))
+            lost = np.where(tight, units, lost)
+            sums = np.where(tight, priority + (bound[0] - 1) * np.minimum(priority, bound[1]), sums)
+            pods = np.where(tight, bound[0], pods)
+    lost = np.where(spare, 0, lost)
     bounds = np.stack([rows, lost, pods, sums])
     if (bounds[1:] == bounds[1:, :1]).all():
         return bounds[:, ::-1]  # by their rows, which ascend
     return bounds[:, np.lexsort((rows, sums, pods, lost))[::-1]]
+
+
+def _of_units(
+    problem: PreemptionProblem,
+    at: IntVector,
+    job: IntVector,
+    priority: IntVector,
+    amounts: Sequence[tuple[IntVector, IntVector]],
+    number: int,
+) -> tuple[IntMatrix, IntVector]:
+    """Count a gang that spares nobody as one: it leaves whole, wherever its other members are.
+
+    Parameters
+    ----------
+    at, job, priority
+        Of those who may leave: the position of their node, ascending, their job, and their priority.
+    amounts
+        What each of them gives of a resource, and what each node lacks of it, shape (n,).
+
+    Returns
+    -------
+    tuple
+        How many pods leave at least and the least priority of those who come into question, shape (2, n);
+        how many jobs of them, shape (n,).
+    """
+    jobs, table = problem.jobs, problem.candidates
+    whole = (jobs.several & ~jobs.spares)[job]
+    least = np.full(len(jobs.least), np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(least, table.job, table.priority)
+    unit = np.where(whole, job, len(jobs.least) + np.arange(len(job)))
+    order = np.lexsort((unit, at))
+    fresh = (np.diff(unit[order], prepend=-1) != 0) | (np.diff(at[order], prepend=-1) != 0)
+    first = np.flatnonzero(fresh)
+    homes = at[order][first]
+    starts = np.searchsorted(homes, np.arange(number))
+    units = np.ones(number, dtype=np.int64)
+    enough = np.ones(len(first), dtype=np.bool_)
+    for amount, lack in amounts:
+        given = np.add.reduceat(amount[order], first)
+        np.maximum(units, _fewest(homes, given, _largest(starts, given), lack), out=units)
+        enough &= given >= lack[homes]
+    units[(units == 1) & (np.bincount(homes[enough], minlength=number) == 0)] = 2
+    sizes = np.where(whole, jobs.running[job], 1)[order][first]
+    lowest = np.full(number, np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(lowest, homes, np.where(whole, least[job], priority)[order][first])
+    return np.stack([_smallest(homes, starts, sizes, units), lowest]), units
 
 
 def _marked(at: IntVector, marks: BoolVector, job: IntVector, number: int) -> BoolVector:
