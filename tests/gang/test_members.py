@@ -7,7 +7,7 @@ from immutabledict import immutabledict
 
 from koordcore import ClusterSnapshot, Node, Pod
 from koordcore.allocators.gang.group_table import group_table
-from koordcore.allocators.gang.members import belongs, running_members
+from koordcore.allocators.gang.members import belongs, grouped_members
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import SchedulingGroup
 from koordcore.model.scheduling_groups import SchedulingWorkload
@@ -27,18 +27,18 @@ def test_a_label_or_a_group_of_kubernetes_puts_a_pod_together_with_others(
     assert belongs(Pod(name="p", labels=labels, scheduling_group=group)) is together
 
 
-def test_members_that_hold_room_are_followed_from_snapshot_to_snapshot() -> None:
-    """Pods of neither kind of group are none, and who has ended is none any more."""
+def test_members_of_groups_that_hold_room_are_followed_from_snapshot_to_snapshot() -> None:
+    """By node and key; pods of no group of Kubernetes are none, and who has ended is none any more."""
     pods = [Pod(name="alone"), Pod(name="in-gang", labels=GANG), Pod(name="in-group", scheduling_group=GROUP)]
     nodes = [NodeState(Node(name="n"), tuple(pod.at("n") for pod in pods)), NodeState(Node(name="m"))]
     late = [Pod(name="late", scheduling_group=GROUP), Pod(name="other")]
     snapshot = ClusterSnapshot(nodes=nodes, pending=late)
-    assert [pod.name for pod in running_members(snapshot)] == ["in-gang", "in-group"]
+    assert [pod.name for pod in grouped_members(snapshot)] == ["in-group"]
     for pod in late:
         snapshot = snapshot.apply(PodBound(pod.at("m")))
-    assert sorted(pod.name for pod in running_members(snapshot)) == ["in-gang", "in-group", "late"]
+    assert [pod.name for pod in grouped_members(snapshot)] == ["late", "in-group"]
     snapshot = snapshot.apply(PodEnded(pods[2].key))
-    assert sorted(pod.name for pod in running_members(snapshot)) == ["in-gang", "late"]
+    assert [pod.name for pod in grouped_members(snapshot)] == ["late"]
 
 
 def test_the_groups_of_a_workload_have_pods_and_no_groups_below_them() -> None:

@@ -128,9 +128,11 @@ def _covered(running: RunningPods, budgets: Sequence[PodDisruptionBudget], ones:
     assert {*told_by(budgets)} <= {*running.told}, "labels that budgets ask for are those that are told"
     found = np.zeros((len(budgets), len(ones)), dtype=np.bool_)
     sort = running.sort[ones]
+    sorts = [(namespace, dict(labels)) for namespace, labels in running.sorts]
     for covered, budget in zip(found, budgets, strict=True):
-        of_sort = [selects(budget, namespace, dict(labels)) for namespace, labels in running.sorts]
-        covered[:] = np.array(of_sort, dtype=np.bool_)[sort]
+        of_sort = [selects(budget, namespace, labels) for namespace, labels in sorts]
+        if any(of_sort):
+            covered[:] = np.array(of_sort, dtype=np.bool_)[sort]
         if budget.disrupted_pods:
             for one in np.flatnonzero(covered).tolist():
                 covered[one] = running.pods[int(ones[one])].name not in budget.disrupted_pods
@@ -165,9 +167,10 @@ def _gangs(
     if not running.gangs:
         return np.broadcast_to(_ALONE, len(running.gang)), np.empty(0, dtype=np.int64)
     whole = np.array([name in running.whole for name in running.gangs], dtype=np.bool_)
-    known = whole | np.array([name in minimums for name in running.gangs], dtype=np.bool_)
+    said = [minimums.get(name) for name in running.gangs]
+    known = whole | np.array([one is not None for one in said], dtype=np.bool_)
+    least = np.array([-1 if one is None else one for one in said], dtype=np.int64)
     # A pod without a gang has the number -1, which reads the place that is appended.
     gang = np.where(np.append(known, False)[running.gang], running.gang, -1)
-    least = np.array([minimums.get(name, -1) for name in running.gangs], dtype=np.int64)
     least[whole] = np.bincount(gang[there & (gang >= 0)], minlength=len(whole))[whole]
     return gang, least

@@ -18,7 +18,7 @@ from koordcore._record import record
 from koordcore._vector import Table, Vector
 from koordcore.allocators.gang.cycle import permit
 from koordcore.allocators.gang.events import add_pod_group, add_pods, post_bind
-from koordcore.allocators.gang.members import in_two_gangs, running_members
+from koordcore.allocators.gang.members import in_two_gangs
 from koordcore.allocators.gang.state import Code, GangRecord, GangState
 from koordcore.model.gangs import CoschedulingArgs, Gang, GangPod, PodGroup
 from koordcore.model.nodes import NodeState
@@ -160,7 +160,7 @@ class _Opened:
 
     def __call__(self, snapshot: ClusterSnapshot) -> GangBook:
         ended = filter(_has_ended, snapshot.of(Pod))
-        came = [(pod, False) for pod in (*running_members(snapshot), *snapshot.pending)]
+        came = [(pod, False) for pod in (*snapshot.bound_pods(), *snapshot.pending)]
         groups = snapshot.of(PodGroup)
         empty = GangBook(pending=snapshot.pending)
         return self._moved(empty, (), [*came, *((pod, True) for pod in ended)], (), groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from immutabledict import immutabledict
 
@@ -188,6 +188,14 @@ class _Minimums(Mapping[str, int]):
         if not gang.initialised:
             raise KeyError(name)
         return gang.min_available
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(name) is not None
+
+    def get(self, name: object, default: Any = None) -> Any:
+        """Give the minimum of a gang, or the default."""
+        record = self._gangs.get(name)  # type: ignore[call-overload]  # whatever it is
+        return default if record is None or not record.gang.initialised else record.gang.min_available
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(name for name, record in self._gangs.items() if record.gang.initialised))

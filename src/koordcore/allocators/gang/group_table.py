@@ -15,7 +15,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.allocators.gang.members import in_two_gangs, running_members
+from koordcore.allocators.gang.members import grouped_members, in_two_gangs
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.model.scheduling_groups import (
@@ -232,7 +232,7 @@ def group_table(snapshot: ClusterSnapshot) -> GroupTable:
 
 def _running(snapshot: ClusterSnapshot) -> Iterator[Pod]:
     """Give the members that are assigned, also to nodes that the snapshot does not have."""
-    yield from running_members(snapshot)
+    yield from grouped_members(snapshot)
     yield from (pod for pod in snapshot.of(Pod) if pod.bound)
 
 

@@ -1,4 +1,4 @@
-"""The pods of a snapshot that belong to a gang or a group, followed from snapshot to snapshot."""
+"""The pods of a snapshot that belong to groups of Kubernetes, followed from snapshot to snapshot."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ def belongs(pod: Pod) -> bool:
     return pod.scheduling_group is not None or bool(gang_name(pod.labels, pod.annotations))
 
 
-def running_members(snapshot: ClusterSnapshot) -> Iterable[Pod]:
-    """Give the members that hold room on a node, by node and key; only nodes that have some are looked at."""
-    return chain.from_iterable(derived(snapshot, _running, _running_again, replaced=True).values())
+def grouped_members(snapshot: ClusterSnapshot) -> Iterable[Pod]:
+    """Give the members of Kubernetes' own groups that hold room on a node, by node and key.
+
+    Only nodes that have some are looked at.
+    """
+    found = derived(snapshot, _running, _running_again, replaced=True)
+    return chain.from_iterable(found[name] for name in sorted(found))
+
+
+def _grouped(pod: Pod) -> bool:
+    return pod.scheduling_group is not None
 
 
 def _running(snapshot: ClusterSnapshot) -> dict[str, tuple[Pod, ...]]:
     """Members by the name of their node."""
-    found = ((state.name, tuple(filter(belongs, state.pods))) for state in snapshot.nodes)
+    found = ((state.name, tuple(filter(_grouped, state.pods))) for state in snapshot.nodes)
     return {name: pods for name, pods in found if pods}
 
 
@@ -42,7 +50,7 @@ def _running_again(
     for before, after in changed:
         if before is not None:
             found.pop(before.name, None)
-        pods = () if after is None else tuple(filter(belongs, after.pods))
+        pods = () if after is None else tuple(filter(_grouped, after.pods))
         if after is not None and pods:
             found[after.name] = pods
     return found
