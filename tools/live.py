@@ -1,6 +1,6 @@
 """Measure what one change costs beside the size of the cluster: ``python -m tools.live``.
 
-Each row of the three ``benchmarks/bench_live*.py`` is measured at both sizes, a turn of the one after a turn
+Each row of ``benchmarks/bench_live*.py`` is measured at both sizes, a turn of the one after a turn
 of the other: a slow moment of the machine meets both, so their ratio can be told where milliseconds cannot.
 """
 
@@ -14,15 +14,19 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from benchmarks import bench_live, bench_live_kinds, bench_live_mixed
+from benchmarks import bench_live, bench_live_kinds, bench_live_loop, bench_live_mixed
 from benchmarks.bench_live import _Line
+from benchmarks.bench_live_loop import _Loop
 
-ROWS: Final = (*bench_live.ROWS, bench_live.Verified, *bench_live_kinds.ROWS, *bench_live_mixed.ROWS)
+ROWS: Final[Sequence[type[_Line | _Loop]]] = (
+    *(*bench_live.ROWS, bench_live.Verified, *bench_live_kinds.ROWS, *bench_live_mixed.ROWS),
+    *bench_live_loop.ROWS,
+)
 FIRST: Final = 10
 """Turns that are not counted."""
 
 
-def measured(row: type[_Line], sizes: Sequence[int], turns: int) -> list[list[float]]:
+def measured(row: type[_Line | _Loop], sizes: Sequence[int], turns: int) -> list[list[float]]:
     """Give the milliseconds of each turn for each of some sizes."""
     lines = [(size, row()) for size in sizes]
     for size, line in lines:
