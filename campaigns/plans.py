@@ -190,13 +190,16 @@ class Plans:
     def _nominated(self, case: Case, snapshot: ClusterSnapshot) -> Iterator[str]:
         """Whoever is asked about alone leaves the room of a more important nominated pod.
 
-        How evenly a nominated pod is to be spread is nobody's concern but its own, as upstream has it.
+        How evenly a nominated pod is to be spread is nobody's concern but its own, as upstream has it, and so
+        is whose company it needs: it may be the first of its kind until another one is placed elsewhere.
         """
         if snapshot.has(ElasticQuota):
             return  # who stays within its min is more important than who borrows, whatever their priorities
         special = [pod for pod in snapshot.pending if pod.nominated_node and not pod.annotations]
         for pod in special[:2]:
-            if pod.spread_constraints or any("/" in name for name in pod.requests):
+            wishes = None if pod.affinity is None else pod.affinity.pod
+            company = wishes is not None and wishes.required
+            if pod.spread_constraints or company or any("/" in name for name in pod.requests):
                 continue  # which cards a nominated pod will get is not chosen before it gets them
             without = attrs.evolve(snapshot, pending=[one for one in snapshot.pending if one is not pod])
             there = asked({**case, "preempt": None}, snapshot, [pod])
