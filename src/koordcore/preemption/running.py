@@ -18,7 +18,7 @@ from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
-from koordcore.model.selectors import EVERYTHING
+from koordcore.model.selectors import EVERYTHING, LabelSelector
 from koordcore.preemption.parties import ByNode
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.preemption import is_protected
@@ -159,6 +159,22 @@ class RunningPods:
         pod = self.pods[number]
         start = 0 if pod.started is None else moment_of(pod.started)
         return (-pod.priority, pod.started is None, start, pod.namespace, pod.name)
+
+    def selected(self, budget: PodDisruptionBudget) -> BoolVector:
+        """Tell for which of the sorts of pods a budget is, to be read only."""
+        key = budget.namespace, budget.selector
+        if key not in self._selected:
+            of_sort = [selects(budget, namespace, labels) for namespace, labels in self._told_apart]
+            self._selected[key] = np.array(of_sort, dtype=np.bool_)
+        return self._selected[key]
+
+    @cached_property
+    def _selected(self) -> dict[tuple[str, LabelSelector], BoolVector]:
+        return {}
+
+    @cached_property
+    def _told_apart(self) -> list[tuple[str, dict[str, str]]]:
+        return [(namespace, dict(labels)) for namespace, labels in self.sorts]
 
     def marked(self, named: Collection[Leaving]) -> BoolVector:
         """Tell which of the pods are named, shape (V,)."""
@@ -348,6 +364,8 @@ def _spliced(old: RunningPods, fresh: RunningPods, rows: IntVector) -> RunningPo
     origin = spliced(np.arange(len(old.pods)), -1 - np.arange(len(fresh.pods)))
     places = np.full(len(old.pods), -1, dtype=np.int64)
     places[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
+    if sorts is old.sorts:
+        object.__setattr__(made, "_selected", old._selected)  # noqa: SLF001  # of its own kind
     made._rank_like(old, places, np.flatnonzero(origin < 0).tolist())  # noqa: SLF001  # of its own kind
     return made
 

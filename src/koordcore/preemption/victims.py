@@ -11,7 +11,7 @@ from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod
 from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, Names
-from koordcore.preemption.running import Leaving, RunningPods, selects, told_by
+from koordcore.preemption.running import Leaving, RunningPods, told_by
 
 _ALONE: Final = np.int64(-1)
 """The gang of a pod without one."""
@@ -128,11 +128,10 @@ def _covered(running: RunningPods, budgets: Sequence[PodDisruptionBudget], ones:
     assert {*told_by(budgets)} <= {*running.told}, "labels that budgets ask for are those that are told"
     found = np.zeros((len(budgets), len(ones)), dtype=np.bool_)
     sort = running.sort[ones]
-    sorts = [(namespace, dict(labels)) for namespace, labels in running.sorts]
     for covered, budget in zip(found, budgets, strict=True):
-        of_sort = [selects(budget, namespace, labels) for namespace, labels in sorts]
-        if any(of_sort):
-            covered[:] = np.array(of_sort, dtype=np.bool_)[sort]
+        selected = running.selected(budget)
+        if selected.any():
+            covered[:] = selected[sort]
         if budget.disrupted_pods:
             for one in np.flatnonzero(covered).tolist():
                 covered[one] = running.pods[int(ones[one])].name not in budget.disrupted_pods

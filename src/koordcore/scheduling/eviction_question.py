@@ -129,6 +129,21 @@ class EvictionQuestions:
             found.setdefault(None if source is None else source.gone, source)
         return list(found.values())
 
+    def hopeless(self, pending: Mapping[str, tuple[tuple[Pod, ...], int]]) -> bool:
+        """Tell whether fewer members than are needed fit nodes on which nobody runs."""
+        offered = self.workspace.layout.allocatable
+        known: dict[int, bool] = {}
+
+        def fits(pod: Pod) -> bool:
+            scheduling_class = self.plugins.class_of(pod)
+            assert isinstance(scheduling_class, SchedulingClass)
+            kind = id(scheduling_class)
+            if kind not in known:
+                known[kind] = bool((scheduling_class.amounts[:, None] <= offered).all(axis=0).any())
+            return known[kind]
+
+        return any(sum(map(fits, pods)) < least for pods, least in pending.values())
+
     def wanted(self, pod: Pod) -> Wanted:
         """Tell what a pod asks of nodes."""
         scheduling_class = self.plugins.class_of(pod)

@@ -205,7 +205,7 @@ class Preemptor:
         if any(pod.gated for pod in members) or not self._workspace.layout.names:
             return None
         classes = {pod.key: self._plugins.class_of(pod) for pod in members}
-        if any(map(_unresolvable, classes.values())):
+        if any(map(_unresolvable, classes.values())) or self._questions.hopeless(job.parts):
             return None
         pods = {str(pod.key): pod for pod in members}
         names = frozenset((job.preemptor, *pods))
