@@ -65,6 +65,26 @@ def test_a_refused_pod_is_asked_about_again_when_its_refusal_can_be_lifted() -> 
     assert plane.queue.counts == {"active": 0, "backoff": 0, "unschedulable": 1}, "only the gated one is left"
 
 
+def test_who_waited_leaves_no_room_when_it_goes_or_gets_a_node() -> None:
+    """An EventReader says of a pod that got a node that it has ended where it was, and is bound now."""
+    plane = Plane(Node(name="a", allocatable=ROOM))
+    plane.happens(PodBound(Pod(name="there", node_name="a", requests={"cpu": 1000})), now=0)
+    small = Pod(name="small", requests={"cpu": 500})
+    plane.happens(PodPending(Pod(name="p", requests={"cpu": 1500})), PodPending(small), now=0)
+    asked = plane.queue.take(plane.snapshot, now=0)
+    plane.queue.done(schedule(plane.snapshot, asked, now=NOW).decisions, now=0)
+    plane.happens(PodEnded(small.key), PodBound(small.at("a")), now=20)
+    assert plane.turn(20) == []
+    plane.happens(PodPending(Pod(name="q", requests={"cpu": 9000})), now=21)
+    assert plane.turn(21) == ["q"]
+    plane.happens(PodEnded(PodKey("default", "q")), now=40)
+    assert plane.turn(40) == []
+    promised = Pod(name="r", requests={"cpu": 400}, nominated_node="a", gates=("x",))
+    plane.happens(PodPending(promised), now=41)
+    plane.happens(PodEnded(promised.key), now=60)
+    assert plane.turn(60) == ["p"], "what it was promised is free"
+
+
 def test_a_pause_doubles_with_every_attempt_up_to_a_limit() -> None:
     plane = Plane(Node(name="a", allocatable=ROOM))
     plane.happens(PodPending(Pod(name="p", requests={"cpu": 9000})), now=0)

@@ -147,7 +147,10 @@ class SchedulingQueue:
                 case PodBound(pod):
                     self._remove(pod.key)
                 case PodEnded(key):
+                    waited = self._entries.get(key)
                     self._remove(key)
+                    if waited is not None and waited.pod.nominated_node is None:
+                        continue  # who waited and was promised nothing leaves no room
                 case PodUpdated(pod) if pod.key in self._entries:
                     self._pend(pod, now)
                     continue
