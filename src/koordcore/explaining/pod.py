@@ -186,7 +186,7 @@ def explain(
         judged = _judge(cycle, fresh)
         taken = NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name)
     assert judged is not None, "whoever is decided about was judged before"
-    if isinstance(taken, Bound) and taken.node not in judged.fitting:
+    if isinstance(taken, Bound) and not _takes(judged, cycle.workspace.layout.row_of[taken.node]):
         # Planned with others, of whom some come first: nodes are judged as they stand beside these.
         beside = open_cycle(cycle.finish().snapshot.forget(asked.key), [fresh], policy, now, limits, None)
         if next(iter(beside.turns()), None) is not None:
@@ -195,6 +195,11 @@ def explain(
     else:
         cycle.close()
     return attrs.evolve(judged, bound_to=bound_to, decision=taken)
+
+
+def _takes(judged: Explanation, row: int) -> bool:
+    """Tell whether the node in a row could take the pod by itself, without writing the verdicts out."""
+    return isinstance(judged.verdicts, NodeVerdicts) and judged.verdicts.takes(row)
 
 
 def _find(snapshot: ClusterSnapshot, pod: Pod | PodKey | str) -> Pod:

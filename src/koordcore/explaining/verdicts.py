@@ -148,6 +148,10 @@ class NodeVerdicts(Sequence[NodeVerdict]):
         order: list[int] = np.lexsort((whole, most, -self._totals)).tolist()
         return order
 
+    def takes(self, row: int) -> bool:
+        """Tell whether the node in a row takes the pod."""
+        return bool(self._totals[row] >= 0)
+
     def _at(self, row: int) -> NodeVerdict:
         node, total = self._names[row], int(self._totals[row])
         if total >= 0:
