@@ -139,7 +139,9 @@ class EvictionQuestions:
             assert isinstance(scheduling_class, SchedulingClass)
             kind = id(scheduling_class)
             if kind not in known:
-                known[kind] = bool((scheduling_class.amounts[:, None] <= offered).all(axis=0).any())
+                amounts = scheduling_class.amounts
+                asked = amounts > 0
+                known[kind] = bool((amounts[asked, None] <= offered[asked]).all(axis=0).any())
             return known[kind]
 
         return any(sum(map(fits, pods)) < least for pods, least in pending.values())
