@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -15,7 +16,18 @@ from campaigns.laws import made_anew
 from campaigns.native import with_calls, with_native
 from campaigns.plans import outcomes, policy_of
 from campaigns.worlds import draw_world
-from koordcore import ClusterSnapshot, Pod, PreemptionRules, ScheduleResult, _line, schedule, verify
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Nominated,
+    Pod,
+    PreemptionRules,
+    ScheduleResult,
+    _line,
+    schedule,
+    verify,
+)
+from koordcore.controlplane import Backoff, SchedulingQueue
 from koordcore.manifests import EventReader, patches
 from koordcore.manifests.calls import Call
 from koordcore.scheduling.cycle import opened
@@ -38,7 +50,7 @@ class Lines:
     """The campaign; see the module. A step is a kind and a number that chooses among what is there."""
 
     name = "lines"
-    laws: tuple[str, ...] = ("answers", "contents", "anew", "verified", "read")
+    laws: tuple[str, ...] = ("answers", "contents", "anew", "verified", "woken", "read")
     open_laws: tuple[str, ...] = ()
 
     def draw(self, chance: random.Random) -> Case:
@@ -81,6 +93,9 @@ class _Line:
         self.version = 0
         self.snapshot = ClusterSnapshot()
         self.result: ScheduleResult | None = None
+        self.queue = SchedulingQueue(
+            policy_of(case["policy"]), limit=10**6, backoff=Backoff(initial=0, longest=0, forgotten=inf)
+        )
         for one in case["objects"]:
             self._event("ADDED", copy.deepcopy(one))
 
@@ -95,6 +110,7 @@ class _Line:
             self.objects[_key(one)] = one
         changes = self.reader.event(what, copy.deepcopy(one))
         self.snapshot = self.snapshot.apply(*changes)
+        self.queue.notice(changes, now=0)
         return len(changes)
 
     def _some(self, number: int, *kinds: str, where: Callable[[Object], bool] = bool) -> Object | None:
@@ -245,6 +261,22 @@ class _Line:
             yield Failure("anew", f"without a past, {differ or 'reasons'} differ: {mine} is {theirs}")
         for fault in verify(self.snapshot, self.result):
             yield Failure("verified", str(fault))
+        yield from self._unwoken()
+
+    def _unwoken(self) -> Iterator[Failure]:
+        """Tell of pods for whose refusal nothing has changed that could help, and that have a place now."""
+        policy = policy_of(self.case["policy"])
+        now = datetime.fromisoformat(self.case["now"])
+        preempt = None if self.case["preempt"] is None else PreemptionRules(**self.case["preempt"])
+        asked = {pod.key: pod for pod in self.queue.take(self.snapshot, now=0)}
+        decisions = {
+            pod.key: schedule(self.snapshot, [pod], policy=policy, now=now, preempt=preempt).decisions[0]
+            for pod in self.snapshot.pending
+        }
+        for pod in self.snapshot.pending:
+            if pod.key not in asked and isinstance(decisions[pod.key], Bound | Nominated):
+                yield Failure("woken", f"{pod.key} sleeps, and now: {decisions[pod.key]}")
+        self.queue.done([one for key, one in decisions.items() if key in asked], now=0)
 
     def _asked(self, step: int, snapshot: ClusterSnapshot, pods: list[Pod]) -> ScheduleResult:
         rules = self.case["preempt"] if step % 2 else None

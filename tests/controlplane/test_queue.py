@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import attrs
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, Policy, Unschedulable, schedule
 from koordcore.controlplane import Backoff, SchedulingQueue
 from koordcore.framework.registry import PLUGINS, plugin_of
+from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import PodGroup
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import PodKey
 from koordcore.model.policy import PluginSetting
-from koordcore.model.reservations import Reservation, ReservationOwner
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.reservations import Reservation, ReservationOwner, ReservationPhase, ReservationStatus
 from koordcore.model.selectors import LabelSelector
 from koordcore.snapshot import (
     Change,
@@ -83,6 +86,117 @@ def test_who_waited_leaves_no_room_when_it_goes_or_gets_a_node() -> None:
     plane.happens(PodPending(promised), now=41)
     plane.happens(PodEnded(promised.key), now=60)
     assert plane.turn(60) == ["p"], "what it was promised is free"
+
+
+def quota(name: str, weight: int, most: int) -> ElasticQuota:
+    return ElasticQuota(name=name, max={"cpu": most}, shared_weight={"cpu": weight})
+
+
+def of_quota(name: str, cpu: int, quota: str, **more: Any) -> Pod:
+    return Pod(
+        name=name, requests={"cpu": cpu}, labels={"quota.scheduling.koordinator.sh/name": quota}, **more
+    )
+
+
+def test_who_is_refused_by_a_quota_sleeps_until_a_share_may_have_grown() -> None:
+    # Both quotas want all of the node, and each gets a half of it.
+    plane = Plane(Node(name="a", allocatable={"cpu": 4000, "pods": 10}))
+    quotas = quota("a", 1, 4000), quota("b", 1, 4000)
+    plane.happens(*map(RecordAdded, quotas), now=0)
+    theirs = of_quota("theirs", 4000, "b", gates=("x",))
+    plane.happens(PodPending(theirs), PodPending(of_quota("p", 3000, "a")), now=0)
+    assert plane.turn(0) == ["p"]
+    plane.happens(RecordAdded(NodeMetric(node="a")), PodPending(of_quota("more", 3000, "b")), now=20)
+    assert plane.turn(20) == ["more"], "neither a metric nor who arrives leaves a share"
+    plane.happens(PodPending(of_quota("theirs", 3500, "b", gates=("x",))), now=40)
+    assert plane.turn(40) == ["more", "p"], "one that waits asks for less"
+    plane.happens(PodEnded(PodKey("default", "more")), PodEnded(theirs.key), now=80)
+    assert plane.turn(80) == ["p"], "nobody else wants a share any more"
+    assert plane.queue.counts == {"active": 0, "backoff": 0, "unschedulable": 0}
+
+
+def test_rules_of_ones_own_may_be_lifted_by_anything() -> None:
+    def never(ledger: object, quota: str, pod: object) -> str:
+        return "not today"
+
+    own = PluginSetting(name="ElasticQuota", args=QuotaPolicy(checks=(never,)))
+    plane = Plane(Node(name="a", allocatable=ROOM), policy=Policy().with_plugin(own))
+    plane.happens(RecordAdded(quota("a", 1, 4000)), PodPending(of_quota("p", 100, "a")), now=0)
+    assert plane.turn(0) == ["p"]
+    plane.happens(RecordAdded(NodeMetric(node="a")), now=20)
+    assert plane.turn(20) == ["p"]
+
+
+def asked_after(plane: Plane, *changes: Change) -> list[str]:
+    """Let pods be refused, then something happen; who is asked about then."""
+    plane.turn(0)
+    plane.happens(*changes, now=50)
+    return [pod.name for pod in plane.queue.take(plane.snapshot, now=50)]
+
+
+def test_who_may_evict_has_another_turn_when_quotas_or_budgets_say_something_else() -> None:
+    plane = Plane(Node(name="a", allocatable=ROOM))
+    plane.happens(PodBound(Pod(name="there", node_name="a", requests={"cpu": 2000})), now=0)
+    plane.happens(PodPending(Pod(name="p", priority=9, requests={"cpu": 1000})), now=0)
+    assert asked_after(plane, RecordAdded(PodDisruptionBudget(name="b"))) == ["p"]
+    plane.queue.done(schedule(plane.snapshot, now=NOW).decisions, now=50)
+    plane.happens(RecordAdded(quota("a", 1, 4000)), now=100)
+    assert [pod.name for pod in plane.queue.take(plane.snapshot, now=100)] == ["p"]
+
+
+def test_room_that_was_promised_to_pods_of_another_scheduler_comes_free() -> None:
+    plane = Plane(Node(name="a", allocatable=ROOM))
+    theirs = Pod(
+        name="theirs", scheduler_name="volcano", priority=9, nominated_node="a", requests={"cpu": 2000}
+    )
+    plane.happens(PodPending(theirs), PodPending(Pod(name="p", requests={"cpu": 1000})), now=0)
+    assert asked_after(plane, PodPending(attrs.evolve(theirs, labels={"x": "y"}))) == []
+    assert asked_after(plane, PodPending(attrs.evolve(theirs, nominated_node=None))) == ["p"]
+
+
+def test_what_a_reservation_that_is_used_once_leaves_is_room() -> None:
+    plane = Plane(Node(name="a", allocatable=ROOM))
+    owner = ReservationOwner(selector=LabelSelector(match_labels={"app": "x"}))
+    held = Reservation(
+        name="r",
+        uid="u",
+        allocate_once=True,
+        template=Pod(name="t", requests={"cpu": 2000}),
+        owners=(owner,),
+        status=ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="a", allocatable={"cpu": 2000}),
+    )
+    plane.happens(RecordAdded(held), PodPending(Pod(name="p", requests={"cpu": 1000})), now=0)
+    assert plane.turn(0) == ["p"]
+    plane.happens(PodPending(Pod(name="o", labels={"app": "x"}, requests={"cpu": 500})), now=50)
+    assert plane.turn(50) == ["o"]
+    assert plane.turn(51) == ["p"]
+    assert plane.queue.counts["unschedulable"] == 0
+
+
+def test_a_pod_that_joins_a_gang_later_comes_with_it() -> None:
+    plane = Plane(Node(name="a", allocatable=ROOM))
+    first, second = (Pod(name=name, labels={GANG: "train"}, requests={"cpu": 500}) for name in "ab")
+    group = RecordAdded(PodGroup(namespace="default", name="train", min_member=2))
+    bare = attrs.evolve(second, labels={}, node_selector={"disk": "none"})
+    plane.happens(group, PodPending(first), PodPending(bare), now=0)
+    assert plane.turn(0) == ["a", "b"]
+    plane.happens(PodPending(second), now=50)
+    assert plane.turn(50) == ["a", "b"]
+    assert len(plane.queue) == 0
+
+
+@pytest.mark.parametrize("uid", ["1", "2"], ids=["changed", "made anew"])
+def test_a_pod_that_says_something_else_while_it_is_decided_about_is_asked_about_again(uid: str) -> None:
+    pod = Pod(name="p", uid="1", requests={"cpu": 1000}, node_selector={"disk": "none"})
+    plane = Plane(Node(name="a", allocatable=ROOM))
+    plane.happens(PodPending(pod), now=0)
+    result = schedule(plane.snapshot, plane.queue.take(plane.snapshot, now=0), now=NOW)
+    if uid != pod.uid:
+        plane.happens(PodEnded(pod.key), now=0)
+    plane.happens(PodPending(attrs.evolve(pod, uid=uid, node_selector={})), now=0)
+    plane.queue.done(result.decisions, now=0)
+    assert plane.turn(5) == ["p"]
+    assert len(plane.queue) == 0
 
 
 def test_a_pause_doubles_with_every_attempt_up_to_a_limit() -> None:
@@ -175,11 +289,18 @@ def test_what_helps_a_plugin_is_a_kind_of_change(name: str) -> None:
         "pod ended",
         "pod updated",
         "pod pending",
+        "pod withdrawn",
         "node added",
         "node changed",
         "node removed",
     }
     assert helped is None or all(one in kinds or one[0].isupper() for one in helped)
+
+
+@pytest.mark.parametrize("name", sorted(PLUGINS))
+def test_the_records_that_a_plugin_reads_help_it(name: str) -> None:
+    kind = plugin_of(PluginSetting(name=name))
+    assert kind.helped_by is None or {one.__name__ for one in kind.reads or ()} <= kind.helped_by
 
 
 def test_nothing_that_helps_is_left_out() -> None:

@@ -21,8 +21,10 @@ from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Un
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
 from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.reservation import RESERVATION_ALLOCATED
 from koordcore.scheduling.cycle import queue_order, stand_ins
 from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
 
@@ -58,10 +60,12 @@ class _Entry:
     """A pod that waits."""
 
     pod: Pod
-    gang: str
+    gang: str = ""
     attempts: int = 0
     ready: float = 0.0
     """When its pause is over."""
+    news: bool = True
+    """Something is new about the pod itself since it was taken."""
     tried: float = 0.0
     helped: Helped = _ANY
 
@@ -103,6 +107,8 @@ class SchedulingQueue:
         self._refused: dict[Helped, dict[PodKey, _Entry]] = {}
         self._gangs: dict[str, dict[PodKey, None]] = {}
         self._nominated: dict[PodKey, None] = {}
+        # Nodes that pods were promised which are not ours.
+        self._promised: dict[PodKey, str] = {}
         # Pods that stand for what plugins place, for which records they may, and whether such a one changed.
         self._stand_ins: frozenset[PodKey] = frozenset()
         self._stood_for = _stood_for(policy)
@@ -136,20 +142,31 @@ class SchedulingQueue:
             Seconds on any clock that does not go back.
         """
         kinds: set[str] = set()
-        for change in changes:
+        listed = list(changes)
+        placed = {change.pod.key for change in listed if isinstance(change, PodBound)}
+        for change in listed:
             match change:
                 case PodPending(pod):
                     known = self._entries.get(pod.key)
-                    if known is not None and known.pod.nominated_node not in (None, pod.nominated_node):
+                    promised = (
+                        self._promised.pop(pod.key, None) if known is None else known.pod.nominated_node
+                    )
+                    if promised and promised != pod.nominated_node:
                         kinds.add(ChangeKind.POD_ENDED)  # the room that it was promised is free
                     if not self._pend(pod, now):
                         continue
+                    if known is not None or pod.key not in self._entries:
+                        kinds.add(ChangeKind.POD_WITHDRAWN)  # what it asked for before
                 case PodBound(pod):
                     self._remove(pod.key)
+                    if RESERVATION_ALLOCATED in pod.annotations:
+                        kinds.add(Reservation.__name__)  # what is left of one that is used once is free
                 case PodEnded(key):
                     waited = self._entries.get(key)
                     self._remove(key)
                     if waited is not None and waited.pod.nominated_node is None:
+                        if key not in placed:
+                            kinds.add(ChangeKind.POD_WITHDRAWN)
                         continue  # who waited and was promised nothing leaves no room
                 case PodUpdated(pod) if pod.key in self._entries:
                     self._pend(pod, now)
@@ -173,22 +190,37 @@ class SchedulingQueue:
         known = self._entries.get(pod.key)
         if pod.deleted is not None or self._policy.profile_of(pod.scheduler_name) is None:
             self._remove(pod.key)
+            if pod.nominated_node:
+                self._promised[pod.key] = pod.nominated_node
             return True
         if known is not None and known.pod.uid == pod.uid:
             same = known.pod == attrs.evolve(pod, nominated_node=known.pod.nominated_node)
             known.pod = pod
             self._promise(pod)
             if not same:
+                known.news = True
+                self._join(pod.key, known, _gang_of(pod))
                 self._activate(pod.key, known, now)
             return not same
         self._remove(pod.key)
-        entry = _Entry(pod, _gang_of(pod))
+        entry = _Entry(pod)
         self._entries[pod.key] = entry
         self._activate(pod.key, entry, now)
-        if entry.gang:
-            self._gangs.setdefault(entry.gang, {})[pod.key] = None
+        self._join(pod.key, entry, _gang_of(pod))
         self._promise(pod)
         return True
+
+    def _join(self, key: PodKey, entry: _Entry, gang: str) -> None:
+        """Count a pod with the gang that it says now; none is empty."""
+        if entry.gang == gang:
+            return
+        if entry.gang:
+            del self._gangs[entry.gang][key]
+            if not self._gangs[entry.gang]:
+                del self._gangs[entry.gang]
+        if gang:
+            self._gangs.setdefault(gang, {})[key] = None
+        entry.gang = gang
 
     def _promise(self, pod: Pod) -> None:
         if pod.nominated_node:
@@ -202,10 +234,7 @@ class SchedulingQueue:
             return
         self._leave(key, entry)
         self._nominated.pop(key, None)
-        if entry.gang:
-            del self._gangs[entry.gang][key]
-            if not self._gangs[entry.gang]:
-                del self._gangs[entry.gang]
+        self._join(key, entry, "")
 
     def _leave(self, key: PodKey, entry: _Entry) -> None:
         """Take a pod out of the queue that it is in."""
@@ -255,7 +284,10 @@ class SchedulingQueue:
             for name in _starting_together(snapshot, gang, [self._entries[key].pod for key in keys]):
                 keys |= self._gangs.get(name, {})
         self._since = set()
-        return queue_order(self._entries[key].pod for key in keys)
+        taken = [self._entries[key] for key in keys]
+        for entry in taken:
+            entry.news = False
+        return queue_order(entry.pod for entry in taken)
 
     def done(self, decisions: Iterable[PodDecision], *, now: float) -> None:
         """Take note of what was decided about the pods that were taken.
@@ -275,7 +307,7 @@ class SchedulingQueue:
             if isinstance(decision, Bound):
                 entry.ready = now + self._backoff.longest
                 self._pause(decision.pod, entry)
-            elif self._since and (entry.helped is None or entry.helped & self._since):
+            elif entry.news or (self._since and (entry.helped is None or entry.helped & self._since)):
                 self._pause(decision.pod, entry)
             else:
                 self._refused.setdefault(entry.helped, {})[decision.pod] = entry

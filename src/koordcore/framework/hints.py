@@ -40,6 +40,8 @@ class ChangeKind(StrEnum):
     """A bound pod says something else: its labels, or that it leaves."""
     POD_PENDING = "pod pending"
     """A pod has begun to wait, or a waiting one says something else."""
+    POD_WITHDRAWN = "pod withdrawn"
+    """A pod that waited is gone without a node, or asks for other things: it leaves a share, and no room."""
     NODE_ADDED = "node added"
     NODE_CHANGED = "node changed"
     NODE_REMOVED = "node removed"
@@ -49,6 +51,8 @@ CANNOT_BE_READ: Final = "the pod cannot be read"
 """How the refusal of a pod begins whose object cannot be read."""
 NODES: Final = frozenset({ChangeKind.NODE_ADDED, ChangeKind.NODE_CHANGED})
 """A node may serve that did not before."""
+EVICTIONS: Final = frozenset(("ElasticQuota", "PodDisruptionBudget"))
+"""Somebody may be told to go who was not before."""
 ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
 """There may be more room on a node, or somebody else may have a claim on it."""
 
@@ -73,15 +77,20 @@ def kind_of(change: Change) -> str:
 def could_help(decision: Unschedulable, policy: Policy) -> frozenset[str] | None:
     """Give the kinds of changes that may lift a refusal; ``None`` for any.
 
-    Each node was refused by one of the plugins that the refusal names, so nothing changes before one of these
-    is helped.
+    Each node was refused by one of the plugins that the refusal names, or all of them by one, so nothing
+    changes before one of these is helped, or others may be evicted whom something has kept.
     """
     if decision.refusal.startswith(CANNOT_BE_READ):
         return frozenset()  # but for what the pod itself says
-    if not decision.rejections or decision.refusal:
+    if decision.refusal:
+        names = [decision.refused_by] if decision.refused_by else []
+    else:
+        names = list(dict.fromkeys(one.plugin for one in decision.rejections))
+    if not names:
         return None
-    kinds: set[str] = set()
-    for helped in _helped_by(policy, dict.fromkeys(one.plugin for one in decision.rejections)):
+    mended = bool(decision.refusal) or any(one.resolvable for one in decision.rejections)
+    kinds: set[str] = {*EVICTIONS} if mended else set()
+    for helped in _helped_by(policy, names):
         if helped is None:
             return None
         kinds |= helped
@@ -93,4 +102,4 @@ def _helped_by(policy: Policy, names: Iterable[str]) -> Iterator[frozenset[str] 
 
     for name in names:
         setting = policy.plugin(name)
-        yield None if setting is None else plugin_of(setting).helped_by
+        yield None if setting is None else plugin_of(setting).helped_with(setting.args)

@@ -143,6 +143,11 @@ class Plugin:
         self.plan: Mapping[PodKey, int] = EMPTY
 
     @classmethod
+    def helped_with(cls, args: Any) -> frozenset[str] | None:
+        """Give :attr:`helped_by`, where it hangs on the plugin's arguments."""
+        return cls.helped_by
+
+    @classmethod
     def waiting(cls, snapshot: ClusterSnapshot) -> Iterable[Pod]:
         """Give pods that wait beside those of the cluster: they stand for what this plugin places.
 

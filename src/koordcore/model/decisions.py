@@ -283,6 +283,8 @@ class Unschedulable:
         The node that came closest, where one did.
     refusal
         A reason that needs no node, such as a quota that is used up; empty where nodes refused.
+    refused_by
+        The plugin that gave the refusal; empty where none did.
     """
 
     pod: PodKey
@@ -290,6 +292,7 @@ class Unschedulable:
     rejections: tuple[Rejection, ...] = ()
     nearest: NearMiss | None = None
     refusal: str = ""
+    refused_by: str = ""
 
     __attrs_post_init__ = check_fields
 

@@ -84,7 +84,10 @@ def planning_input_of(
             continue
         refused = scheduling_class.refuse()
         if refused is not None:
-            refusals[pod.key] = Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+            by, why = refused
+            refusals[pod.key] = Unschedulable(
+                pod=pod.key, nodes=nodes, refusal=why.reason, refused_by=by.name
+            )
             continue
         shape_of[str(pod.key)] = numbers.setdefault(id(scheduling_class), len(numbers))
         classes[id(scheduling_class)] = scheduling_class

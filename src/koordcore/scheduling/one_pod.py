@@ -51,7 +51,8 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
         return Unschedulable(pod=pod.key, nodes=number, refusal=scheduling_class.reason)
     refused = scheduling_class.refuse()
     if refused is not None:
-        return Unschedulable(pod=pod.key, nodes=number, refusal=refused[1].reason)
+        by, refusal = refused
+        return Unschedulable(pod=pod.key, nodes=number, refusal=refusal.reason, refused_by=by.name)
     if plugins.nominated.exist:
         beside = plugins.nominated.refusal(pod)
         if beside is not None:

@@ -200,8 +200,8 @@ def _still_refused(inputs: PlanningInput, left_out: Sequence[str]) -> dict[PodKe
         one, pod = inputs.classes[inputs.shape_of[key]], inputs.pod_of[key]
         refused = one.refuse()
         if refused is not None:
-            nodes = len(one.feasible())
-            found[pod.key] = Unschedulable(pod=pod.key, nodes=nodes, refusal=refused[1].reason)
+            nodes, (by, why) = len(one.feasible()), refused
+            found[pod.key] = Unschedulable(pod=pod.key, nodes=nodes, refusal=why.reason, refused_by=by.name)
     return found
 
 

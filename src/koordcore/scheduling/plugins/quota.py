@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore.framework.evaluator import Evaluator, Refusal
+from koordcore.framework.hints import NODES, ChangeKind
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
@@ -60,6 +61,12 @@ class QuotaPlugin(Plugin):
     looks_at = frozenset[str]()
     arguments = QuotaPolicy
     refuses_at = 5
+    helped_by = NODES | {
+        *(ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, ChangeKind.POD_WITHDRAWN, ChangeKind.NODE_REMOVED),
+        *("ElasticQuota", "Reservation", "ResourceClaim", "ResourceClaimTemplate"),
+    }
+    # Who comes to wait or to run takes a share, and leaves none: a quota that asks for more than it gets is
+    # held by what others ask for, not by its own request.
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
@@ -77,6 +84,11 @@ class QuotaPlugin(Plugin):
 
             self._ledger = open_ledger((), total={}, policy=self._policy)
         return self._ledger
+
+    @classmethod
+    def helped_with(cls, args: Any) -> frozenset[str] | None:
+        """Rules of one's own may be lifted by anything."""
+        return None if args is not None and args.checks else cls.helped_by
 
     def follow(self, changes: ClusterChanges) -> bool:
         if self._active != self.workspace.snapshot.has(ElasticQuota):

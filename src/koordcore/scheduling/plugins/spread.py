@@ -187,7 +187,7 @@ class TopologySpread(Plugin):
 
     name = "PodTopologySpread"
     by_template = True
-    helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
+    helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace", "RawObject", "Workload"}
     follows_pods = False
     keeps_rows = False
     reads = frozenset((RawObject, Workload))

@@ -102,7 +102,7 @@ class ExactPlugin(JointPlugin):
     name = "NodeNUMAResource and DeviceShare"
     by_template = True
     gives_first = True
-    helped_by = ROOM | {"DeviceObject", "NodeResourceTopology"}
+    helped_by = ROOM | {"DeviceObject", "NodeResourceTopology", "SharedTemplates"}
     reads = frozenset((NodeResourceTopology, DeviceObject, SharedTemplates, Reservation))
     entry_arguments: ClassVar[Mapping[str, type]] = {NUMA: NUMAArgs, DEVICES: DevicePolicy}
 
