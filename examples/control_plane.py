@@ -13,7 +13,7 @@ from typing import Any
 from koordcore import ClusterSnapshot, Policy, PreemptionRules, ScheduleResult, schedule, verify
 from koordcore.controlplane import Request, SchedulingQueue, orders, version_of
 from koordcore.manifests import EventReader
-from koordcore.snapshot import Change, PodBound
+from koordcore.snapshot import Change
 
 Object = Mapping[str, Any]
 DEFAULT = Policy()
@@ -54,11 +54,14 @@ class ControlPlane:
         assert verify(self.cluster, result) == ()
         todo = orders(self.cluster, result, {}, now=time)
         self._queue.done(result.decisions, now=now)
-        placed = [result.snapshot.pod(one.pod) for one in result.bound]
-        self._follow([PodBound(pod) for pod in placed if pod is not None], now)  # the watch will say so, too
+        self._follow(self._reader.assume(*result.bound), now)  # the watch will say so, too
         for request in (*todo.requests, *todo.remarks):
             self._send(request)
         return result
+
+    def refused(self, pod: str, now: float) -> None:
+        """The server would not bind a pod, ``namespace/name``: it waits again."""
+        self._follow(self._reader.forget(pod), now)
 
     def _follow(self, changes: Iterable[Change], now: float) -> None:
         changes = tuple(changes)

@@ -322,3 +322,20 @@ def test_nothing_that_helps_is_left_out() -> None:
         queue.notice([change], now=50)
         after = attrs.evolve(start.apply(change))
         assert schedule(after, queue.take(after, now=50)).bound
+
+
+def test_a_confirmed_bind_wakes_nobody_and_a_refused_one_was_an_attempt() -> None:
+    plane = Plane(Node(name="a", allocatable=ROOM))
+    plane.happens(PodBound(Pod(name="there", node_name="a", requests={"cpu": 1000})), now=0)
+    plane.happens(PodPending(Pod(name="p", requests={"cpu": 1500})), now=0)
+    plane.happens(PodPending(Pod(name="q", uid="q", requests={"cpu": 500})), now=0)
+    assert plane.turn(0) == ["p", "q"]
+    bound = plane.snapshot.pod(PodKey("default", "q"))
+    assert bound is not None
+    plane.happens(PodEnded(bound.key), PodBound(bound), now=20)
+    assert plane.turn(20) == [], "the watch says what is known"
+    plane.happens(PodEnded(bound.key), PodPending(Pod(name="q", uid="q", requests={"cpu": 500})), now=20)
+    assert plane.turn(20) == ["p", "q"], "its pause is over"
+    plane.happens(PodEnded(bound.key), PodPending(Pod(name="q", uid="q", requests={"cpu": 500})), now=20.5)
+    assert plane.turn(20.5) == [], "it backs off"
+    assert plane.turn(22.5) == ["p", "q"]

@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from koordcore import ClusterSnapshot, ManifestError
+from koordcore import Bound, ClusterSnapshot, ManifestError
 from koordcore.manifests import EventReader, snapshot_from_objects
 from koordcore.model.cluster import Unreadable
+from koordcore.model.pods import PodKey
+from koordcore.snapshot import Change
 
 Object: TypeAlias = dict[str, Any]
 SIGS = "scheduling.sigs.k8s.io/v1alpha1"
@@ -203,3 +205,48 @@ def test_an_event_that_changes_nothing_that_is_read_is_no_change() -> None:
 
     assert len(reader.event("ADDED", beat("then"))) == 1
     assert reader.event("MODIFIED", beat("now")) == ()
+
+
+def waiting(version: int, name: str = "p", **spec: Any) -> Object:
+    item = thing("v1", "Pod", name, "default", spec=spec)
+    return stamped(item, version, name)
+
+
+def test_a_pod_that_is_assumed_stays_until_the_watch_says_where_it_is() -> None:
+    reader = EventReader()
+    node_a = stamped(thing("v1", "Node", "a"), 1, "a")
+    cluster = ClusterSnapshot().apply(*reader.event("ADDED", node_a), *reader.event("ADDED", waiting(2)))
+    bound = Bound(pod=cluster.pending[0].key, node="a", annotations={"got": "this"})
+
+    def follow(*changes: Change) -> list[tuple[str, str | None, dict[str, str]]]:
+        nonlocal cluster
+        cluster = cluster.apply(*changes)
+        pods = (*cluster.bound_pods(), *cluster.pending)
+        return [(pod.name, pod.node_name, dict(pod.annotations)) for pod in pods]
+
+    assert follow(*reader.assume(bound)) == [("p", "a", {"got": "this"})]
+    told = waiting(3)
+    told["metadata"]["annotations"] = {"said": "that"}
+    assert follow(*reader.event("MODIFIED", told)) == [("p", "a", {"said": "that", "got": "this"})]
+    assert follow(*reader.forget("default/p")) == [("p", None, {"said": "that"})]
+    assert reader.forget("default/p") == ()
+    assert follow(*reader.assume(bound))[0][:2] == ("p", "a")
+    assert follow(*reader.event("DELETED", stamped(thing("v1", "Node", "a"), 5, "a")))[0][:2] == ("p", None)
+    assert follow(*reader.event("ADDED", stamped(thing("v1", "Node", "a"), 6, "a")))[0][:2] == ("p", None)
+    follow(*reader.assume(bound))
+    assert follow(*reader.event("MODIFIED", waiting(7, nodeName="a"))) == [("p", "a", {})]
+    assert follow(*reader.event("DELETED", waiting(8))) == []
+
+
+def test_what_is_assumed_is_of_the_very_pod() -> None:
+    reader = EventReader()
+    cluster = ClusterSnapshot().apply(
+        *reader.event("ADDED", stamped(thing("v1", "Node", "a"), 1, "a")),
+        *reader.event("ADDED", waiting(2)),
+    )
+    cluster = cluster.apply(*reader.assume(Bound(pod=cluster.pending[0].key, node="a")))
+    anew = waiting(3)
+    anew["metadata"]["uid"] = "another"
+    cluster = cluster.apply(*reader.event("ADDED", anew))
+    assert [(pod.uid, pod.node_name) for pod in cluster.pending] == [("another", None)]
+    assert reader.assume(Bound(pod=PodKey("default", "stranger"), node="a")) == ()

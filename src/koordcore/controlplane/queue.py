@@ -109,6 +109,8 @@ class SchedulingQueue:
         self._nominated: dict[PodKey, None] = {}
         # Nodes that pods were promised which are not ours.
         self._promised: dict[PodKey, str] = {}
+        # Those that were bound, until it is said again or they go: a bind that is refused was an attempt.
+        self._bound: dict[PodKey, _Entry] = {}
         # Pods that stand for what plugins place, for which records they may, and whether such a one changed.
         self._stand_ins: frozenset[PodKey] = frozenset()
         self._stood_for = _stood_for(policy)
@@ -143,7 +145,8 @@ class SchedulingQueue:
         """
         kinds: set[str] = set()
         listed = list(changes)
-        placed = {change.pod.key for change in listed if isinstance(change, PodBound)}
+        placed = {change.pod.key: change.pod for change in listed if isinstance(change, PodBound)}
+        waiting = {change.pod.key for change in listed if isinstance(change, PodPending)}
         for change in listed:
             match change:
                 case PodPending(pod):
@@ -158,10 +161,25 @@ class SchedulingQueue:
                     if known is not None or pod.key not in self._entries:
                         kinds.add(ChangeKind.POD_WITHDRAWN)  # what it asked for before
                 case PodBound(pod):
-                    self._remove(pod.key)
+                    if self._confirms(pod):
+                        continue
+                    promised = self._promised.pop(pod.key, None)
+                    known = self._entries.get(pod.key)
+                    if known is not None:
+                        promised = known.pod.nominated_node
+                        self._remove(pod.key)
+                        known.pod = pod
+                        self._bound[pod.key] = known
+                    if promised and promised != pod.node_name:
+                        kinds.add(ChangeKind.POD_ENDED)
                     if RESERVATION_ALLOCATED in pod.annotations:
                         kinds.add(Reservation.__name__)  # what is left of one that is used once is free
                 case PodEnded(key):
+                    if key in placed and self._confirms(placed[key]):
+                        continue  # where we know it to be
+                    if key not in waiting:
+                        self._bound.pop(key, None)
+                    self._promised.pop(key, None)
                     waited = self._entries.get(key)
                     self._remove(key)
                     if waited is not None and waited.pod.nominated_node is None:
@@ -203,12 +221,20 @@ class SchedulingQueue:
                 self._activate(pod.key, known, now)
             return not same
         self._remove(pod.key)
-        entry = _Entry(pod)
+        entry, earlier = _Entry(pod), self._bound.pop(pod.key, None)
+        if earlier is not None and earlier.pod.uid == pod.uid:
+            entry.attempts = earlier.attempts
+            entry.ready = earlier.tried + self._backoff.pause(earlier.attempts)
         self._entries[pod.key] = entry
         self._activate(pod.key, entry, now)
         self._join(pod.key, entry, _gang_of(pod))
         self._promise(pod)
         return True
+
+    def _confirms(self, pod: Pod) -> bool:
+        """Tell whether a pod is said to be bound where we know it to be."""
+        known = self._bound.get(pod.key)
+        return known is not None and (known.pod.uid, known.pod.node_name) == (pod.uid, pod.node_name)
 
     def _join(self, key: PodKey, entry: _Entry, gang: str) -> None:
         """Count a pod with the gang that it says now; none is empty."""

@@ -75,9 +75,13 @@ def orders(
 def is_news(remark: Request, mirror: Mirror) -> bool:
     """Tell whether the condition of a pod, or of a group, says something else so far."""
     (wanted,) = remark.body["status"]["conditions"]
-    known = (mirror.at(remark.about) or {}).get("status", {}).get("conditions", ())
+    status = (mirror.at(remark.about) or {}).get("status")
+    known = status.get("conditions") if isinstance(status, Mapping) else None
     same = ("type", "status", "message")
-    return not any(all(one.get(name, "") == wanted.get(name, "") for name in same) for one in known)
+    return not any(
+        isinstance(one, Mapping) and all(one.get(name, "") == wanted.get(name, "") for name in same)
+        for one in (known if isinstance(known, list | tuple) else ())
+    )
 
 
 def _pinned(request: Request, snapshot: ClusterSnapshot) -> Request:

@@ -51,7 +51,7 @@ CANNOT_BE_READ: Final = "the pod cannot be read"
 """How the refusal of a pod begins whose object cannot be read."""
 NODES: Final = frozenset({ChangeKind.NODE_ADDED, ChangeKind.NODE_CHANGED})
 """A node may serve that did not before."""
-EVICTIONS: Final = frozenset(("ElasticQuota", "PodDisruptionBudget"))
+EVICTIONS: Final = frozenset(("ElasticQuota", "PodDisruptionBudget", "PodGroup", "SchedulingPodGroup"))
 """Somebody may be told to go who was not before."""
 ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
 """There may be more room on a node, or somebody else may have a claim on it."""

@@ -77,7 +77,7 @@ class StaticResult:
         score = np.full(number, common, np.int64)
         uneven = []
         for part in asked:
-            raw = part.evaluator.scores(view) if part.setting.scores else None
+            raw = part.evaluator.scores(view) if part.setting.scores and number else None
             if raw is None:
                 continue
             # A raw score that is the same on every node that can ever be feasible normalises to a constant.

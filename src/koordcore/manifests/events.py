@@ -7,7 +7,7 @@ may come in any order: a pod before its node or its priority class, an object be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -15,15 +15,18 @@ import attrs
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, identity_of, is_object
+from koordcore.manifests.assumed import Assumed, On
 from koordcore.manifests.beside import Beside, Slot, unsettled
 from koordcore.manifests.bundle import READ_AS_TEXT
 from koordcore.manifests.cross_checks import Key, shown
 from koordcore.manifests.objects import ReadObject, key_of, left_out, read_object, unique_key, version_of
 from koordcore.manifests.pods import PodReading, class_asked, resolve_priority
+from koordcore.manifests.standing import Standing, moves
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import PriorityClass, Unreadable
+from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.fields import Json, show
 from koordcore.snapshot.changes import (
@@ -31,10 +34,6 @@ from koordcore.snapshot.changes import (
     NodeAdded,
     NodeRemoved,
     NodeReplaced,
-    PodBound,
-    PodEnded,
-    PodPending,
-    PodUpdated,
     RecordAdded,
     RecordRemoved,
     RecordReplaced,
@@ -43,16 +42,6 @@ from koordcore.snapshot.changes import (
 
 _POD: Final = ("", "Pod")
 _NODE: Final = ("", "Node")
-_ARRIVALS: Final[Mapping[str, Callable[[Pod], Change]]] = {
-    "waits": PodPending,
-    "bound": PodBound,
-    "record": RecordAdded,
-}
-_UPDATES: Final[Mapping[str, Callable[[Pod], Change]]] = {
-    "waits": PodPending,
-    "bound": PodUpdated,
-    "record": RecordReplaced,
-}
 
 
 @attrs.define(eq=False)
@@ -106,9 +95,9 @@ class EventReader:
         self._nodes: dict[str, Node] = {}
         self._classes: dict[str, PriorityClass] = {}
         self._pods: dict[Key, PodReading] = {}
-        self._on: dict[str, dict[Key, None]] = {}
-        self._standing: dict[Key, tuple[str, Pod]] = {}
-        """Where a pod is: it ``waits``, is ``bound``, or is a ``record`` and holds nothing."""
+        self._on: On = {}
+        self._assumed = Assumed(self._on)
+        self._standing: dict[Key, Standing] = {}
         self._records: dict[Slot, ClusterRecord] = {}
         self._beside = Beside()
         self._shown: dict[Slot, ClusterRecord] = {}
@@ -168,6 +157,35 @@ class EventReader:
             self._put(whole)
         for key in [one for one in self._kinds.get((group, kind), ()) if one not in there]:
             self._forget(key)
+        return self._done()
+
+    def assume(self, *decisions: Bound) -> tuple[Change, ...]:
+        """Take pods for bound as was decided, before the watch shows it.
+
+        They stand there, whatever else is told of them meanwhile, until they are bound, gone, or taken back
+        by :meth:`forget`; a node that goes takes it back as well. Reservations that were placed are no pods,
+        and are passed over.
+
+        Parameters
+        ----------
+        decisions
+            Such as :attr:`koordcore.ScheduleResult.bound`.
+        """
+        for one in decisions:
+            key = (*_POD, one.pod.namespace, one.pod.name)
+            read = self._pods.get(key)
+            if read is not None and read.pod.node_name is None:
+                self._assumed.put(key, read.pod.uid, one)
+                self._stand(key)
+        return self._done()
+
+    def forget(self, *pods: PodKey | str) -> tuple[Change, ...]:
+        """Let pods wait again that were assumed, such as after the server refused to bind them."""
+        for one in pods:
+            pod = PodKey.parse(one) if isinstance(one, str) else one
+            key = (*_POD, pod.namespace, pod.name)
+            if self._assumed.drop(key):
+                self._stand(key)
         return self._done()
 
     # -- reading -----------------------------------------------------------------------------------------
@@ -257,9 +275,11 @@ class EventReader:
         if node is None:
             del self._nodes[name]
             self._changes.append(NodeRemoved(name))
-            for key in self._on.get(name, ()):
+            for key in list(self._on.get(name, ())):
                 if self._standing.get(key, ("",))[0] == "bound":
                     del self._standing[key]
+                if self._assumed.drop(key):
+                    self._stand(key)
         else:
             self._nodes[name] = node
             self._changes.append(NodeAdded(node) if before is None else NodeReplaced(node))
@@ -269,6 +289,7 @@ class EventReader:
 
     def _take_pod(self, key: Key, read: PodReading | None) -> None:
         before = self._pods.pop(key, None)
+        self._assumed.heed(key, None if read is None else read.pod)
         if before is not None and before.pod.node_name:
             on = self._on[before.pod.node_name]
             del on[key]
@@ -291,17 +312,7 @@ class EventReader:
         before = self._standing.pop(key, None)
         if pod is not None:
             self._standing[key] = place, pod
-        after = self._standing.get(key)
-        if before == after:
-            return
-        if before is not None and after is not None and _same_place(before, after):
-            self._changes.append(_UPDATES[place](after[1]))
-            return
-        if before is not None:
-            old = before[1]
-            self._changes.append(RecordRemoved(old) if before[0] == "record" else PodEnded(old.key))
-        if after is not None:
-            self._changes.append(_ARRIVALS[place](after[1]))
+        self._changes += moves(before, self._standing.get(key))
 
     def _placed(self, reading: Reading, key: Key) -> tuple[str, Pod | None]:
         """Tell where a pod belongs, with its priority."""
@@ -311,6 +322,8 @@ class EventReader:
         pod = resolve_priority(reading, read, self._classes)
         if pod.finished:
             return "record", pod
+        if pod.node_name is None and self._assumed.node_of(key) is not None:
+            return "bound", self._assumed.bound(key, pod)
         if pod.node_name is None:
             return "waits", pod
         if pod.node_name in self._nodes:
@@ -410,10 +423,6 @@ class EventReader:
         for key in sorted(before | problems_of.keys()):
             self._say(key, "held back", problems_of.get(key, ()))
             self._show((key, ""))
-
-
-def _same_place(before: tuple[str, Pod], after: tuple[str, Pod]) -> bool:
-    return (before[0], before[1].node_name, before[1].uid) == (after[0], after[1].node_name, after[1].uid)
 
 
 def _stamp(item: Mapping[str, Json]) -> tuple[str, int]:

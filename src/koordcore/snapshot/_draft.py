@@ -93,6 +93,8 @@ class Draft:
             case PodPending(pod):
                 if pod.node_name is not None:
                     raise ModelError(f"pod {pod.key} is bound to {pod.node_name} and cannot be pending")
+                if self._place(pod.key) is not None:
+                    raise ModelError(f"pod {pod.key} is bound to {self._place(pod.key)} already")
                 self.pending[pod.key] = pod
             case NodeAdded(node):
                 state = node if isinstance(node, NodeState) else NodeState(node)
@@ -136,6 +138,12 @@ class Draft:
     def _put(self, node: Node, pods: Iterable[Pod]) -> None:
         for key in self._on(node.name):
             self._where[key] = None
+        for pod in pods:
+            there = self._place(pod.key)
+            if there is not None:
+                raise ModelError(f"pod {pod.key} is bound to {there} already")
+            if self._waits(pod.key):
+                self.pending[pod.key] = None
         self._nodes[node.name] = node
         self._pods[node.name] = {pod.key: pod for pod in pods}
         self._where.update(dict.fromkeys(self._pods[node.name], node.name))

@@ -14,6 +14,7 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges, once
 
@@ -128,11 +129,14 @@ class QuotaPlugin(Plugin):
         return (f"within the min of quota {quota}; beyond theirs: {borrowed}",) if borrowed else ()
 
     def placed(self, pod: Pod, row: int) -> None:
-        self._change(lambda: self.ledger.assume(self._tracked(pod)))
+        # What a reservation holds is used by nobody yet: once it is placed, its users count.
+        holds = is_reserve_pod(pod)
+        self._change(lambda: (self.ledger.untrack if holds else self.ledger.assume)(self._tracked(pod)))
 
     def removed(self, pod: Pod, row: int) -> None:
         # A pod that leaves the cluster asks for nothing any more, which moves the runtimes.
-        self._change(lambda: self.ledger.untrack(self._read(pod)))
+        if not is_reserve_pod(pod):
+            self._change(lambda: self.ledger.untrack(self._read(pod)))
 
     def budget(self) -> EvictionBudget | None:
         if not self._active:
@@ -199,14 +203,19 @@ class QuotaPlugin(Plugin):
         def again() -> QuotaLedger:
             return self.ledger.track(self._read(pod) if charged else self._tracked(pod))
 
-        self._change(again)
+        if not is_reserve_pod(pod):
+            self._change(again)
 
     def promised(self, pod: Pod, row: int) -> None:
         """Count a pod that is nominated as if it ran."""
+        if is_reserve_pod(pod):
+            return
         self._change(lambda: self.ledger.assume(self._tracked(pod)))
 
     def withdrawn(self, pod: Pod, row: int) -> None:
         """Take a promise back; the pod still asks."""
+        if is_reserve_pod(pod):
+            return
         self._change(lambda: self.ledger.forget(self._tracked(pod)))
 
     def _change(self, changed: Callable[[], QuotaLedger]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.hints import ROOM
+from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.workspace import Workspace
@@ -94,7 +94,10 @@ class VolumeRestrictions(VolumePlugin):
     name = "VolumeRestrictions"
     follows_pods = False
     by_template = True
-    helped_by = ROOM | {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
+    # Whoever uses a claim that one pod alone may use goes with its node.
+    helped_by = ROOM | {
+        *(ChangeKind.NODE_REMOVED, "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
+    }
 
     def follow(self, changes: ClusterChanges) -> bool:
         return not self.concerned(changes)
