@@ -241,6 +241,19 @@ def test_a_victim_that_fits_elsewhere_is_moved_where_that_is_asked_for() -> None
 MOVING = PreemptionRules(relocation=Relocation.FIRST)
 
 
+def test_somebody_leaves_a_node_that_the_pod_cannot_use_so_that_a_more_important_one_moves_there() -> None:
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 8000, pod("more", 4000, 5)), node("n2", 4000, pod("less", 4000, 1))],
+        pending=[pod("p", 8000, 10)],
+    )
+    result = schedule(snapshot, preempt=MOVING)
+    (plan,) = result.preemptions
+    assert verify(snapshot, result) == ()
+    assert [(move.victim.pod.name, move.node) for move in plan.moves] == [("more", "n2")]
+    assert plan.certificate.proven
+    assert plan.damage.highest == 1
+
+
 def test_what_a_restart_costs_decides_between_equals() -> None:
     snapshot = ClusterSnapshot(
         nodes=[node("n1", 4000, pod("a", 4000)), node("n2", 4000, pod("b", 4000))],

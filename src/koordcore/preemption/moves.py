@@ -119,7 +119,7 @@ class Arrivals:
                 leaving.setdefault(shape, []).append((unit.moved, -count if unit.step > 1 else -1))
                 most[shape] = most.get(shape, 0) + count
         for shape in sorted(leaving):
-            slots = _slots(problem, shape, room)
+            slots = slots_of(problem, shape, room)
             for row in np.flatnonzero(slots > 0).tolist():
                 self.at[shape, row] = program.integer(0, min(most[shape], int(slots[row])))
             program.require([*leaving[shape], *self.of(shape)], equal=0)
@@ -161,7 +161,8 @@ class Arrivals:
         return moves
 
 
-def _slots(problem: PreemptionProblem, shape: int, room: IntMatrix) -> IntVector:
+def slots_of(problem: PreemptionProblem, shape: int, room: IntMatrix) -> IntVector:
+    """Count the pods of a kind that each node takes alone, shape (N,)."""
     asked = problem.all_shapes[shape]
     slots = np.full(len(problem.nodes), len(problem.candidates), dtype=np.int64)
     for resource in np.flatnonzero(asked.request > 0).tolist():

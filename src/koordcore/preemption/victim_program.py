@@ -16,7 +16,7 @@ from koordcore._cpsat import Program
 from koordcore._record import record
 from koordcore.model.preemption import Members
 from koordcore.preemption.bounds import needs_of
-from koordcore.preemption.moves import Arrivals, Unit, with_moves
+from koordcore.preemption.moves import Arrivals, Unit, slots_of, with_moves
 from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
 from koordcore.preemption.shares import ShareRows
 
@@ -153,7 +153,7 @@ class VictimProgram:
             self.units.append(Unit(variable, tuple(ones), len(ones), job))
 
     def _moves(self) -> None:
-        """Who leaves may go on elsewhere; only nodes to which members may go lose pods for that."""
+        """Who leaves may go on elsewhere, where others may leave for him."""
         problem = self.problem
         self.arrivals: Arrivals | None = None
         if problem.refuges is None:
@@ -170,17 +170,28 @@ class VictimProgram:
             self._at.setdefault(row, []).append((shape, variable))
 
     def _useful(self) -> BoolVector:
-        """Candidates that make room where a member may go, and their gangs."""
+        """Candidates that make room where a member, or one who makes room, may go, and their gangs."""
         problem, table = self.problem, self.problem.candidates
         open_rows = np.zeros(len(problem.nodes), dtype=bool)
         open_rows[list(self._at)] = True
-        here = self.scope.usable & open_rows[table.node]
-        for pool in problem.pools:
-            here |= self.scope.usable & pool.gives.any(axis=0)
+        here = self._here(open_rows)
+        seen: set[int] = set()
+        while kinds := {*np.unique(problem.shape_of_kind[here]).tolist()} - {-1} - seen:
+            seen |= kinds
+            for shape in kinds:
+                open_rows |= slots_of(problem, shape, self._widest) > 0
+            here = self._here(open_rows)
         concerned = np.zeros(len(problem.jobs.names), dtype=bool)
         concerned[table.job[here]] = True
         # A gang member elsewhere leaves only when its gang breaks for the sake of a member here.
         return self.scope.usable & (here | concerned[table.job])
+
+    def _here(self, open_rows: BoolVector) -> BoolVector:
+        """Tell who may leave some nodes, or what is shared beside the nodes, shape (V,)."""
+        here: BoolVector = self.scope.usable & open_rows[self.problem.candidates.node]
+        for pool in self.problem.pools:
+            here |= self.scope.usable & pool.gives.any(axis=0)
+        return here
 
     def _gangs(self) -> None:
         """Gangs that can spare somebody: up to that many leave, or all of them."""
