@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from koordcore.explaining.cycle import FilterVerdict
 from koordcore.model.decisions import Bound
+from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota, QuotaPolicy
+from koordcore.model.reservations import AllocatePolicy, Reservation
 from koordcore.model.resources import CPU, MEMORY, make_resources, parse_resources
 from koordcore.scheduling.plugins.quota import snapshot_ledger
 from tests.conformance.choice_judge import (
@@ -52,7 +54,7 @@ def judge_step(scene: Scene, mine: Mapping[str, Any], theirs: Mapping[str, Any])
         return Verdict.WRONG, f"illegal: {wrong}"
     if other is not None:
         unsound = [] if theirs.get("permit") == "Wait" and not other.annotations else scene.faults(other)
-        unsound = unsound or _overfull(scene, other)
+        unsound = unsound or _overfull(scene, other) or _uncharged(scene, other)
         if unsound:
             return Verdict.RULED, f"the reference places illegally: {unsound}"
     notes = _feasible_alike(scene, mine, theirs)
@@ -255,6 +257,23 @@ def _overfull(scene: Scene, decision: Bound) -> list[str]:
         f"{name} of {node.name}: {held.get(name, 0)} held, {amount} asked of {node.allocatable.get(name, 0)}"
         for name, amount in scene.pod.requests.items()
         if name in drawn and held.get(name, 0) + amount > node.allocatable.get(name, 0)
+    ]
+
+
+def _uncharged(scene: Scene, decision: Bound) -> list[str]:
+    """List what an owner of a Restricted reservation takes of no NUMA node (RSV-19)."""
+    one = scene.snapshot.find(Reservation, decision.reservation)
+    topology = scene.snapshot.find(NodeResourceTopology, decision.node)
+    entries = json.loads(decision.annotations.get(STATUS, "{}")).get("numaNodeResources") or ()
+    restricted = one is not None and one.allocate_policy is AllocatePolicy.RESTRICTED
+    if not restricted or topology is None or not entries:
+        return []
+    told = {name for entry in entries for name in entry["resources"]}
+    offered = {name for zone in topology.zones for name in zone.resources}
+    return [
+        f"{name} is charged to no NUMA node"
+        for name, amount in scene.pod.requests.items()
+        if amount and name in offered - told
     ]
 
 

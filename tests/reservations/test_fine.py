@@ -245,3 +245,49 @@ def test_what_the_only_user_left_over_is_free_at_once(stranger: dict[str, Any]) 
     first = schedule(snapshot, [one for one in snapshot.pending if one.name == "o"])
     assert [one.pod.name for one in first.bound] == ["o"]
     assert [one.pod.name for one in checked(first.snapshot).bound] == ["s"]
+
+
+def test_what_a_restricted_reservation_does_not_hold_comes_from_numa_nodes() -> None:
+    def zone(number: int) -> dict[str, Any]:
+        amounts = (("cpu", "4"), ("memory", "8Gi"))
+        resources = [{"name": name, "allocatable": text, "available": text} for name, text in amounts]
+        return {"name": f"node-{number}", "type": "Node", "resources": resources}
+
+    def asking(name: str, memory: str, **labels: str) -> dict[str, Any]:
+        requests = {"cpu": "1", "memory": memory}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
+        }
+
+    cpus = [{"id": one, "core": one, "socket": 0, "node": one // 4} for one in range(8)]
+    there = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n", "labels": {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}},
+        "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "10"}},
+    }
+    table = {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": "n",
+            "annotations": {"node.koordinator.sh/cpu-topology": json.dumps({"detail": cpus})},
+        },
+        "zones": [zone(0), zone(1)],
+    }
+    of_cpus = reservation("r", asking("t", "8Gi"), allocatePolicy="Restricted")
+    of_cpus["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2"}
+    of_cpus["metadata"]["annotations"] = {
+        STATUS: json.dumps({"numaNodeResources": [{"node": 0, "resources": {"cpu": "2"}}]})
+    }
+    of_cpus["status"] = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
+    pods = [asking("a", "7Gi", **OWNER), asking("b", "7Gi", **OWNER), asking("c", "2Gi")]
+    result = checked(snapshot_from_objects([there, table, of_cpus, *pods]).snapshot)
+    assert [(one.pod.name, one.reservation) for one in result.bound] == [("a", "r"), ("b", "")]
+    entries = [json.loads(one.annotations[STATUS])["numaNodeResources"] for one in result.bound]
+    assert entries == [
+        [{"node": number, "resources": {"cpu": "1", "memory": "7Gi"}}] for number in range(2)
+    ], "each on a NUMA node that has its memory"

@@ -9,7 +9,7 @@ from koordcore.manifests import snapshot_from_objects
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.reservations import Reservation
 from koordcore.reservations.holders import with_holders
-from koordcore.snapshot import NodeReplaced, PodBound, PodPending, RecordReplaced
+from koordcore.snapshot import NodeReplaced, PodBound, PodEnded, PodPending, RecordReplaced
 from tests.reservations.worlds import node as machine, pod as plain, reservation
 from tests.scheduling.test_numa import node, pod
 
@@ -47,7 +47,8 @@ def test_pods_that_start_and_stop_on_nodes_that_say_something_else_are_found() -
     ).assume(bound)
     with_holders(start)
     other = attrs.evolve(machine("n1"), labels={"says": "else"})
-    swapped = (PodBound(waiting.at("n1")), PodPending(bound.at(None)), NodeReplaced(other))
+    stops = PodEnded(bound.key), PodPending(bound.at(None))
+    swapped = (PodBound(waiting.at("n1")), *stops, NodeReplaced(other))
     after = with_holders(start.apply(*swapped))
     assert after.pod(waiting.key) == waiting.at("n1")
     assert after.pod(bound.key) == bound.at(None)

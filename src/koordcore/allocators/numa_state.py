@@ -27,7 +27,7 @@ from koordcore.model.numa import (
     amplify,
 )
 from koordcore.model.pods import Pod
-from koordcore.model.resources import CPU, make_resources
+from koordcore.model.resources import CPU, NO_RESOURCES, make_resources
 from koordcore.protocol.normalization import parse_amplification
 from koordcore.protocol.numa import NO_STATUS, resource_spec_of, resource_status_of
 from koordcore.protocol.numa_nodes import node_allocate_strategy, node_bind_policy, node_topology_policy
@@ -208,7 +208,8 @@ class GiveBack:
     reusable
         Amounts per NUMA node; may be negative.
     available
-        Exactly these amounts are available, whatever the node has; ``None`` for the node's own.
+        Of the resources that stand here exactly these amounts are available, whatever the node has of them;
+        ``None`` for the node's own of all.
     cpus
         Only these CPUs may be taken; ``None`` for all.
     shared
@@ -242,9 +243,19 @@ def available_amounts(
 
 
 def _available(state: NUMAState, give_back: GiveBack) -> dict[int, dict[str, int]]:
-    node, usage = state.node, state.usage
+    available = _left(state, give_back)
     if give_back.available is not None:
-        return {entry.node: dict(entry.resources) for entry in give_back.available}
+        own = {entry.node: entry.resources for entry in give_back.available}
+        names = {name for amounts in own.values() for name in amounts}
+        for numa in {**available, **own}:
+            here = own.get(numa, NO_RESOURCES)
+            available.setdefault(numa, {}).update({name: here.get(name, 0) for name in names})
+    return available
+
+
+def _left(state: NUMAState, give_back: GiveBack) -> dict[int, dict[str, int]]:
+    """Give what is left of the node's own amounts, with what counts as free."""
+    node, usage = state.node, state.usage
     available = {zone.node: dict(zone.resources) for zone in node.zones}
     reusable = {entry.node: entry.resources for entry in give_back.reusable}
     for entry in usage.amounts:

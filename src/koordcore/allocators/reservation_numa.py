@@ -172,9 +172,16 @@ def _trial(one: NUMAReservation, twice: _Amounts) -> NUMATrial:
     aligned = GiveBack(preferred_cpus=one.remained_cpus, reusable=_entries(sums))
     if not one.restricted:
         return NUMATrial(name=one.name, give_back=aligned)
+    # What it does not hold comes from the node, as of one that may be left.
+    held = {name for entry in one.allocation.numa_resources for name in entry.resources}
+    remained = {
+        entry.node: {name: amount for name, amount in entry.resources.items() if name in held}
+        for entry in one.remained
+    }
     own = GiveBack(
         preferred_cpus=one.remained_cpus,
-        available=one.remained,
+        reusable=aligned.reusable,
+        available=_entries(remained),
         cpus=one.remained_cpus,
         shared=one.shared,
     )

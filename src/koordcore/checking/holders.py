@@ -75,7 +75,7 @@ def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     acting = [_what_is_left_of(snapshot, pod) for pod in snapshot.bound_pods() if is_operating_pod(pod)]
     held = snapshot.apply(*(PodEnded(pod.key) for pod in acting)) if acting else snapshot
     held = held.assume(*holders, *acting) if holders or acting else held
-    added = [pod for pod in waiting if pod.key not in known]
+    added = [pod for pod in waiting if pod.key not in known and pod.key not in held.location]
     return held.with_pending(*added) if added else held
 
 
