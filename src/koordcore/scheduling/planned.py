@@ -87,8 +87,9 @@ def plan_and_bind(
     # a few plans have to do, and for others whom somebody elsewhere may refuse, it is tried in the end.
     counting = inputs.needs_company
     mark, at_first = workspace.checkpoint(), offers.copy()
-    turns = _FEW if counting else _REPLANS
-    found = _agreed(workspace, plugins, tree, inputs, offers, ask, limits, fit, turns)
+    found = _Agreement(workspace, plugins, tree, inputs, offers, ask, limits, fit).reach(
+        _FEW if counting else _REPLANS
+    )
     if isinstance(found, Planned) or not (counting or any(one.looks_elsewhere for one in inputs.classes)):
         return found
     workspace.rollback(mark)
@@ -103,94 +104,128 @@ def plan_and_bind(
     if not counting or found.certificate is not None:
         return found
     if len(inputs.classes) > 1:
-        return _agreed(workspace, plugins, tree, inputs, at_first, ask, limits, fit, _REPLANS)
+        return _Agreement(workspace, plugins, tree, inputs, at_first, ask, limits, fit).reach(_REPLANS)
     answer = place_gang(tree, places(search.reached), fit_error=fit, limits=limits)
     if isinstance(answer, GangPlacement) or inputs.refused:
         return found
     return Failed(answer.message, answer.detail, None, weakened(answer.certificate))
 
 
-def _agreed(
-    workspace: Workspace,
-    plugins: PluginSet,
-    tree: NetworkTopology,
-    inputs: PlanningInput,
-    offers: IntMatrix,
-    ask: Ask,
-    limits: Limits,
-    fit: str,
-    turns: int,
-) -> Planned | Failed:
-    conflicts: list[Conflict] = []
-    refused = dict(inputs.refused)
-    # Who looks for company, or spreads, may go once others are there where the offers say no.
-    doubtful = inputs.ties is None or inputs.needs_company
-    # What a node refuses beside those who are bound elsewhere it may take without them.
-    elsewhere = any(one.looks_elsewhere for one in inputs.classes)
-    asked, informed = set[int](), False
-    probed = set[tuple[int, ...]]()
-    shared: tuple[Limit, ...] = ()
-    denied: Denied | None = None
-    for turn in range(turns):
-        demand = without(ask(offers, conflicts), refused)
-        if shared:
-            demand = attrs.evolve(demand, limits=shared)
-        cut = doubtful
-        if not demand.size or (refused and falls_short(demand)):
-            break
-        answer = place_gang(tree, demand, fit_error=fit, limits=limits)
+class _Agreement:
+    """Plans, each made with what binding the one before it has shown."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        plugins: PluginSet,
+        tree: NetworkTopology,
+        inputs: PlanningInput,
+        offers: IntMatrix,
+        ask: Ask,
+        limits: Limits,
+        fit: str,
+    ) -> None:
+        self._workspace, self._plugins, self._tree, self._inputs = workspace, plugins, tree, inputs
+        self._offers, self._ask, self._limits, self._fit = offers, ask, limits, fit
+        self._conflicts: list[Conflict] = []
+        self._refused = dict(inputs.refused)
+        # Who looks for company, or spreads, may go once others are there where the offers say no.
+        self._doubtful = inputs.ties is None or inputs.needs_company
+        # What a node refuses beside those who are bound elsewhere it may take without them.
+        self._elsewhere = any(one.looks_elsewhere for one in inputs.classes)
+        # Nodes that were asked what they do not take together, and whether any of them knew.
+        self._asked, self._informed = set[int](), False
+        self._probed = set[tuple[int, ...]]()
+        # The member that was denied first, and what all share that denied it, while plans heed that.
+        self._denied: Denied | None = None
+        self._shared: tuple[Limit, ...] = ()
+
+    def reach(self, turns: int) -> Planned | Failed:
+        """Plan and bind, at most so many times."""
+        for turn in range(turns):
+            demand = self._demand()
+            cut = self._doubtful
+            if not demand.size or (self._refused and falls_short(demand)):
+                break
+            answer = self._plan(demand)
+            if isinstance(answer, GangShortfall):
+                if len(self._refused) > len(self._inputs.refused):
+                    break
+                if self._shared and self._denied is not None:
+                    # What is left may move with who asks: what it leaves nobody for is tried without it too.
+                    self._leave_out(demand, self._denied)
+                    continue
+                return self._failed(answer, cut)
+            mark = self._workspace.checkpoint()
+            bound = bind_plan(self._workspace, self._plugins, self._inputs, answer.nodes)
+            if isinstance(bound, dict):
+                if self._shared:
+                    self._refused |= _still_refused(self._inputs, answer.left_out)
+                return Planned(bound, answer, cut, self._refused)
+            self._workspace.rollback(mark)
+            if isinstance(bound, Denied):
+                self._heed_denial(demand, bound)
+            else:
+                self._heed_conflicts(answer, bound, turn)
+        if self._refused:
+            return Failed(refused=list(self._refused.values())[-1])
+        return Failed("no plan was found whose members can all be bound")
+
+    def _demand(self) -> GangDemand:
+        demand = without(self._ask(self._offers, self._conflicts), self._refused)
+        return attrs.evolve(demand, limits=self._shared) if self._shared else demand
+
+    def _plan(self, demand: GangDemand) -> GangPlacement | GangShortfall:
+        answer = place_gang(self._tree, demand, fit_error=self._fit, limits=self._limits)
         if isinstance(answer, GangPlacement) and not answer.nodes:
             # The minimum runs already, and nobody fits beside it: asked for one more, the planner says why.
-            answer = place_gang(tree, _one_more(demand), fit_error=fit, limits=limits)
-        if isinstance(answer, GangShortfall):
-            if len(refused) > len(inputs.refused):
-                break
-            if shared and denied is not None:
-                # What is left may move with who asks: what it leaves nobody for is tried without it as well.
-                refused |= {key: refused_likewise(denied.why, key) for key in beyond(demand, denied)}
-                shared = ()
-                continue
-            certificate = weakened(answer.certificate) if cut else answer.certificate
-            first = next(iter(refused.values()), None)
-            return Failed("" if refused else answer.message, answer.detail, first, certificate)
-        mark = workspace.checkpoint()
-        bound = bind_plan(workspace, plugins, inputs, answer.nodes)
-        if isinstance(bound, dict):
-            refused |= _still_refused(inputs, answer.left_out) if shared else {}
-            return Planned(bound, answer, cut, refused)
-        workspace.rollback(mark)
-        if isinstance(bound, Denied):
-            doubtful = True
-            if denied is None and not demand.uniform:
-                # Several kinds of members share what is left: which of them go is a part of the question.
-                denied, shared = bound, limits_of(plugins, inputs)
-                if shared:
-                    continue
-            shared = ()
-            refused |= {key: refused_likewise(bound.why, key) for key in beyond(demand, bound)}
-            continue
-        if turn < _FEW or informed:
-            used = {tree.node_index[name] for name in answer.nodes.values()}
-            tried = used if turn < _FEW else set(range(len(tree.nodes)))
-            found = never_together(plugins, inputs, offers, tried - asked)
-            conflicts += found
-            asked, informed = asked | tried, informed or bool(found)
-        if turn >= _FEW and not informed:
-            fresh = [one for one in bound if one.counts not in probed]
-            probed |= {one.counts for one in fresh}
-            bound = (*bound, *(wherever(workspace, plugins, inputs, offers, one) for one in fresh))
+            return place_gang(self._tree, _one_more(demand), fit_error=self._fit, limits=self._limits)
+        return answer
+
+    def _failed(self, answer: GangShortfall, cut: bool) -> Failed:
+        """Say why there is no plan; ``cut`` is whether there might be one after all."""
+        certificate = weakened(answer.certificate) if cut else answer.certificate
+        first = next(iter(self._refused.values()), None)
+        return Failed("" if self._refused else answer.message, answer.detail, first, certificate)
+
+    def _leave_out(self, demand: GangDemand, denied: Denied) -> None:
+        """Plan on without those that go beyond what all share, and without a word of that."""
+        self._shared = ()
+        self._refused |= {key: refused_likewise(denied.why, key) for key in beyond(demand, denied)}
+
+    def _heed_denial(self, demand: GangDemand, denied: Denied) -> None:
+        """Somebody was denied wherever he would go."""
+        self._doubtful = True
+        if self._denied is None and not demand.uniform:
+            # Several kinds of members share what is left: which of them go is a part of the question.
+            self._denied, self._shared = denied, limits_of(self._plugins, self._inputs)
+            if self._shared:
+                return
+        self._leave_out(demand, denied)
+
+    def _heed_conflicts(self, answer: GangPlacement, bound: tuple[Conflict, ...], turn: int) -> None:
+        """Some nodes do not take together whom they got."""
+        inputs, plugins, offers = self._inputs, self._plugins, self._offers
+        if turn < _FEW or self._informed:
+            used = {self._tree.node_index[name] for name in answer.nodes.values()}
+            tried = used if turn < _FEW else set(range(len(self._tree.nodes)))
+            found = never_together(plugins, inputs, offers, tried - self._asked)
+            self._conflicts += found
+            self._asked |= tried
+            self._informed = self._informed or bool(found)
+        if turn >= _FEW and not self._informed:
+            fresh = [one for one in bound if one.counts not in self._probed]
+            self._probed |= {one.counts for one in fresh}
+            bound = (*bound, *(wherever(self._workspace, plugins, inputs, offers, one) for one in fresh))
         # Whoever goes to one node together has nobody elsewhere.
-        beside = elsewhere and len({*answer.nodes.values()}) > 1
+        beside = self._elsewhere and len({*answer.nodes.values()}) > 1
         for one in bound:
-            doubtful = doubtful or one.doubtful or beside
+            self._doubtful = self._doubtful or one.doubtful or beside
             if one.alone is None:
-                conflicts.append(one)
+                self._conflicts.append(one)
                 continue
             for node in one.nodes:
                 offers[one.alone, node] = min(int(offers[one.alone, node]), one.counts[one.alone] - 1)
-    if refused:
-        return Failed(refused=list(refused.values())[-1])
-    return Failed("no plan was found whose members can all be bound")
 
 
 def _still_refused(inputs: PlanningInput, left_out: Sequence[str]) -> dict[PodKey, Unschedulable]:
