@@ -102,7 +102,7 @@ def check_cluster(snapshot: ClusterSnapshot, policy: Policy) -> tuple[Violation,
     """Check everything that runs as if all of it had been decided about at once."""
     from koordcore.checking.standing import as_decided
 
-    return check_result(*as_decided(snapshot, policy))
+    return check_result(*as_decided(snapshot, policy), standing=True)
 
 
 def check_result(
@@ -113,6 +113,7 @@ def check_result(
     elsewhere: Elsewhere | None = None,
     domains: Domains | None = None,
     kept: frozenset[PodKey] = frozenset(),
+    standing: bool = False,
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[Violation, ...]:
     """Check a result on all that the snapshot shows, for each profile of the policy.
@@ -124,6 +125,9 @@ def check_result(
         domains they are; left out: it shows all.
     kept
         Pods that wait in the snapshot and kept places from an earlier call.
+    standing
+        All that runs is told as decided. What others may have placed, and what became of the cluster since,
+        is not held against it.
     progress
         Called after each rule book with how many have been gone through, and of how many.
     """
@@ -134,7 +138,8 @@ def check_result(
     profiles = tuple(by_profile(result))
     for number, (own, others) in enumerate(profiles):
         checks = _checks(every, others_hold, domains, kept | more)
-        mine = _check_profile(snapshot, own, checks, _part(progress, number, len(profiles)))
+        part = _part(progress, number, len(profiles))
+        mine = _check_profile(snapshot, own, checks, part, standing=standing)
         found |= {one for one in mine if one.subject not in others}
     return tuple(sorted(found))
 
@@ -149,10 +154,12 @@ def _check_profile(
     told: ScheduleResult,
     book: tuple[Sequence[Check], Sequence[Check]],
     progress: Callable[[int, int], None],
+    *,
+    standing: bool,
 ) -> Iterator[Violation]:
-    from koordcore.checking.cpus import check_cpu_requests
     from koordcore.checking.device_choices import check_device_choices
     from koordcore.checking.devices import check_device_requests
+    from koordcore.checking.numa_choices import check_numa_choices
     from koordcore.checking.places import check_device_places
 
     result = as_placed(told)
@@ -174,7 +181,12 @@ def _check_profile(
     places, jobs = book
     checks = [(check, outcome) for check in places]
     checks += [(check, attrs.evolve(told, snapshot=outcome.snapshot)) for check in jobs]
-    own = (check_cpu_requests, check_device_requests, check_device_places, check_device_choices)
+    own: Sequence[Check] = (
+        partial(check_numa_choices, standing=standing),
+        check_device_requests,
+        check_device_places,
+        check_device_choices,
+    )
     checks += [(check, whole) for check in own]
     for number, (check, after) in enumerate(checks, 1):
         found.extend(one for one in check(before, after) if one.subject not in known)

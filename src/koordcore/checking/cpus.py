@@ -14,18 +14,17 @@ from koordcore.model.decisions import Bound
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import NodeResourceTopology, amplify
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.resources import CPU, Resources, parse_resources
+from koordcore.model.resources import Resources, parse_resources
 from koordcore.protocol.normalization import parse_amplification
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 STATUS: Final = "scheduling.koordinator.sh/resource-status"
-DEDICATED: Final = ("LSE", "LSR")
 _MOST_CPUS: Final = 4096
 
 
 @record
-class _Held:
+class Held:
     """What one pod's annotation says."""
 
     cpus: frozenset[int]
@@ -41,24 +40,6 @@ def check_cpus(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Vi
     for state in result.snapshot.nodes:
         if any(pod.key in new and STATUS in pod.annotations for pod in state.pods):
             yield from _check_node(objects.get(state.name), state, new)
-
-
-def check_cpu_requests(_: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Whoever was bound to CPUs got as many as it asked for; reservations are whole in the result."""
-    if not result.policy.filters("NodeNUMAResource"):
-        return
-    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
-    for pod in result.snapshot.bound_pods():
-        if pod.key not in new:
-            continue
-        try:
-            held = _held(pod)
-        except (ValueError, TypeError, AttributeError, KoordcoreError):
-            continue
-        asked = pod.requests.get(CPU, 0)
-        if held is not None and held.cpus and len(held.cpus) * 1000 != asked:
-            message = f"asked for {asked} milli-CPU, holds {len(held.cpus)} CPUs"
-            yield Violation(ViolationKind.CPU, str(pod.key), message)
 
 
 def cpulist(text: str) -> frozenset[int]:
@@ -80,7 +61,14 @@ def _number(digits: str) -> int:
     return int(digits)
 
 
-def _held(pod: Pod) -> _Held | None:
+def held_of(pod: Pod) -> Held | None:
+    """Read what a pod was given; ``None`` where nothing is written.
+
+    Raises
+    ------
+    ValueError, TypeError, AttributeError, KoordcoreError
+        When that cannot be read.
+    """
     text = pod.annotations.get(STATUS)
     if not text:
         return None
@@ -89,16 +77,16 @@ def _held(pod: Pod) -> _Held | None:
         int(entry.get("node", 0)): parse_resources(entry.get("resources") or {})
         for entry in raw.get("numaNodeResources") or ()
     }
-    return _Held(cpulist(raw.get("cpuset") or ""), amounts)
+    return Held(cpulist(raw.get("cpuset") or ""), amounts)
 
 
 def _check_node(
     topology: NodeResourceTopology | None, state: NodeState, new: set[PodKey]
 ) -> Iterator[Violation]:
-    held: dict[PodKey, _Held] = {}
+    held: dict[PodKey, Held] = {}
     for pod in state.pods:
         try:
-            found = _held(pod)
+            found = held_of(pod)
         except (ValueError, TypeError, AttributeError, KoordcoreError):
             if pod.key in new:
                 yield Violation(ViolationKind.CPU, str(pod.key), f"{STATUS} cannot be read")
@@ -112,7 +100,7 @@ def _check_node(
 def _check_cpusets(
     topology: NodeResourceTopology | None,
     state: NodeState,
-    held: Mapping[PodKey, _Held],
+    held: Mapping[PodKey, Held],
     new: set[PodKey],
 ) -> Iterator[Violation]:
     known = {info.cpu for info in topology.topology.cpus} if topology else set()
@@ -143,7 +131,7 @@ def _ratios(topology: NodeResourceTopology | None, state: NodeState) -> Mapping[
 def _check_amounts(
     topology: NodeResourceTopology | None,
     state: NodeState,
-    held: Mapping[PodKey, _Held],
+    held: Mapping[PodKey, Held],
     new: set[PodKey],
 ) -> Iterator[Violation]:
     zones = {zone.node: zone.resources for zone in topology.zones} if topology else {}

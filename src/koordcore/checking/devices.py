@@ -35,7 +35,7 @@ BOTH: Final = "koordinator.sh/gpu"
 
 
 @record
-class _Part:
+class Part:
     """One device as one pod holds it."""
 
     pod: PodKey
@@ -71,7 +71,14 @@ def check_device_requests(snapshot: ClusterSnapshot, result: ScheduleResult) -> 
                 yield from _check_request(pod, device)
 
 
-def _parts(pod: Pod) -> list[_Part]:
+def parts_of(pod: Pod) -> list[Part]:
+    """Read what a pod holds of devices.
+
+    Raises
+    ------
+    ValueError, TypeError, AttributeError, KoordcoreError
+        When that cannot be read.
+    """
     text = pod.annotations.get(ALLOCATED)
     if not text:
         return []
@@ -83,16 +90,16 @@ def _parts(pod: Pod) -> list[_Part]:
             amounts = {name: max(0, parse_quantity(value)) for name, value in told.items()}
             extension = entry.get("extension") or {}
             vfs = tuple(str(vf.get("busID")) for vf in extension.get("vfs") or ())
-            found.append(_Part(pod.key, kind, int(entry.get("minor", 0)), amounts, vfs))
+            found.append(Part(pod.key, kind, int(entry.get("minor", 0)), amounts, vfs))
     return found
 
 
 def _check_node(device: DeviceObject, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
     known: dict[tuple[str, int], Device] = {(str(one.type), one.minor): one for one in device.devices}
-    parts: dict[tuple[str, int], list[_Part]] = defaultdict(list)
+    parts: dict[tuple[str, int], list[Part]] = defaultdict(list)
     for pod in state.pods:
         try:
-            for part in _parts(pod):
+            for part in parts_of(pod):
                 parts[part.kind, part.minor].append(part)
         except (ValueError, TypeError, AttributeError, KoordcoreError):
             if pod.key in new:
@@ -110,7 +117,7 @@ def _check_node(device: DeviceObject, state: NodeState, new: set[PodKey]) -> Ite
         yield from _check_vfs(holders, fresh[0].pod, where)
 
 
-def _check_amounts(one: Device, holders: list[_Part], fresh: list[_Part], where: str) -> Iterator[Violation]:
+def _check_amounts(one: Device, holders: list[Part], fresh: list[Part], where: str) -> Iterator[Violation]:
     """What new pods take of a device is there, and reported; of the rest others may have too much."""
     pod = fresh[0].pod
     for name, limit in sorted(one.resources.items()):
@@ -123,7 +130,7 @@ def _check_amounts(one: Device, holders: list[_Part], fresh: list[_Part], where:
             yield _broken(pod, f"{where} has no {name}")
 
 
-def _check_vfs(holders: list[_Part], pod: PodKey, where: str) -> Iterator[Violation]:
+def _check_vfs(holders: list[Part], pod: PodKey, where: str) -> Iterator[Violation]:
     taken: set[str] = set()
     for part in holders:
         for vf in part.vfs:
@@ -135,7 +142,7 @@ def _check_vfs(holders: list[_Part], pod: PodKey, where: str) -> Iterator[Violat
 def _check_request(pod: Pod, device: DeviceObject) -> Iterator[Violation]:
     """The amounts are those asked for, and joint devices share a PCIe switch where they must."""
     try:
-        parts = _parts(pod)
+        parts = parts_of(pod)
     except (ValueError, TypeError, AttributeError, KoordcoreError):
         return
     asked = asked_of(pod)
@@ -162,7 +169,7 @@ def asked_of(pod: Pod) -> dict[str, int]:
     return wanted
 
 
-def _check_joint(pod: Pod, parts: list[_Part], device: DeviceObject) -> Iterator[Violation]:
+def _check_joint(pod: Pod, parts: list[Part], device: DeviceObject) -> Iterator[Violation]:
     text = pod.annotations.get(JOINT)
     if not text:
         return
