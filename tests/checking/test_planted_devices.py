@@ -242,7 +242,8 @@ def test_partitions_bind_whole_cards_where_the_node_or_the_pod_says_so() -> None
     ]
     # Shares of cards are no whole cards.
     halves = {CORE: 50, RATIO: 50}
-    assert told(devices(gives(0, 1, amounts=halves)), cards(1), records=(HONORED,)) == []
+    both = {**cards(1), "koordinator.sh/gpu.shared": 2}
+    assert told(devices(gives(0, 1, amounts=halves)), both, records=(HONORED,)) == []
 
 
 def test_a_restricted_pod_has_the_best_partition() -> None:
@@ -275,7 +276,7 @@ def test_virtual_cards_are_those_of_their_vendors_template() -> None:
     npu = Device(
         type=DeviceType.GPU,
         minor=0,
-        resources={**WHOLE, "huawei.com/npu-core": 20, "koordinator.sh/gpu-memory": 640},
+        resources={**WHOLE, "huawei.com/npu-core": 20},
     )
     amounts = {"huawei.com/npu-core": 5, RATIO: 25}
     templates = SharedTemplates(

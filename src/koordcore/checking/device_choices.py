@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from koordcore.checking.devices import ALLOCATED, RATIO
+from koordcore.checking.devices import ALLOCATED, RATIO, SHARED
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
 from koordcore.model.decisions import Bound
@@ -23,7 +23,6 @@ HINTS: Final = (
     "scheduling.koordinator.sh/scheduling-hint",
 )
 PLUGIN: Final = "DeviceShare"
-SHARED: Final = "koordinator.sh/gpu.shared"
 VENDOR, MODEL = "node.koordinator.sh/gpu-vendor", "node.koordinator.sh/gpu-model"
 
 

@@ -15,6 +15,7 @@ from koordcore.model.devices import Device, DeviceObject
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quantity import parse_quantity
+from koordcore.model.resources import NO_RESOURCES
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -22,8 +23,9 @@ ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
 
 WHOLE_CARDS: Final = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
+MEMORY: Final = "koordinator.sh/gpu-memory"
 AS_WRITTEN: Final = (
-    "koordinator.sh/gpu-memory",
+    MEMORY,
     "huawei.com/npu-core",
     "huawei.com/npu-cpu",
     "huawei.com/npu-dvpp",
@@ -32,6 +34,12 @@ AS_WRITTEN: Final = (
 CORE: Final = "koordinator.sh/gpu-core"
 RATIO: Final = "koordinator.sh/gpu-memory-ratio"
 BOTH: Final = "koordinator.sh/gpu"
+SHARED: Final = "koordinator.sh/gpu.shared"
+HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
+BESIDE: Final = {"rdma": "koordinator.sh/rdma", "fpga": "koordinator.sh/fpga"}
+"""What is asked for of devices that are no cards, by their type."""
+WHOLE: Final = 100
+"""Percent points of one device."""
 
 
 @record
@@ -58,8 +66,18 @@ def check_devices(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator
             yield from _check_node(device, state, new)
 
 
-def check_device_requests(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """What new pods hold is what they asked for; reservations are whole in the result."""
+def check_device_requests(
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, standing: bool = False
+) -> Iterator[Violation]:
+    """What new pods hold is what they asked for.
+
+    Parameters
+    ----------
+    snapshot, result
+        Before and afterwards; reservations are whole in the result.
+    standing
+        The pods run already. Of those on which no devices are written only cards are missed.
+    """
     if not result.policy.filters("DeviceShare"):
         return
     objects = {device.name: device for device in snapshot.of(DeviceObject)}
@@ -68,7 +86,7 @@ def check_device_requests(snapshot: ClusterSnapshot, result: ScheduleResult) -> 
         device = objects.get(state.name)
         for pod in state.pods:
             if device is not None and pod.key in new:
-                yield from _check_request(pod, device)
+                yield from _check_request(pod, device, beside=not standing or ALLOCATED in pod.annotations)
 
 
 def parts_of(pod: Pod) -> list[Part]:
@@ -139,22 +157,78 @@ def _check_vfs(holders: list[Part], pod: PodKey, where: str) -> Iterator[Violati
             taken.add(vf)
 
 
-def _check_request(pod: Pod, device: DeviceObject) -> Iterator[Violation]:
+def _check_request(pod: Pod, device: DeviceObject, *, beside: bool) -> Iterator[Violation]:
     """The amounts are those asked for, and joint devices share a PCIe switch where they must."""
     try:
         parts = parts_of(pod)
     except (ValueError, TypeError, AttributeError, KoordcoreError):
         return
-    asked = asked_of(pod)
     cards = [part for part in parts if part.kind == "gpu"]
+    wrong = list(_check_cards(pod, cards))
+    yield from wrong or _check_memory(pod, cards, device)
+    if beside:
+        yield from _check_beside(pod, parts, device)
+    yield from _check_joint(pod, parts, device)
+
+
+def _check_cards(pod: Pod, cards: list[Part]) -> Iterator[Violation]:
+    """There are as many cards as asked for, each with its even share; parts of a unit are nobody's."""
+    asked = asked_of(pod)
+    ratio = asked.get(RATIO, 0)
+    count = pod.requests.get(SHARED, 0) or (ratio // WHOLE if ratio > WHOLE and not ratio % WHOLE else 1)
+    wrong = len({part.minor for part in cards}) != len(cards)
+    if wrong:
+        yield _broken(pod.key, "holds one card twice")
     for name, amount in sorted(asked.items()):
         given = sum(part.amounts.get(name, 0) for part in cards)
-        # Amounts that do not divide evenly among cards are rounded down, by less than one unit a card.
-        if not amount - len(cards) < given <= amount:
+        if given != amount // count * count:
+            wrong = True
             yield _broken(pod.key, f"asked for {amount} {name}, holds {given}")
-    if len({part.minor for part in cards}) != len(cards):
-        yield _broken(pod.key, "holds one card twice")
-    yield from _check_joint(pod, parts, device)
+    if wrong or not asked:
+        return
+    if len(cards) != count:
+        yield _broken(pod.key, f"asked for {count} cards, holds {len(cards)}")
+        return
+    for part in cards:
+        for name, amount in sorted(asked.items()):
+            if part.amounts.get(name, 0) != amount // count:
+                given = part.amounts.get(name, 0)
+                yield _broken(
+                    pod.key, f"holds {given} {name} of gpu {part.minor}, a share is {amount // count}"
+                )
+
+
+def _check_memory(pod: Pod, cards: list[Part], device: DeviceObject) -> Iterator[Violation]:
+    """Where a card reports memory and its ratio, both are held."""
+    totals = {one.minor: one.resources for one in device.devices if str(one.type) == "gpu"}
+    for part in cards:
+        total = totals.get(part.minor, NO_RESOURCES)
+        for name in (MEMORY, RATIO):
+            if total.get(MEMORY) and total.get(RATIO) and name not in part.amounts:
+                yield _broken(pod.key, f"does not say how much {name} it holds of gpu {part.minor}")
+
+
+def _check_beside(pod: Pod, parts: list[Part], device: DeviceObject) -> Iterator[Violation]:
+    """What is asked of NICs and FPGAs is held where the node has such devices."""
+    for kind, name in BESIDE.items():
+        asked = pod.requests.get(name, 0)
+        if not asked or not any(str(one.type) == kind for one in device.devices):
+            continue
+        wish = (folded(pod, HINT) or {}).get(kind)
+        for_all = isinstance(wish, Mapping) and "ApplyForAll" in wish.values()
+        wanted = min(asked, WHOLE) if for_all else asked  # so much of each of them
+        given = sum(part.amounts.get(name, 0) for part in parts if part.kind == kind)
+        if given < wanted:
+            yield _broken(pod.key, f"asked for {wanted} {name}, holds {given}")
+
+
+def folded(pod: Pod, key: str) -> Mapping[str, Any] | None:
+    """Read an annotation that holds an object, its keys in small letters; ``None`` where there is none."""
+    try:
+        raw = json.loads(pod.annotations.get(key) or "null")
+        return None if raw is None else {str(name).lower(): value for name, value in raw.items()}
+    except (ValueError, AttributeError):
+        return None
 
 
 def asked_of(pod: Pod) -> dict[str, int]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from koordcore.checking.devices import ALLOCATED, RATIO, asked_of
+from koordcore.checking.devices import ALLOCATED, HINT, RATIO, WHOLE, asked_of, folded
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
 from koordcore.model.decisions import Bound
@@ -18,8 +17,6 @@ from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 SPEC: Final = "scheduling.koordinator.sh/gpu-partition-spec"
-HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
-WHOLE: Final = 100
 
 
 def check_device_places(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -41,18 +38,9 @@ def check_device_places(snapshot: ClusterSnapshot, result: ScheduleResult) -> It
                 yield from _check_scope(pod, minors, inventory)
 
 
-def _object(pod: Pod, key: str) -> Mapping[str, Any] | None:
-    """Read an annotation that holds an object, its keys in small letters; ``None`` where there is none."""
-    try:
-        raw = json.loads(pod.annotations.get(key) or "null")
-        return None if raw is None else {str(name).lower(): value for name, value in raw.items()}
-    except (ValueError, AttributeError):
-        return None
-
-
 def _minors(pod: Pod) -> frozenset[int]:
     """Cards that a pod holds; what cannot be read is another check's."""
-    held = _object(pod, ALLOCATED) or {}
+    held = folded(pod, ALLOCATED) or {}
     try:
         return frozenset(int(entry.get("minor", 0)) for entry in held.get("gpu") or ())
     except (TypeError, ValueError, AttributeError):
@@ -60,7 +48,7 @@ def _minors(pod: Pod) -> frozenset[int]:
 
 
 def _check_partition(pod: Pod, minors: frozenset[int], inventory: DeviceInventory) -> Iterator[Violation]:
-    spec = _object(pod, SPEC)
+    spec = folded(pod, SPEC)
     whole = asked_of(pod).get(RATIO, 0) >= WHOLE * len(minors)
     if not whole or (spec is None and not inventory.honor):
         return
@@ -91,9 +79,9 @@ def _fast(one: GPUPartition, bandwidth: object) -> bool:
 
 
 def _check_scope(pod: Pod, minors: frozenset[int], inventory: DeviceInventory) -> Iterator[Violation]:
-    wish = (_object(pod, HINT) or {}).get("gpu")
-    folded = {str(name).lower(): value for name, value in wish.items()} if isinstance(wish, Mapping) else {}
-    scope = folded.get("requiredtopologyscope")
+    wish = (folded(pod, HINT) or {}).get("gpu")
+    said = {str(name).lower(): value for name, value in wish.items()} if isinstance(wish, Mapping) else {}
+    scope = said.get("requiredtopologyscope")
     if scope not in ("Device", "PCIe", "NUMANode"):
         return
     places = [one.topology for one in inventory.devices if str(one.type) == "gpu" and one.minor in minors]
