@@ -33,13 +33,21 @@ from koordcore.model.reservations import (
     ReservationArgs,
 )
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
-from koordcore.protocol.reservation import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import is_operating_pod, operating_reservation, reservation_wish
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 
-def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Users own what they use, within its account; reservations changed only as decided."""
+def check_reservations(
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, standing: bool = False
+) -> Iterator[Violation]:
+    """Users own what they use, within its account; reservations changed only as decided.
+
+    Parameters
+    ----------
+    standing
+        The users run already: what they use may have been closed to others since.
+    """
     before = {one.name: one for one in snapshot.of(Reservation)}
     after = {one.name: one for one in result.snapshot.of(Reservation)}
     placed = {one.pod: one for one in result.decisions if isinstance(one, Bound)}
@@ -76,7 +84,12 @@ def check_reservations(snapshot: ClusterSnapshot, result: ScheduleResult) -> Ite
             if used_by(pod):
                 users[used_by(pod)].append(pod)
             if pod.key in placed:
-                yield from _check_user(pod, placed[pod.key], known.get(used_by(pod)))
+                one = known.get(used_by(pod))
+                yield from _check_user(pod, placed[pod.key], one)
+                if one is not None and not standing:
+                    yield from _check_wishes(pod, one)
+                if one is not None and one.allocate_policy is AllocatePolicy.RESTRICTED:
+                    yield from _check_inside(pod, one)
     for identity, pods in sorted(users.items()):
         one = known.get(identity)
         if one is not None and (holder_key(one) in placed or any(pod.key in placed for pod in pods)):
@@ -217,13 +230,16 @@ def _check_over(one: Reservation, after: ClusterSnapshot, decision: Bound) -> It
                 yield _wrong(one.name, f"holds less of {kind} {minor} than its first owners")
             elif kind in kinds and not held:
                 yield _wrong(one.name, f"does not hold {kind} {minor} of its first owners")
-        cpus = cpulist(json.loads(one.annotations.get(STATUS) or "{}").get("cpuset") or "")
+        cpus = _cpus_on(one.annotations)
         for pod in users if cpus else ():
-            raw = json.loads(pod.annotations.get(STATUS) or "{}")
-            if not cpulist(raw.get("cpuset") or "") <= cpus:
+            if not _cpus_on(pod.annotations) <= cpus:
                 yield _wrong(one.name, f"does not hold the CPUs of {pod.key}")
     except (ValueError, TypeError, AttributeError, KoordcoreError):
         return  # what cannot be read holds nothing
+
+
+def _cpus_on(annotations: Mapping[str, str]) -> frozenset[int]:
+    return cpulist(json.loads(annotations.get(STATUS) or "{}").get("cpuset") or "")
 
 
 def _amounts_on(annotations: Iterable[Mapping[str, str]]) -> dict[tuple[str, int], dict[str, int]]:
@@ -262,6 +278,38 @@ def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[
         affinity = {}
     if isinstance(affinity, Mapping) and affinity.get("name") not in (None, "", one.name):
         yield _wrong(subject, f"names the reservation {affinity['name']} and uses {one.name}")
+
+
+def _check_wishes(pod: Pod, one: Reservation) -> Iterator[Violation]:
+    """A reservation is open to who comes, and has exactly as much as they ask for where they say so."""
+    try:
+        wish = reservation_wish(pod.labels, pod.annotations)
+    except KoordcoreError:
+        return
+    affinity = wish.affinity
+    invited = affinity is not None and (bool(affinity.name) or affinity.tolerates_unschedulable)
+    if one.admits_nobody and not invited:
+        yield _wrong(str(pod.key), f"uses {one.name}, which is closed to new owners")
+    held = one.requests if one.status.allocatable is None else one.status.allocatable
+    for name in wish.exact:
+        if pod.requests.get(name) != held.get(name):
+            amounts = f"{pod.requests.get(name, 0)} {name}, {one.name} has {held.get(name, 0)}"
+            yield _wrong(str(pod.key), f"must match exactly and asks for {amounts}")
+
+
+def _check_inside(pod: Pod, one: Reservation) -> Iterator[Violation]:
+    """Of devices of a type that a Restricted reservation holds, and of CPUs, its owner takes no others."""
+    try:
+        mine, theirs = _amounts_on([one.annotations]), _amounts_on([pod.annotations])
+        for kind, minor in sorted(theirs.keys() - mine.keys()):
+            if any(own == kind for own, _ in mine):
+                yield _wrong(str(pod.key), f"takes {kind} {minor}, which {one.name} does not hold")
+        held, given = _cpus_on(one.annotations), _cpus_on(pod.annotations)
+    except (ValueError, TypeError, AttributeError, KoordcoreError):
+        return
+    if held and given - held:
+        shown = ",".join(map(str, sorted(given - held)))
+        yield _wrong(str(pod.key), f"takes CPUs {shown}, which {one.name} does not hold")
 
 
 def _check_account(one: Reservation, users: list[Pod]) -> Iterator[Violation]:
