@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -14,8 +15,9 @@ from koordcore.model.decisions import Bound
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import NodeResourceTopology, amplify
 from koordcore.model.pods import Pod, PodKey
-from koordcore.model.resources import Resources, parse_resources
+from koordcore.model.resources import CPU, Resources, parse_resources
 from koordcore.protocol.normalization import parse_amplification
+from koordcore.protocol.reserved_on_node import trimmed_allocatable
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -40,6 +42,42 @@ def check_cpus(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Vi
     for state in result.snapshot.nodes:
         if any(pod.key in new and STATUS in pod.annotations for pod in state.pods):
             yield from _check_node(objects.get(state.name), state, new)
+
+
+def check_amplified(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+    """Where a node has more CPU than it is made of, CPUs that somebody is bound to count as many times."""
+    if not result.policy.filters("NodeNUMAResource"):
+        return
+    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    before = {state.name: state for state in snapshot.nodes}
+    for state in result.snapshot.nodes:
+        if not any(pod.key in new and pod.requests.get(CPU) for pod in state.pods):
+            continue
+        try:
+            ratio = parse_amplification(state.node.annotations).get(CPU, 1.0)
+        except ManifestError:
+            continue
+        if not 1 < ratio < math.inf:
+            continue
+        limit = trimmed_allocatable(state.node.allocatable, state.node.annotations).get(CPU, 0)
+        amount, earlier = _amplified(state, ratio), before.get(state.name)
+        if amount > limit and (earlier is None or amount > _amplified(earlier, ratio)):
+            message = f"{CPU}: {amount} requested with what is bound amplified, {limit} allocatable"
+            yield Violation(ViolationKind.RESOURCE, state.name, message)
+
+
+def _amplified(state: NodeState, ratio: float) -> int:
+    """Add up the CPU of a node's pods: of CPUs that are held what they are amplified to, rounded down."""
+    asked, cpus = 0, set[int]()
+    for pod in state.pods:
+        asked += pod.requests.get(CPU, 0)
+        try:
+            held = held_of(pod)
+        except (ValueError, TypeError, AttributeError, KoordcoreError):
+            continue
+        cpus |= held.cpus if held is not None else frozenset()
+    bound = 1000 * len(cpus)
+    return asked + (int(bound * ratio) - bound if asked >= bound else 0)
 
 
 def cpulist(text: str) -> frozenset[int]:
