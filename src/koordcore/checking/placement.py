@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from koordcore.checking.violation import Violation, ViolationKind
+from koordcore.errors import ManifestError
 from koordcore.model.affinity import Taint, TaintEffect, Tolerances
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
+from koordcore.protocol.hints import HINT_PLUGIN, parse_scheduling_hint
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -24,6 +26,19 @@ def check_placements(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
     for decision in result.decisions:
         if isinstance(decision, Bound) and decision.pod in pods and decision.node in nodes:
             yield from check_place(pods[decision.pod], nodes[decision.node], result.policy)
+            if result.policy.filters(HINT_PLUGIN):
+                yield from _check_hint(pods[decision.pod], decision.node)
+
+
+def _check_hint(pod: Pod, node: str) -> Iterator[Violation]:
+    """A scheduling hint that names nodes allows no others; those that it prefers bind nobody."""
+    try:
+        hint = parse_scheduling_hint(pod.annotations)
+    except ManifestError:
+        return
+    if hint is not None and hint.node_names and node not in hint.node_names:
+        message = f"its hint allows {', '.join(hint.node_names)}, not {node}"
+        yield Violation(ViolationKind.AFFINITY, str(pod.key), message)
 
 
 def check_place(pod: Pod, node: Node, policy: Policy) -> Iterator[Violation]:
