@@ -156,7 +156,7 @@ def test_a_wish_of_one_gang_binds_nobody() -> None:
 
 
 def test_racks_are_those_of_the_labels_as_they_are_now() -> None:
-    snapshot = cluster(NETWORK, group("a", 2, MUST), pending=("x",))
+    snapshot = cluster(NETWORK, group("a", 2, MUST), group("x", 1), pending=("x",))
     first = forced(snapshot, x="n3")
     assert verify(snapshot, first) == ()
     now = first.snapshot.with_pending(pod("a1"), pod("a2"))

@@ -30,7 +30,11 @@ Check: TypeAlias = Callable[[ClusterSnapshot, ScheduleResult], Iterator[Violatio
 
 
 def _checks(
-    whole: ClusterSnapshot, elsewhere: Elsewhere, domains: Domains | None, kept: frozenset[PodKey]
+    whole: ClusterSnapshot,
+    elsewhere: Elsewhere,
+    domains: Domains | None,
+    kept: frozenset[PodKey],
+    standing: bool,
 ) -> tuple[Sequence[Check], Sequence[Check]]:
     """One function per rule book; each reads only the snapshot before and the result, and what is given.
 
@@ -40,7 +44,7 @@ def _checks(
     # Read on the first check: every rule book brings the model of its room, a third of the import's time.
     from koordcore.checking.claim_numa import check_claims_near
     from koordcore.checking.claim_plan import check_claims
-    from koordcore.checking.cpus import check_cpus
+    from koordcore.checking.cpus import check_amplified, check_cpus
     from koordcore.checking.devices import check_devices
     from koordcore.checking.domains import domains_among
     from koordcore.checking.gangs import check_gangs
@@ -64,10 +68,11 @@ def _checks(
         check_claims,
         check_claims_near,
         check_cpus,
+        check_amplified,
         partial(check_quotas, elsewhere=elsewhere),
     )
     evictions = partial(check_victims, everywhere=everywhere, elsewhere=elsewhere, kept=kept)
-    return places, (partial(check_gangs, whole=whole), check_groups, evictions)
+    return places, (partial(check_gangs, whole=whole, standing=standing), check_groups, evictions)
 
 
 def check_touched(
@@ -137,7 +142,7 @@ def check_result(
     found = set(check_strangers(snapshot, result))
     profiles = tuple(by_profile(result))
     for number, (own, others) in enumerate(profiles):
-        checks = _checks(every, others_hold, domains, kept | more)
+        checks = _checks(every, others_hold, domains, kept | more, standing)
         part = _part(progress, number, len(profiles))
         mine = _check_profile(snapshot, own, checks, part, standing=standing)
         found |= {one for one in mine if one.subject not in others}
@@ -170,7 +175,7 @@ def _check_profile(
         from koordcore.checking.holders import with_holders, with_remainders, without_holders
         from koordcore.checking.reservations import check_reservations, taken_in
 
-        reserved = tuple(check_reservations(snapshot, result))
+        reserved = tuple(check_reservations(snapshot, result, standing=standing))
         before = with_remainders(snapshot)
         outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot))
         whole = attrs.evolve(result, snapshot=with_holders(result.snapshot))
@@ -183,7 +188,7 @@ def _check_profile(
     checks += [(check, attrs.evolve(told, snapshot=outcome.snapshot)) for check in jobs]
     own: Sequence[Check] = (
         partial(check_numa_choices, standing=standing),
-        check_device_requests,
+        partial(check_device_requests, standing=standing),
         check_device_places,
         check_device_choices,
     )

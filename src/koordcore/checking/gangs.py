@@ -30,14 +30,16 @@ from koordcore.topology.network import NODE_LAYER, LayerSpec, NetworkTopology, b
 
 
 def check_gangs(
-    snapshot: ClusterSnapshot, result: ScheduleResult, *, whole: ClusterSnapshot
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, whole: ClusterSnapshot, standing: bool = False
 ) -> Iterator[Violation]:
-    """Every gang that got a member has its minimum, and its members lie as they must.
+    """Every gang that got a member is configured and has its minimum, and its members lie as they must.
 
     Parameters
     ----------
     whole
         The cluster with all nodes, whose network counts.
+    standing
+        The members run already: what configured their gang may be gone.
     """
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     held = {one.pod for one in result.decisions if isinstance(one, Waiting) and one.held}
@@ -57,6 +59,8 @@ def check_gangs(
     for gang_id in sorted(members):
         gang = gangs.get(gang_id)
         if gang is None:
+            if not standing and any(pod.key in new for pod in members[gang_id]):
+                yield Violation(ViolationKind.GANG, gang_id, "has a new member, and nothing configures it")
             continue
         grown = {pod.key for pod in members[gang_id]} & new
         if grown:
