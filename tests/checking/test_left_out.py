@@ -245,6 +245,11 @@ def test_without_a_policy_that_must_hold_nothing_is_missed(policy: Json) -> None
     assert told({STATUS: None}, node(policy), topology(), pod({"cpu": "2"})) == []
 
 
+def test_who_asks_for_nothing_goes_anywhere() -> None:
+    own = {S + "numa-topology-spec": '{"numaTopologyPolicy":"SingleNUMANode"}'}
+    assert told({}, node(RESTRICTED), pod({}, LSR, own, priority=9500)) == []
+
+
 def test_on_a_single_numa_node_there_is_nothing_to_write() -> None:
     assert told({STATUS: None}, node(SINGLE), topology(numas=1), pod({"cpu": "2"})) == []
 

@@ -83,7 +83,10 @@ def check_numa_choices(
     waiting = {pod.key: pod for pod in snapshot.pending}
     args = policy.args_of(NUMAArgs)
     for state in result.snapshot.nodes:
-        fresh = [pod for pod in state.pods if pod.key in new and (not standing or STATUS in pod.annotations)]
+        # Whoever asks for nothing is nobody's concern.
+        fresh = [pod for pod in state.pods if pod.key in new and any(pod.requests.values())]
+        if standing:
+            fresh = [pod for pod in fresh if STATUS in pod.annotations]
         if not fresh:
             continue
         ground = _ground(snapshot, state.node, policy)
