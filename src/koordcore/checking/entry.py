@@ -36,9 +36,9 @@ def verify(
     result
         What :func:`koordcore.schedule` returned, or any plan in that form. Left out, all pods that run are
         held to the rules as if they had been placed now and together: also to those that Kubernetes asks only
-        when a pod is placed, such as taints, cordons and spread. Not to what others may have placed or changed
-        since: CPUs, NUMA nodes and NICs of pods on which none are written, gangs whose configuration is gone,
-        and reservations that were closed.
+        when a pod is placed, such as taints, cordons and spread. Not held against them is what others may
+        have placed or changed since: CPUs, NUMA nodes and NICs of pods on which none are written, gangs whose
+        configuration is gone, reservations that were closed or that have other amounts.
     policy
         Which rules hold where there is no result; left out, the default policy.
     progress
