@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -37,8 +36,8 @@ class _Ground:
 
     node: Node
     topology: NodeResourceTopology
-    devices: Mapping[tuple[str, int], int]
-    """NUMA node of each device that tells one; empty where devices are not aligned."""
+    devices: DeviceObject | None
+    """``None`` where there are none, and where they are not aligned."""
 
 
 @record(kw_only=True)
@@ -102,14 +101,9 @@ def check_numa_choices(
 
 def _ground(snapshot: ClusterSnapshot, node: Node, policy: Policy) -> _Ground:
     topology = snapshot.find(NodeResourceTopology, node.name) or NodeResourceTopology(name=node.name)
-    devices = snapshot.find(DeviceObject, node.name)
     aligned = policy.filters("DeviceShare") and policy.args_of(DevicePolicy).align_numa
-    places = {
-        (str(one.type), one.minor): one.topology.node_id
-        for one in (devices.devices if devices is not None and aligned else ())
-        if one.topology is not None and one.topology.node_id >= 0
-    }
-    return _Ground(node=node, topology=topology, devices=places)
+    devices = snapshot.find(DeviceObject, node.name) if aligned else None
+    return _Ground(node=node, topology=topology, devices=devices)
 
 
 # -- CPUs ----------------------------------------------------------------------------------------------------
@@ -174,13 +168,17 @@ def _check_alignment(given: _Given, ground: _Ground) -> Iterator[Violation]:
         if holds < amount:
             message = f"asked for {amount} {name}, holds {holds} on NUMA nodes"
             yield given.says(message, ViolationKind.NUMA)
-    counts = Counter(info.numa for info in ground.topology.topology.cpus if info.cpu in given.held.cpus)
+    cpus = sum(1 << cpu for cpu in given.held.cpus)
+    masks = ground.topology.topology.node_masks
+    counts = {numa: (mask & cpus).bit_count() for numa, mask in masks.items() if mask & cpus}
     if CPU in asked and counts:
         yield from _check_counts(given, counts)
-    devices = {ground.devices[place] for place in _places(given.pod) if place in ground.devices}
+    if policy != SINGLE:
+        return
+    devices = _numa_nodes_of(given.pod, ground.devices)
     used = sorted({*counts, *given.held.amounts, *devices})
     # Where the NUMA nodes tell nothing of what it asks for, and no device its own, they do not matter.
-    if policy == SINGLE and len(used) > 1 and (asked or devices):
+    if len(used) > 1 and (asked or devices):
         shown = ", ".join(map(str, used))
         yield given.says(f"is under {policy} and lies on NUMA nodes {shown}", ViolationKind.NUMA)
 
@@ -193,5 +191,10 @@ def _check_counts(given: _Given, counts: Mapping[int, int]) -> Iterator[Violatio
             yield given.says(message, ViolationKind.NUMA)
 
 
-def _places(pod: Pod) -> set[tuple[str, int]]:
-    return {(part.kind, part.minor) for part in parts_of(pod)}
+def _numa_nodes_of(pod: Pod, devices: DeviceObject | None) -> set[int]:
+    """Give the NUMA nodes of those of a pod's devices that tell theirs."""
+    if devices is None:
+        return set()
+    held = {(part.kind, part.minor) for part in parts_of(pod)}
+    places = (one.topology for one in devices.devices if (str(one.type), one.minor) in held)
+    return {place.node_id for place in places if place is not None and place.node_id >= 0}
