@@ -9,7 +9,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.errors import ModelError
-from koordcore.explaining.attempts import Attempts, fewest
+from koordcore.explaining.attempts import Attempts
 from koordcore.explaining.claim_remedies import never_by_claims
 from koordcore.explaining.groups import job_of
 from koordcore.explaining.incomplete_gangs import completing
@@ -23,6 +23,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota
 from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
+from koordcore.scheduling.fewest import fewest
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.serving import queue_units
 from koordcore.snapshot import ClusterSnapshot

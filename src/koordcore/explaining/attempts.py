@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import attrs
 
@@ -25,8 +24,6 @@ from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded, PodPending
-
-T = TypeVar("T")
 
 
 @record
@@ -114,29 +111,3 @@ def _with_least(pod: Pod, number: int) -> Pod:
         for key, value in pod.labels.items()
     }
     return attrs.evolve(pod, annotations=annotations, labels=labels)
-
-
-def fewest(known: Sequence[T], enough: Callable[[Sequence[T]], bool], tries: int) -> list[T]:
-    """Leave out whoever is not needed, from the front, in ever smaller pieces.
-
-    Parameters
-    ----------
-    known
-        Who is enough together.
-    enough
-        Whether some of them are; it is asked at most ``tries`` times.
-    """
-    needed, size = list(known), max(1, len(known) // 2)
-    while tries > 0:
-        start = 0
-        while start < len(needed) and tries > 0:
-            fewer = needed[:start] + needed[start + size :]
-            tries -= 1
-            if fewer and enough(fewer):
-                needed = fewer
-            else:
-                start += size
-        if size == 1:
-            break
-        size = max(1, size // 2)
-    return needed

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from koordcore.explaining.attempts import Attempts, fewest
+from koordcore.explaining.attempts import Attempts
 from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.remedy import Remedy, RemedyKind, some
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.times import format_time
 from koordcore.scheduling.backfilling import EarliestStart, earliest_start
+from koordcore.scheduling.fewest import fewest
 from koordcore.snapshot import ClusterSnapshot
 
 _NODES: Final = 32
@@ -37,8 +38,9 @@ def waiting(asked: Attempts) -> Iterator[Remedy]:
         )
         if isinstance(plan, EarliestStart) and plan.start > now:
             until = format_time(plan.start)
-            whom = ", ".join(map(str, plan.waits_for)) or "somebody"
-            text = f"until {until}, when {whom} {'end' if len(plan.waits_for) > 1 else 'ends'}"
+            gone = [*map(str, plan.waits_for), *(f"reservation {one}" for one in plan.expired)]
+            whom = ", ".join(gone) or "somebody"
+            text = f"until {until}, when {whom} {'end' if len(gone) > 1 else 'ends'}"
             yield Remedy(kind=RemedyKind.WAIT, text=text, pods=plan.waits_for, until=until)
             return
     found = _whose_ends(asked) if len(asked.members) > 1 else _whose_end(asked)

@@ -26,9 +26,13 @@ from koordcore.reservations.lifecycle import after_ends, known_ends
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
+from koordcore.scheduling.fewest import fewest
 from koordcore.scheduling.gang_groups import JobTable
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.cluster import bind
+
+_TRIES: Final = 64
+"""Calls that are spent on finding out whose ends a start needs."""
 
 
 @record(kw_only=True)
@@ -44,7 +48,9 @@ class EarliestStart:
     nodes
         Where each pod would go then; members of a gang beyond its minimum may be missing.
     waits_for
-        Running pods that have to be gone, by end and key.
+        Running pods that have to be gone, by end and key: when they have left and everybody else stays, the
+        job fits, and it does not when one of them stays, too. Where others would do as well, those that end
+        last are named; of very many, some may be among them that could stay.
     expired
         Reservations on these nodes whose time is up by then, by name.
     too_early
@@ -200,15 +206,36 @@ class _Search:
             )
         return self.known[moment]
 
+    def needed(self, start: datetime) -> list[PodKey]:
+        """Give few pods whose ends the start needs, by end: those on the nodes of the job where they do."""
+        location, used = self._snapshot.location, {one.node for one in self.at(start).bound}
+        over = {key: end for key, end in self._ends.items() if end <= self.now}
+        ended = sorted(
+            (end, key) for key, end in self._ends.items() if self.now < end <= start and key in location
+        )
+
+        def enough(gone: Sequence[PodKey]) -> bool:
+            there = cluster_after(self._snapshot, {**over, **dict.fromkeys(gone, start)}, start)
+            return _placed(
+                schedule(there, self._pods, policy=self._policy, now=self.now, limits=self._limits)
+            )
+
+        everybody = [key for _, key in ended]
+        near = [key for key in everybody if location[key] in used]
+        if not everybody or enough(()):
+            return []
+        return fewest(near if near and enough(near) else everybody, enough, _TRIES)
+
     def fits(self, moment: datetime) -> bool:
         """Tell whether the job fits then."""
         return _placed(self.at(moment))
 
-    def first(self, *, monotone: bool) -> datetime | None:
+    def first(self) -> datetime | None:
         """Give the first moment at which the job fits; ``None`` where there is none."""
         if self.fits(self.now):
             return self.now
-        if not (monotone and self.gains):
+        leave = _members_leave(self._snapshot, self._pods, self._ends)
+        if leave or not (self.gains and _gains_only(self._pods)):
             return next((moment for moment in self.moments if self.fits(moment)), None)
         if not self.moments or not self.fits(self.moments[-1]):
             return None
@@ -252,7 +279,7 @@ def earliest_start(
         raise ModelError(f"pods: expected several of them, such as [{str(pods)!r}]")
     asked, known = tuple(queue_order(_asked(snapshot, one) for one in pods)), keyed(ends)
     search = _Search(snapshot, asked, known, policy, now, limits)
-    start = search.first(monotone=_gains_only(asked) and not _members_leave(snapshot, asked, known))
+    start = search.first()
     if start is None:
         last = search.at(search.moments[-1] if search.moments else now)
         failed = next((one for one in last.decisions if not isinstance(one, Bound)), None)
@@ -262,15 +289,12 @@ def earliest_start(
         return NoStart(pods=asked, message=message, probes=len(search.known))
     place = search.moments.index(start) if start in search.moments else -1
     too_early = None if place < 0 else (search.moments[place - 1] if place else now)
-    waits = sorted(
-        (end, key) for key, end in known.items() if now < end <= start and key in snapshot.location
-    )
     used, held = {one.node for one in search.at(start).bound}, known_ends(snapshot)
     return EarliestStart(
         pods=asked,
         start=start,
         nodes={one.pod: one.node for one in search.at(start).bound},
-        waits_for=tuple(key for _, key in waits if snapshot.location[key] in used),
+        waits_for=tuple(search.needed(start)) if start > now else (),
         expired=tuple(
             sorted(
                 one.name
@@ -356,14 +380,14 @@ def backfill(
             excluded.update(one.node for one in result.bound)
         else:
             (held_back if fitted else without_room).extend(pod.key for pod in pods)
-    again = earliest_start(current, plan.pods, known, now=now, policy=policy, limits=limits)
-    if isinstance(again, NoStart) or again.start > plan.start:
+    again = _Search(current, plan.pods, known, policy, now, limits).first()
+    if again is None or again > plan.start:
         raise AssertionError("a job that was accepted delays the planned start")
     return BackfillPlan(
         jobs=tuple(jobs),
         held_back=tuple(held_back),
         without_room=tuple(without_room),
-        recomputed=again.start,
+        recomputed=again,
     )
 
 
