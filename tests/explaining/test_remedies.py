@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -150,6 +151,70 @@ def test_the_deadline_of_a_job_is_an_end() -> None:
     running["status"] = {"phase": "Running", **started}
     told = helps([node("n0", ROOM), job, running, cards("w", 8)], "w", RemedyKind.WAIT)
     assert (told.until, told.pods[0].name) == ("2026-11-01T11:00:00Z", "r")
+
+
+def labelled(objects: list[Object], command: str) -> list[Object]:
+    """Do what ``kubectl label node`` and ``kubectl uncordon`` do."""
+    found = copy.deepcopy(objects)
+    for one in command.split(" && "):
+        words = one.split()
+        label = words[-2] if words[1] == "label" else ""
+        names = words[3:-2] if label else words[2:]
+        for other in found:
+            if other["kind"] == "Node" and other["metadata"]["name"] in names:
+                if label:
+                    key, _, value = label.partition("=")
+                    other["metadata"].setdefault("labels", {})[key] = value
+                else:
+                    other["spec"]["unschedulable"] = False
+    return found
+
+
+def choosy(name: str, **selector: str) -> Object:
+    found = cards(name, 8, group="g")
+    found["spec"]["nodeSelector"] = selector
+    return found
+
+
+@pytest.mark.parametrize(
+    ("roles", "command"),
+    [
+        (("train", "train"), "kubectl label node n0 n1 role=train --overwrite"),
+        (
+            ("serve", "train"),
+            "kubectl label node n0 role=serve --overwrite && kubectl label node n1 role=train --overwrite",
+        ),
+    ],
+)
+def test_every_node_of_a_gang_gets_the_label(roles: tuple[str, str], command: str) -> None:
+    nodes = [node(f"n{number}", ROOM) for number in range(2)]
+    objects = [*nodes, group(2), *(choosy(f"m{row}", role=role) for row, role in enumerate(roles))]
+    told = helps(objects, "m0", RemedyKind.SELECT)
+    assert told.text.startswith(
+        f"without nodeSelector role={' or '.join(dict.fromkeys(roles))} it fits n0, n1"
+    )
+    assert told.paste == command
+    assert starts(labelled(objects, told.paste), "m0")
+
+
+def test_a_label_is_not_pasted_where_no_label_does() -> None:
+    """Both members go to the only node, which cannot have two values of one label."""
+    halves = [choosy("m0", role="serve"), choosy("m1", role="train")]
+    for one in halves:
+        one["spec"]["containers"] = [container(limits={"nvidia.com/gpu": "4"})]
+    told = helps([node("n0", ROOM), group(2), *halves], "m0", RemedyKind.SELECT)
+    assert (told.text[:47], told.paste) == ("without nodeSelector role=serve or train it fit", "")
+
+
+def test_as_many_nodes_are_opened_as_a_gang_needs() -> None:
+    nodes = [node(f"n{number}", ROOM, spec={"unschedulable": True}) for number in range(4)]
+    small = node("a", {**ROOM, "nvidia.com/gpu": "4"}, spec={"unschedulable": True})
+    members = [cards(f"m{number}", 8, group="g") for number in range(2)]
+    objects = [small, *nodes, group(2), *members]
+    told = helps(objects, "m0", RemedyKind.UNCORDON)
+    assert told.paste == "kubectl uncordon n0 n1"
+    assert told.text == "n0, n1, which are cordoned"
+    assert starts(labelled(objects, told.paste), "m0")
 
 
 def test_many_to_wait_for_are_counted() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from koordcore.explaining.attempts import Attempts
-from koordcore.explaining.remedy import Remedy, RemedyKind, shown_amount
+from koordcore.explaining.remedy import Remedy, RemedyKind, shown_amount, some
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.resources import Resources
@@ -38,7 +38,7 @@ def quota_remedies(asked: Attempts) -> Iterator[Remedy]:
     ledger = snapshot_ledger(asked.snapshot, args)
     read = quota_reader(asked.snapshot)
     chain = chain_of(ledger, read(asked.members[0]))
-    node = min(found.values())
+    node = some(sorted(set(found.values())))
     if not chain:
         yield Remedy(kind=RemedyKind.QUOTA, text=f"only its quota is in the way; without it it fits {node}")
         return

@@ -9,6 +9,7 @@ import attrs
 
 from koordcore.explaining.attempts import Attempts
 from koordcore.explaining.claim_remedies import fewer_devices, slices_like, slices_of
+from koordcore.explaining.node_remedies import selecting, uncordoning
 from koordcore.explaining.node_states import cards_of
 from koordcore.explaining.relaxing import relaxing
 from koordcore.explaining.remedy import Remedy, RemedyKind, shown_amount, some
@@ -110,60 +111,15 @@ def _tolerate(asked: Attempts) -> Iterator[Remedy]:
 
 def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
     more = tuple(
-        Toleration(key=one.key, operator=TolerationOperator.EXISTS, effect=one.effect) for one in taints
+        Toleration(
+            key=one.key,
+            operator=TolerationOperator.EQUAL if one.value else TolerationOperator.EXISTS,
+            value=one.value,
+            effect=one.effect,
+        )
+        for one in taints
     )
     return attrs.evolve(pod, tolerations=(*pod.tolerations, *more))
-
-
-def _select(asked: Attempts) -> Iterator[Remedy]:
-    """Try without the selectors, and each label of the node selector by itself."""
-    labels = sorted({pair for pod in asked.members for pair in pod.node_selector.items()})
-    affine = any(pod.affinity is not None and pod.affinity.node is not None for pod in asked.members)
-    for key, value in labels:
-        changed = [_without_label(pod, key) for pod in asked.members]
-        found = asked.fits(members=changed)
-        if found:
-            node = min(found.values())
-            there = sorted({label for state in asked.snapshot.nodes if (label := state.node.labels.get(key))})
-            known = f"; nodes have {key}={' or '.join(there)}" if there else "; no node has the label"
-            text = f"without nodeSelector {key}={value} it fits {some(sorted(set(found.values())))}{known}"
-            yield Remedy(
-                kind=RemedyKind.SELECT,
-                text=text,
-                paste=f"kubectl label node {node} {key}={value} --overwrite",
-            )
-            return
-    if not labels and not affine:
-        return
-    changed = [
-        attrs.evolve(
-            pod,
-            node_selector={},
-            affinity=None if pod.affinity is None else attrs.evolve(pod.affinity, node=None),
-        )
-        for pod in asked.members
-    ]
-    found = asked.fits(members=changed)
-    if found:
-        text = f"without node selector and node affinity it fits {some(sorted(set(found.values())))}"
-        yield Remedy(kind=RemedyKind.SELECT, text=text)
-
-
-def _without_label(pod: Pod, key: str) -> Pod:
-    kept = {one: value for one, value in pod.node_selector.items() if one != key}
-    return attrs.evolve(pod, node_selector=kept)
-
-
-def _uncordon(asked: Attempts) -> Iterator[Remedy]:
-    for state in asked.snapshot.nodes:
-        if state.node.unschedulable:
-            opened = asked.snapshot.with_nodes(
-                attrs.evolve(state, node=attrs.evolve(state.node, unschedulable=False))
-            )
-            if asked.fits(snapshot=opened):
-                paste = f"kubectl uncordon {state.name}"
-                yield Remedy(kind=RemedyKind.UNCORDON, text=f"{state.name}, which is cordoned", paste=paste)
-                return
 
 
 # -- less ------------------------------------------------------------------------------------------------
@@ -340,9 +296,9 @@ def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int) -> ClusterS
 QUESTIONS: Final[tuple[Callable[[Attempts], Iterator[Remedy]], ...]] = (
     waiting,
     _tolerate,
-    _select,
+    selecting,
     relaxing,
-    _uncordon,
+    uncordoning,
     fewer_devices,
     _shrink,
     _fewer,
