@@ -49,8 +49,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COUNTED: Final = "can serve"
 """How a line ends that says what the table of nodes says in amounts."""
 EPILOG: Final = """\
-What would help is tried out before it is said, and listed from what costs
-least: wait, change the pod, ask for less, move others, evict, more nodes.
+What would help is tried out before it is said, with whoever waits before it
+in the queue served first, and listed from what costs least: wait, change the
+pod, ask for less, move others, evict, more nodes.
 
 examples:
   koordcore explain urgent-1 cluster.yaml

@@ -63,6 +63,10 @@ def say_advice(advice: Advice, about: str = "") -> None:
     columns = (Column("HOW"), Column("WHAT", text=True))
     rows = [(str(one.kind), one.text) for one in advice.remedies]
     show_ranked(Table(title="What would help, each by itself", columns=columns, rows=rows))
+    if advice.aside:
+        tried = len(advice.attempts.refused)
+        nearest = f"tried with the {tried} nearest" if tried else "tried with nobody"
+        say(f"{nearest} before it in the queue; {advice.aside} more there get no node either")
     pastes = [one for one in advice.remedies if one.paste]
     for one in pastes:
         if "\n" in one.paste:
@@ -188,6 +192,7 @@ def advice_record(advice: Advice) -> dict[str, Any]:
         "summary": list(advice.summary),
         "ahead": [{"pod": str(one.pod), "node": one.node, "priority": one.priority} for one in advice.ahead],
         "never": list(advice.never),
+        **({"leftAside": advice.aside} if advice.aside else {}),
         "remedies": [
             {
                 "kind": str(one.kind),

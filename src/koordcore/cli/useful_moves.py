@@ -11,9 +11,8 @@ from koordcore.descheduling.defrag import Wanted
 from koordcore.descheduling.plans import MoveRules, plan_room
 from koordcore.errors import KoordcoreError
 from koordcore.explaining.advice import Advice
-from koordcore.explaining.attempts import Attempts
 from koordcore.explaining.remedy import Remedy, RemedyKind
-from koordcore.model.certificates import DEFAULT_LIMITS, Limits
+from koordcore.model.certificates import Limits
 from koordcore.model.policy import Policy
 from koordcore.model.resources import PODS, make_resources
 from koordcore.snapshot.changes import PodEnded
@@ -51,7 +50,7 @@ def with_moves(advice: Advice, policy: Policy) -> Advice:
     moves = moving.plan.moves
     if not moves or not moving.legal or moving.plan.missing:
         return advice
-    attempts = Attempts(snapshot, members, len(members), policy, None, DEFAULT_LIMITS)
+    attempts = attrs.evolve(advice.attempts, snapshot=snapshot, least=len(members))
     if not attempts.fits(snapshot=moving.checked.snapshot):
         return advice
     shown = "; ".join(f"{one.pod} from {one.source} to {one.target}" for one in moves[:_NAMED])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 import attrs
@@ -21,15 +21,18 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota
-from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.fewest import fewest
 from koordcore.scheduling.gang_groups import Job
-from koordcore.scheduling.serving import queue_units
+from koordcore.scheduling.serving import QueuedStart, queue_units
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
 
 _NAMED = 4
+_REPLAYED = 64
+"""Pods that wait before and are decided about anew with each remedy."""
+_SERVED = 32
+"""Pods that get their nodes before, for as many of which that is done where nobody before is refused."""
 _TRIES = 64
 """Calls that are spent on finding out who of those before stand in the way."""
 
@@ -69,9 +72,14 @@ class Advice:
     never
         What no node ever has, and what a quota never gives.
     remedies
-        What would help, each tried out; what costs least comes first.
+        What would help, each tried out, with those before them served first; what costs least comes first.
+        Where nothing does while these wait, what would help the members alone, and each text says so.
+    aside
+        How many of those who wait before them for a node were left aside, where very many do.
     at_turn
         The cluster when their turn comes, nobody waiting but them.
+    attempts
+        How it is tried out what would help.
     """
 
     members: tuple[PodKey, ...]
@@ -82,7 +90,9 @@ class Advice:
     ahead: tuple[Ahead, ...] = ()
     never: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    aside: int = 0
     at_turn: ClusterSnapshot = attrs.field(repr=False)
+    attempts: Attempts = attrs.field(repr=False)
 
 
 def advise(
@@ -128,8 +138,19 @@ def advise(
     decisions = [one for one in result.decisions if one.pod in own]
     least = 1 if job is None else max(1, sum(gang.min_available for gang in job.gangs.values()))
     tried = _placed(snapshot, result, before) if snapshot.of(ElasticQuota) else at_turn
-    attempts = Attempts(tried, members, min(least, len(members)), result.policy, now, limits)
-    settled = bool(attempts.places(_only(result, own)))
+    refused, served, aside = _replayed(snapshot, queue[: max(0, place - 1)], before)
+    attempts = Attempts(
+        tried,
+        members,
+        min(least, len(members)),
+        result.policy,
+        now,
+        limits,
+        refused=refused,
+        served=served,
+        queue=snapshot if len(queue) > 1 else None,
+    )
+    settled = bool(attempts.places(result))
     why = _reasons_of(result, job, asked, decisions)
     advice = Advice(
         members=tuple(one.key for one in members),
@@ -137,17 +158,21 @@ def advise(
         queue=len(queue),
         settled=settled,
         summary=why,
+        aside=aside,
         at_turn=at_turn,
+        attempts=attempts,
     )
     if settled or all(isinstance(one, NotOurs | Waiting) for one in decisions):
         return advice  # nodes have nothing to do with other schedulers and gates
     if job is not None and job.stopped:
         return attrs.evolve(advice, remedies=tuple(completing(job)))
-    ahead = _ahead(attempts, snapshot, before)
+    ahead = _ahead(attempts.alone(), snapshot, before)
     helps: list[Remedy] = []
     for number, question in enumerate((quota_remedies, *QUESTIONS), 1):
         helps += question(attempts)
         progress(number, 1 + len(QUESTIONS))
+    if not helps and refused:
+        helps = [_not_while(one, refused) for one in _remedies(attempts.alone())]
     ranked = sorted(helps, key=lambda one: list(RemedyKind).index(one.kind))
     return attrs.evolve(
         advice,
@@ -155,6 +180,49 @@ def advise(
         never=(*never(attempts), *never_by_claims(attempts), *never_by_quota(attempts)),
         remedies=tuple(ranked),
     )
+
+
+def _remedies(attempts: Attempts) -> Iterator[Remedy]:
+    for question in (quota_remedies, *QUESTIONS):
+        yield from question(attempts)
+
+
+def _not_while(remedy: Remedy, refused: Sequence[Pod]) -> Remedy:
+    """Say of what helps the members alone that it does not while those before them wait."""
+    wait = (
+        f"the {len(refused)} pods before it wait" if len(refused) > 1 else f"{refused[0].key} waits before it"
+    )
+    return attrs.evolve(remedy, text=f"{remedy.text}; not while {wait} in the queue")
+
+
+def _replayed(
+    snapshot: ClusterSnapshot, units: Sequence[QueuedStart], before: Sequence[PodDecision]
+) -> tuple[tuple[Pod, ...], tuple[Pod, ...], int]:
+    """Choose whom of those before to decide about anew with whatever is tried out.
+
+    Parameters
+    ----------
+    units
+        Who has a turn before, in order.
+
+    Returns
+    -------
+    tuple
+        Those without a node, nearest turn first kept where there are very many; those with one, where there
+        are few; how many of the former were left aside.
+    """
+    waiting = {one.key: one for one in snapshot.pending}
+    refused = {one.pod for one in before if isinstance(one, Unschedulable)} & waiting.keys()
+    served = {one.pod for one in before if isinstance(one, Bound)} & waiting.keys()
+    chosen: list[PodKey] = []
+    for unit in reversed(units):
+        own = [key for key in unit.pods if key in refused]
+        if len(chosen) + len(own) > _REPLAYED:
+            break
+        chosen += own
+    few = len(chosen) + len(served) <= (_REPLAYED if chosen else _SERVED)
+    kept = [waiting[one.pod] for one in before if one.pod in served] if few else []
+    return tuple(waiting[key] for key in reversed(chosen)), tuple(kept), len(refused) - len(chosen)
 
 
 def _before(result: ScheduleResult, own: set[PodKey]) -> list[PodDecision]:
@@ -188,21 +256,6 @@ def _placed(
         and after.node_name is not None
     ]
     return snapshot.assume(*placed)
-
-
-def _only(result: ScheduleResult, own: set[PodKey]) -> ScheduleResult:
-    decisions = tuple(one for one in result.decisions if one.pod in own)
-    jobs = tuple(one for one in result.jobs if _has(result, one.job, own))
-    return attrs.evolve(result, decisions=decisions, jobs=jobs)
-
-
-def _has(result: ScheduleResult, job: str, own: set[PodKey]) -> bool:
-    ids = set(job.split(","))
-    for key in own:
-        pod = result.snapshot.pod(key)
-        if pod is not None and f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}" in ids:
-            return True
-    return False
 
 
 def _reasons_of(

@@ -40,6 +40,12 @@ class Attempts:
         How many of them have to be placed.
     policy, now, limits
         As for :func:`koordcore.schedule`.
+    refused
+        Who has a turn before them and gets no node: something that helps them may help these first.
+    served
+        Who gets a node before them, as they wait; in ``snapshot`` they have it.
+    queue
+        The cluster before the call, with everybody who waits; ``None`` where nobody else does.
     """
 
     snapshot: ClusterSnapshot
@@ -48,6 +54,9 @@ class Attempts:
     policy: Policy
     now: datetime | None
     limits: Limits
+    refused: tuple[Pod, ...] = ()
+    served: tuple[Pod, ...] = ()
+    queue: ClusterSnapshot | None = None
 
     def plan(
         self,
@@ -56,20 +65,39 @@ class Attempts:
         members: Sequence[Pod] | None = None,
         rules: PreemptionRules | None = None,
         policy: Policy | None = None,
+        before: bool = False,
     ) -> ScheduleResult:
-        """Decide about the members on a changed cluster, or as changed pods."""
+        """Decide about the members on a changed cluster, or as changed pods.
+
+        Parameters
+        ----------
+        snapshot, members, policy
+            What is changed.
+        rules
+            Whether others may be evicted, as for :func:`koordcore.schedule`.
+        before
+            Decide about those before them anew, in the same call; not about those of them who had a node and
+            have gone since.
+        """
         own = self.members if members is None else tuple(members)
         cluster = self.snapshot if snapshot is None else snapshot
+        again: list[Pod] = []
+        if before:
+            placed = [one for one in self.served if one.key in cluster.location]
+            cluster = cluster.forget(*(one.key for one in placed)) if placed else cluster
+            again = [*self.refused, *placed]
         there = (one.key for one in self.members if cluster.pod(one.key) is not None)
-        known = cluster.apply(*map(PodEnded, there), *map(PodPending, own))
+        known = cluster.apply(*map(PodEnded, there), *map(PodPending, (*again, *own)))
         chosen = self.policy if policy is None else policy
-        return schedule(known, own, policy=chosen, now=self.now, limits=self.limits, preempt=rules)
+        return schedule(known, (*again, *own), policy=chosen, now=self.now, limits=self.limits, preempt=rules)
 
-    def places(self, result: ScheduleResult) -> dict[PodKey, str]:
+    def places(self, result: ScheduleResult, members: Sequence[Pod] | None = None) -> dict[PodKey, str]:
         """Give the nodes of the members where enough of them are placed; empty where they are not."""
-        found = {one.pod: one.node for one in result.decisions if isinstance(one, Bound)}
-        if result.jobs:
-            return found if all(one.placed for one in result.jobs) else {}
+        own = {one.key for one in (self.members if members is None else members)}
+        found = {one.pod: one.node for one in result.decisions if isinstance(one, Bound) and one.pod in own}
+        jobs = [one for one in result.jobs if _has(result, one.job, own)]
+        if jobs:
+            return found if all(one.placed for one in jobs) else {}
         return found if len(found) >= self.least else {}
 
     def fits(
@@ -79,8 +107,27 @@ class Attempts:
         members: Sequence[Pod] | None = None,
         policy: Policy | None = None,
     ) -> dict[PodKey, str]:
-        """Give where the members would go; empty where they would not."""
-        return self.places(self.plan(snapshot=snapshot, members=members, policy=policy))
+        """Give where the members would go, those before them served first; empty where they would not."""
+        # Most of what does not help does not help them alone either, which is told sooner.
+        alone = self.places(self.plan(snapshot=snapshot, members=members, policy=policy), members)
+        if not alone or not (self.refused or self.served):
+            return alone
+        together = self.plan(snapshot=snapshot, members=members, policy=policy, before=True)
+        return self.places(together, members)
+
+    def alone(self) -> Attempts:
+        """Give the same question as if nobody had a turn before."""
+        return attrs.evolve(self, refused=(), served=(), queue=None)
+
+    def first(self, snapshot: ClusterSnapshot) -> str:
+        """Say who before them, refused so far, gets a node on a changed cluster; empty where nobody does."""
+        if not self.refused:
+            return ""
+        bound = {one.pod for one in self.plan(snapshot=snapshot, before=True).bound}
+        helped = [str(one.key) for one in self.refused if one.key in bound]
+        if len(helped) > 1:
+            return f"; {len(helped)} pods before it in the queue get theirs first"
+        return f"; {helped[0]}, before it in the queue, gets its own first" if helped else ""
 
     def most_members(self) -> int:
         """Count the members of a gang that would fit if fewer had to start together; 0 for a pod alone."""
@@ -111,3 +158,13 @@ def _with_least(pod: Pod, number: int) -> Pod:
         for key, value in pod.labels.items()
     }
     return attrs.evolve(pod, annotations=annotations, labels=labels)
+
+
+def _has(result: ScheduleResult, job: str, own: set[PodKey]) -> bool:
+    """Tell whether pods belong to one of the gangs of a job."""
+    ids = set(job.split(","))
+    for key in own:
+        pod = result.snapshot.pod(key)
+        if pod is not None and f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}" in ids:
+            return True
+    return False

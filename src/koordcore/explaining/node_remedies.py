@@ -30,7 +30,7 @@ def selecting(asked: Attempts) -> Iterator[Remedy]:
             known = f"; nodes have {key}={' or '.join(there)}" if there else "; no node has the label"
             named = f"{key}={' or '.join(values)}"
             text = f"without nodeSelector {named} it fits {some(sorted(set(found.values())))}{known}"
-            yield Remedy(kind=RemedyKind.SELECT, text=text, paste=_labelling(asked, key, found))
+            yield Remedy(kind=RemedyKind.SELECT, text=text, paste=_command(asked, key, found))
             return
     affine = any(pod.affinity is not None and pod.affinity.node is not None for pod in asked.members)
     if not keys and not affine:
@@ -54,10 +54,21 @@ def _without_label(pod: Pod, key: str) -> Pod:
     return attrs.evolve(pod, node_selector=kept)
 
 
-def _labelling(asked: Attempts, key: str, found: Mapping[PodKey, str]) -> str:
+def _command(asked: Attempts, key: str, found: Mapping[PodKey, str]) -> str:
+    """Give the command that labels nodes for the members, or for those before them as well."""
+    paste = _labelling(asked, key, asked.members, found)
+    if paste or not any(key in pod.node_selector for pod in asked.refused):
+        return paste
+    freed = [_without_label(pod, key) for pod in asked.members]
+    others = attrs.evolve(asked, refused=tuple(_without_label(pod, key) for pod in asked.refused))
+    places = {one.pod: one.node for one in others.plan(members=freed, before=True).bound}
+    return _labelling(asked, key, (*asked.refused, *asked.members), places)
+
+
+def _labelling(asked: Attempts, key: str, pods: Sequence[Pod], found: Mapping[PodKey, str]) -> str:
     """Give the command that labels each node of a placement that lacks a label; empty where it is in vain."""
     labels: dict[str, str] = {}
-    for pod in asked.members:
+    for pod in pods:
         node, value = found.get(pod.key), pod.node_selector.get(key)
         if node is None or value is None or asked.snapshot.node(node).node.labels.get(key) == value:
             continue
@@ -95,7 +106,8 @@ def uncordoning(asked: Attempts) -> Iterator[Remedy]:
         nodes = sorted(fewest(near if near and enough(near) else closed, enough, _TRIES))
     which = "which is cordoned" if len(nodes) == 1 else "which are cordoned"
     paste = f"kubectl uncordon {' '.join(nodes)}"
-    yield Remedy(kind=RemedyKind.UNCORDON, text=f"{some(nodes)}, {which}", paste=paste)
+    first = asked.first(_opened(asked.snapshot, nodes))
+    yield Remedy(kind=RemedyKind.UNCORDON, text=f"{some(nodes)}, {which}{first}", paste=paste)
 
 
 def _opened(snapshot: ClusterSnapshot, names: Sequence[str]) -> ClusterSnapshot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -81,12 +82,14 @@ def _ends(pods: Sequence[PodKey]) -> str:
 def _larger(asked: Attempts, ledger: QuotaLedger, chain: Sequence[str]) -> str:
     """Try a larger ``max`` of what is too small, then a larger ``min`` as well; empty where neither does."""
     read = quota_reader(asked.snapshot)
-    wanted: dict[str, int] = {}
-    for pod in asked.members:
-        for name, amount in read(pod).request.items():
-            wanted[name] = wanted.get(name, 0) + amount
-    needs = {name: _needed(ledger.used_of(name), wanted) for name in chain}
-    for promise in (False, True):
+    before = [pod for pod in asked.refused if ledger.resolve(read(pod)) == chain[0]]
+    members = [*asked.members]
+    for pods, promise in product((members, before + members)[: 1 + bool(before)], (False, True)):
+        wanted: dict[str, int] = {}
+        for pod in pods:
+            for name, amount in read(pod).request.items():
+                wanted[name] = wanted.get(name, 0) + amount
+        needs = {name: _needed(ledger.used_of(name), wanted) for name in chain}
         changed = [
             grown
             for name in chain

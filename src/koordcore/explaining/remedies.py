@@ -205,7 +205,7 @@ def _split_fits(asked: Attempts, parts: int) -> bool:
         )
         for number in range(parts)
     ]
-    return len(asked.plan(members=pieces).bound) == parts
+    return len(attrs.evolve(asked, least=parts).fits(members=pieces)) == parts
 
 
 def _fewer(asked: Attempts) -> Iterator[Remedy]:
@@ -221,7 +221,12 @@ def _fewer(asked: Attempts) -> Iterator[Remedy]:
 
 def _evict(asked: Attempts) -> Iterator[Remedy]:
     result = asked.plan(rules=PreemptionRules())
+    if result.preemptions and (asked.refused or asked.served):
+        result = asked.plan(rules=PreemptionRules(), before=True)
+    own = {str(one.key) for one in asked.members}
     for plan in result.preemptions:
+        if own.isdisjoint(plan.nominations):
+            continue
         pods = tuple(victim.pod for victim in plan.victims)
         names = ", ".join(f"{victim.pod} (priority {victim.priority})" for victim in plan.victims[:4])
         more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""
@@ -240,7 +245,7 @@ def _grow(asked: Attempts) -> Iterator[Remedy]:
         key = (state.node.allocatable, tuple(sorted(domain.items())), state.node.taints, driven)
         shapes.setdefault(key, state)
     for state in list(shapes.values())[:_SHAPES]:
-        limit = len(asked.members) if best is None else best[0] - 1
+        limit = len(asked.members) + len(asked.refused) if best is None else best[0] - 1
         number = _fewest(asked, state, limit)
         if number:
             best = (number, state.node, state)
@@ -255,6 +260,7 @@ def _grow(asked: Attempts) -> Iterator[Remedy]:
         devices = sum(len(one.devices) for one in slices_of(asked.snapshot, node.name))
         shape += [f"{devices} device{'s' * (devices != 1)} of drivers"] * bool(devices)
         text = f"{number} more like {node.name} ({', '.join(shape)})"
+        text += asked.first(_grown(asked.snapshot, state, number))
         yield Remedy(kind=RemedyKind.GROW, text=text)
 
 
@@ -266,24 +272,30 @@ def _parts(asked: Attempts, node: Node) -> list[str]:
 
 
 def _fewest(asked: Attempts, state: NodeState, limit: int) -> int:
-    if limit < 1 or not asked.fits(snapshot=_grown(asked.snapshot, state, limit)):
+    if limit < 1 or not _enough(asked, state, limit):
         return 0
     failing, fitting = 0, limit
     while fitting - failing > 1:
         middle = (fitting + failing) // 2
-        if asked.fits(snapshot=_grown(asked.snapshot, state, middle)):
+        if _enough(asked, state, middle):
             fitting = middle
         else:
             failing = middle
     return fitting
 
 
-def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int) -> ClusterSnapshot:
+def _enough(asked: Attempts, state: NodeState, number: int) -> bool:
+    """Tell whether so many more do; where others choose before, whether their names come first or last."""
+    prefixes = ("0-", "zz-") if asked.refused or asked.served else ("",)
+    return all(asked.fits(snapshot=_grown(asked.snapshot, state, number, one)) for one in prefixes)
+
+
+def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int, prefix: str = "") -> ClusterSnapshot:
     nodes: list[Node] = []
     records: list[ClusterRecord] = []
     devices = snapshot.find(DeviceObject, state.name)
     for each in range(number):
-        name = f"{state.name}-more-{each}"
+        name = f"{prefix}{state.name}-more-{each}"
         labels = {**state.node.labels, **({_HOSTNAME: name} if _HOSTNAME in state.node.labels else {})}
         taints = tuple(one for one in state.node.taints if not one.key.startswith(_STATES))
         nodes.append(attrs.evolve(state.node, name=name, labels=labels, taints=taints, unschedulable=False))
