@@ -11,9 +11,13 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
+from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.decisions import Unschedulable
+from koordcore.model.gangs import PodGroup
 from koordcore.model.policy import Policy
+from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import Reservation
+from koordcore.model.scheduling_groups import SchedulingPodGroup
 from koordcore.snapshot.changes import (
     Change,
     NodeAdded,
@@ -51,7 +55,9 @@ CANNOT_BE_READ: Final = "the pod cannot be read"
 """How the refusal of a pod begins whose object cannot be read."""
 NODES: Final = frozenset({ChangeKind.NODE_ADDED, ChangeKind.NODE_CHANGED})
 """A node may serve that did not before."""
-EVICTIONS: Final = frozenset(("ElasticQuota", "PodDisruptionBudget", "PodGroup", "SchedulingPodGroup"))
+EVICTIONS: Final = frozenset(
+    kind.__name__ for kind in (ElasticQuota, PodDisruptionBudget, PodGroup, SchedulingPodGroup)
+)
 """Somebody may be told to go who was not before."""
 ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
 """There may be more room on a node, or somebody else may have a claim on it."""
