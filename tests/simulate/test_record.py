@@ -122,3 +122,66 @@ def test_defaults_are_left_out() -> None:
     assert to_json(Node(name="n")) == {"$": "koordcore.model.nodes:Node", "name": "n"}
     pod = Pod(name="p", requests={"cpu": 1})
     assert from_json(to_json(attrs.evolve(pod, priority=5))) == attrs.evolve(pod, priority=5)
+
+
+def pod_with(**fields: object) -> dict[str, object]:
+    return {"$": "koordcore.model.pods:Pod", "name": "p", **fields}
+
+
+WRONG: dict[str, tuple[object, str]] = {
+    "amounts": (pod_with(requests={"cpu": "x"}), "requests: expected what a Pod has there"),
+    "amounts in a map": (
+        pod_with(scored_requests={"cpu": [1]}),
+        "scored_requests: expected what a Pod has there",
+    ),
+    "an amount beyond 64 bits": (
+        pod_with(requests={"cpu": 2**64}),
+        "requests: expected what a Pod has there",
+    ),
+    "an enumeration": (
+        pod_with(tolerations=[{"$": "koordcore.model.affinity:Toleration", "operator": "Exist"}]),
+        r"tolerations\[0\]: ",
+    ),
+    "a value of one": (
+        pod_with(phase={"$": "koordcore.model.pods:PodPhase", "value": "Ran"}),
+        "phase.value: ",
+    ),
+    "no value": (pod_with(phase={"$": "koordcore.model.pods:PodPhase"}), "phase.value: "),
+    "a type": (pod_with(phase={"$": 7}), r"phase.\$: expected string"),
+    "another record": (pod_with(affinity=pod_with()), "affinity: "),
+    "no list": (pod_with(tolerations=5), "tolerations: "),
+    "a field that is not there": (pod_with(size=1), "size"),
+    "a nothing of a fraction": ({"$": "fraction", "value": [1, 0]}, "value: no fraction"),
+    "no number of a fraction": ({"$": "fraction", "value": [1, "x"]}, "value: expected int"),
+    "a span beyond all calendars": ({"$": "timedelta", "value": [10**12]}, "value: no timedelta"),
+    "a day that is not there": (
+        {"$": "datetime", "value": "2026-02-30T00:00:00+00:00"},
+        "value: no datetime",
+    ),
+    "no pairs": ({"$": "map", "value": [5]}, "value: no map"),
+    "no set": ({"$": "set", "value": 5}, "value: expected list"),
+    "what the converters of mappings trust": (
+        {"$": "koordcore.topology.network:LayerSpec", "layer": "a", "label_keys": [1]},
+        "label_keys: expected what a LayerSpec has there",
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_value_is_named_with_its_path(value: object, message: str) -> None:
+    with pytest.raises(ManifestError, match=rf"^pods\[0\]\.?.*{message}"):
+        replay_record(json.dumps({**json.loads(recorded()), "pods": [value]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("pods", 5), ("pods", [5]), ("snapshot", None), ("snapshot", pod_with()), ("now", 1), ("policy", {})],
+)
+def test_an_argument_of_another_type_is_named(name: str, value: object) -> None:
+    with pytest.raises(ManifestError, match=f"^{name}: expected what a call of schedule takes"):
+        replay_record(json.dumps({**json.loads(recorded()), name: value}))
+
+
+def test_a_record_of_no_number_is_no_json() -> None:
+    with pytest.raises(ManifestError, match="not JSON: NaN"):
+        replay_record(json.dumps({**json.loads(recorded()), "result": {"a": float("nan")}}))

@@ -143,3 +143,21 @@ def test_a_cluster_without_cards_has_none_in_use() -> None:
     )
     assert arrival_columns(result).allocated[100] == 0
     assert result.placements[0].node == "n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.csv", b"\xff\xfe\x00", "not UTF-8: byte 0"),
+        ("a.csv", "Zürich".encode("latin-1"), "not UTF-8: byte 1"),
+        ("a.csv.gz", b"sn,", "Not a gzipped file"),
+        ("a.csv.gz", gzip.compress(b"sn," * 999)[:-9], "end-of-stream"),
+        ("a.csv.bz2", b"sn,", "Invalid data"),
+        ("a.csv.xz", b"sn,", "not supported"),
+    ],
+)
+def test_what_is_no_text_is_named(name: str, data: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(data)
+    with pytest.raises(ManifestError, match=f"{name}: .*{message}"):
+        read_text(file)

@@ -6,13 +6,14 @@ import bz2
 import gzip
 import json
 import lzma
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from koordcore._record import record
-from koordcore.errors import ManifestError
+from koordcore.errors import ManifestError, Problem
 from koordcore.protocol.fields import as_int, as_list, as_mapping, as_str, list_of, required
 from koordcore.scoring.gpu_share import GpuNode
 from koordcore.simulate.trace import Trace, parse_nodes, parse_trace
@@ -23,10 +24,21 @@ _OPENERS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 
 
 def read_text(path: Path) -> str:
-    """Read a text file; ``.gz``, ``.bz2`` and ``.xz`` are unpacked."""
-    opener = _OPENERS.get(path.suffix, open)
-    with opener(path, "rt", encoding="utf-8", newline="") as file:
-        return str(file.read())
+    """Read a text file; ``.gz``, ``.bz2`` and ``.xz`` are unpacked.
+
+    Raises
+    ------
+    ManifestError
+        With the file, when it is not packed as its name says, or is no UTF-8.
+    """
+    try:
+        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+            return bytes(file.read()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ManifestError([Problem("", f"not UTF-8: byte {error.start}", source=str(path))]) from None
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        message = getattr(error, "strerror", None) or str(error)
+        raise ManifestError([Problem("", message, source=str(path))]) from None
 
 
 @record(kw_only=True)
@@ -100,8 +112,9 @@ class TraceFolder:
         if not any(self.path.glob("runs.json*")):
             return ()
         path = self._file("runs.json")
+        text = read_text(path)
         try:
-            return tuple(_run(raw) for raw in as_list(json.loads(read_text(path))))
+            return tuple(_run(raw) for raw in as_list(json.loads(text)))
         except ManifestError as error:
             raise error.within(path.name) from None
         except json.JSONDecodeError as error:

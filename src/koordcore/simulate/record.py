@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 from immutabledict import immutabledict
@@ -25,15 +26,19 @@ from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
-from koordcore.protocol.fields import Json, as_mapping, as_str, required
+from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, at, required, show
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
+from koordcore.simulate.field_types import given, wrong_field
 from koordcore.snapshot import ClusterSnapshot
 
 FORMAT: Final = "koordcore/record/v1"
 _TYPE: Final = "$"
 _PATH: Final = re.compile(r"koordcore(\.\w+)*:\w+(\.\w+)*")
 _CLOCK: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+\+\d\d:\d\d")
+
+_CAUSED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What wrong values cause in classes that look at them."""
 
 
 def to_json(value: Any) -> Json:
@@ -102,39 +107,73 @@ def from_json(value: Json) -> Any:
     Raises
     ------
     ManifestError
-        When a type is unknown, or a field is wrong.
+        With its path, when a type is unknown, or a value is none of its type.
     """
     if isinstance(value, list):
-        return tuple(from_json(one) for one in value)
+        return _each(value)
     if not isinstance(value, Mapping):
         return value
     kind = value.get(_TYPE)
     if kind is None:
-        return immutabledict({key: from_json(one) for key, one in value.items()})
-    match kind:
-        case "datetime":
-            text = required(value, "value", as_str)
-            if not _CLOCK.fullmatch(text):
-                raise ManifestError.at("value", f"expected a time with zone, got {text!r}")
-            return datetime.fromisoformat(text)
-        case "timedelta":
-            return timedelta(*from_json(value["value"]))
-        case "fraction":
-            return Fraction(*from_json(value["value"]))
-        case "set":
-            return frozenset(from_json(value["value"]))
-        case "map":
-            return immutabledict(from_json(value["value"]))
-        case _:
-            pass
-    made = _type_at(as_str(kind))
+        return immutabledict({key: at(key, from_json, one) for key, one in value.items()})
+    name = at(_TYPE, as_str, kind)
+    if name in _PLAIN:
+        return required(value, "value", _PLAIN[name])
+    made = _type_at(name)
     if issubclass(made, Enum):
-        return made(value["value"])
-    fields = {key: from_json(one) for key, one in value.items() if key != _TYPE}
+        return required(value, "value", partial(_wrapped, made, name))
+    fields = {key: at(key, from_json, one) for key, one in value.items() if key != _TYPE}
     try:
-        return made(**fields)
-    except TypeError as error:
-        raise ManifestError.at(as_str(kind), str(error)) from None
+        done = made(**fields)
+        wrong, why = wrong_field(made, given(done)), ""
+    except ModelError as error:
+        raise ManifestError.at("", str(error)) from None
+    except _CAUSED as error:
+        wrong, why = wrong_field(made, fields), f"no {name}: {error}"
+    if wrong:
+        raise ManifestError.at(
+            wrong, f"expected what a {made.__name__} has there, got {show(value.get(wrong))}"
+        )
+    if why:
+        raise ManifestError.at("", why)
+    return done
+
+
+def _each(value: Json) -> tuple[Any, ...]:
+    return tuple(at(f"[{number}]", from_json, one) for number, one in enumerate(as_list(value)))
+
+
+def _wrapped(make: Callable[[Any], Any], name: str, value: Any) -> Any:
+    """Make a value; whatever is wrong with what it is made of is the file's fault."""
+    try:
+        return make(value)
+    except ManifestError:
+        raise
+    except _CAUSED as error:
+        raise ManifestError.at("", f"no {name}: {error}") from None
+
+
+def _time(value: Json) -> datetime:
+    text = as_str(value)
+    if not _CLOCK.fullmatch(text):
+        raise ManifestError.at("", f"expected a time with zone, got {text!r}")
+    return datetime.fromisoformat(text)
+
+
+def _parts(made: Callable[..., Any]) -> Callable[[Json], Any]:
+    return lambda value: made(*map(as_int, as_list(value)))
+
+
+_PLAIN: Final[Mapping[str, Callable[[Json], Any]]] = {
+    name: partial(_wrapped, made, name)
+    for name, made in (
+        ("datetime", _time),
+        ("timedelta", _parts(timedelta)),
+        ("fraction", _parts(Fraction)),
+        ("set", lambda value: frozenset(_each(value))),
+        ("map", lambda value: immutabledict(_each(value))),
+    )
+}
 
 
 def _type_at(path: str) -> type:
@@ -241,7 +280,7 @@ def replay_record(text: str) -> RecordReplay:
         When the text is no record, or its result does not have the digest that it gives.
     """
     try:
-        record = as_mapping(json.loads(text))
+        record = as_mapping(json.loads(text, parse_constant=_no_number))
     except (ValueError, RecursionError) as error:
         if isinstance(error, ManifestError):
             raise
@@ -252,16 +291,40 @@ def replay_record(text: str) -> RecordReplay:
     recorded = _digest(wrote)
     if recorded != required(record, "digest", as_str):
         raise ManifestError.at("digest", "the result was changed after it had been recorded")
+    pods = _argument(record, "pods", tuple, None)
     result = schedule(
-        cast("ClusterSnapshot", from_json(record["snapshot"])),
-        from_json(record["pods"]),
-        policy=from_json(record["policy"]),
-        now=from_json(record["now"]),
-        limits=from_json(record["limits"]),
-        preempt=from_json(record.get("preempt")),
+        _argument(record, "snapshot", ClusterSnapshot),
+        pods,
+        policy=_argument(record, "policy", Policy),
+        now=_argument(record, "now", datetime, None),
+        limits=_argument(record, "limits", Limits),
+        preempt=_argument(record, "preempt", PreemptionRules, None),
     )
     taken = _answer(result)
     return RecordReplay(result, recorded, _digest(taken), _first_difference(wrote, taken, ""))
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _argument(record: Mapping[str, Json], name: str, *kinds: type | None) -> Any:
+    """Read an argument of the call, which is of one of some types.
+
+    Raises
+    ------
+    ManifestError
+        When it is wrong, or of another type.
+    """
+    try:
+        value = at(name, from_json, record.get(name))
+    except RecursionError:
+        raise ManifestError.at(name, "nested too deeply") from None
+    held = value if isinstance(value, tuple) else (value,)
+    of = Pod if isinstance(value, tuple) else tuple(kind for kind in kinds if kind is not None)
+    if not (value is None and None in kinds) and not all(isinstance(one, of) for one in held):
+        raise ManifestError.at(name, f"expected what a call of schedule takes, got {show(record.get(name))}")
+    return value
 
 
 def _first_difference(recorded: Json, now: Json, path: str) -> str:
