@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from koordcore import ClusterSnapshot, Node, Pod, PodKey, Policy, load, schedule
 from koordcore.cli.main import main
 from koordcore.cli.starts import known_starts
+from koordcore.scheduling.backfilling import EarliestStart, backfill, earliest_start
 from koordcore.scheduling.serving import queue_starts, queue_units
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -185,3 +186,30 @@ def test_the_page_tells_the_starts_that_the_queue_has(dump: str) -> None:
     emptied = before.forget(*(pod.key for pod in before.bound_pods()))
     placed = known_starts(emptied, schedule(emptied), NOW)
     assert placed == {key("late"): NOW + minutes(60)}
+
+
+def test_who_runs_beyond_all_calendars_stays_for_ever() -> None:
+    """Thirty pods, one after the other for 280 years each, end after the year 9999."""
+    long = timedelta(days=280 * 365)
+    waiting = [wants(f"a{turn:02}", 4) for turn in range(30)]
+    durations = {pod.key: long for pod in waiting}
+    starts = queue_starts(cluster(4, {}, waiting), {}, durations, now=NOW)
+    known = [unit.start for unit in starts]
+    assert known[:2] == [NOW, NOW + long]
+    assert known[28:] == [NOW + 28 * long, None]
+    last, two = datetime.max.replace(tzinfo=UTC), cluster(8, {}, waiting)
+    plan = earliest_start(two, [waiting[0]], {}, now=last)
+    assert isinstance(plan, EarliestStart)
+    (job,) = backfill(two, plan, {}, durations, now=last).jobs
+    assert job.end is None
+
+
+@pytest.mark.parametrize(
+    ("now", "code"),
+    [("9999-12-31T23:59:59Z", 0), ("0001-01-01T00:00:00+14:00", 2), ("9999-12-31T23:59:59-14:00", 2)],
+)
+def test_a_moment_at_the_end_of_all_calendars(
+    now: str, code: int, dump: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["when", "late", dump, "--now", now]) == code
+    assert ("--now: no year of the calendar has" in capsys.readouterr().err) == (code == 2)

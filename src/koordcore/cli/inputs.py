@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
@@ -270,6 +270,10 @@ def read_now(arguments: argparse.Namespace) -> datetime | None:
         raise ModelError(f'--now: expected an RFC 3339 time, got "{text[:60]}"') from None
     if moment.tzinfo is None:
         raise ModelError(f'--now: expected a time with its zone, got "{text[:60]}"')
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise ModelError(f'--now: no year of the calendar has "{text[:60]}"') from None
     return moment
 
 

@@ -54,10 +54,29 @@ def expected_end(pod: Pod, job: Workload | None = None, now: datetime | None = N
     """
     started = pod.started or pod.scheduled or now
     text = pod.annotations.get(EXPECTED_END)
-    expected = _after(started, _own_duration(pod)) if text is None else parse_end_expected(text)
-    own = _after(started, _seconds(pod.active_deadline))
-    whole = None if job is None else _after(job.started, _seconds(job.active_deadline))
+    expected = end_after(started, _own_duration(pod)) if text is None else parse_end_expected(text)
+    own = end_after(started, _seconds(pod.active_deadline))
+    whole = None if job is None else end_after(job.started, _seconds(job.active_deadline))
     return min((one for one in (expected, own, whole) if one is not None), default=None)
+
+
+def end_after(started: datetime | None, duration: timedelta | None) -> datetime | None:
+    """Give when something ends that lasts for a time; ``None`` for never, also where no calendar has the end.
+
+    Parameters
+    ----------
+    started
+        When it starts; ``None``: nobody knows.
+    duration
+        How long it lasts; ``None`` for ever.
+    """
+    if started is None or duration is None:
+        return None
+    moment_of(started)  # refuses a time without its zone
+    try:
+        return started + duration
+    except OverflowError:
+        return None
 
 
 def parse_duration_expected(text: str) -> timedelta:
@@ -97,16 +116,6 @@ def _own_duration(pod: Pod) -> timedelta | None:
 def _seconds(deadline: int | None) -> timedelta | None:
     """Give a deadline as a duration; one beyond all calendars is none."""
     return None if deadline is None or deadline > _LONGEST else timedelta(seconds=max(0, deadline))
-
-
-def _after(started: datetime | None, duration: timedelta | None) -> datetime | None:
-    if started is None or duration is None:
-        return None
-    moment_of(started)  # refuses a time without its zone
-    try:
-        return started + duration
-    except OverflowError:
-        return None
 
 
 def _at(key: str, error: Exception) -> ManifestError:

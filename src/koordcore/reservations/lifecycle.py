@@ -12,6 +12,7 @@ from typing import Final
 
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
+from koordcore.protocol.expectations import end_after
 from koordcore.protocol.reservation_status import (
     made_available,
     made_expired,
@@ -116,7 +117,7 @@ def time_up(reservation: Reservation) -> datetime | None:
     """
     ends = [reservation.expires]
     if reservation.created is not None and reservation.ttl is not None:
-        ends.append(reservation.created + timedelta(microseconds=reservation.ttl // 1000))
+        ends.append(end_after(reservation.created, timedelta(microseconds=reservation.ttl // 1000)))
     if reservation.ttl == 0 or not reservation.active:
         return None
     return min((end for end in ends if end is not None), default=None)
@@ -137,7 +138,7 @@ def after_ends(snapshot: ClusterSnapshot, moment: datetime) -> ClusterSnapshot:
     """Give the cluster right after a moment, which ends reservations that hold until then."""
     if not any(end <= moment for end in known_ends(snapshot).values()):
         return snapshot
-    return as_of(snapshot, moment + timedelta(microseconds=1))
+    return as_of(snapshot, end_after(moment, timedelta(microseconds=1)) or moment)
 
 
 def next_sync(reservation: Reservation, now: datetime) -> int:

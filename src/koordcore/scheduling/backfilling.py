@@ -21,6 +21,7 @@ from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod, PodKey, keyed
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
+from koordcore.protocol.expectations import end_after
 from koordcore.protocol.gang_names import gang_name
 from koordcore.reservations.lifecycle import after_ends, known_ends
 from koordcore.result import ScheduleResult
@@ -356,7 +357,7 @@ def backfill(
     ]
     for pods in turns:
         spans = [lasting.get(pod.key) for pod in pods]
-        end = None if None in spans else now + max(one for one in spans if one is not None)
+        end = None if None in spans else end_after(now, max(one for one in spans if one is not None))
         fitted = False
         excluded: set[str] = set()
         for trial in _trials(current, plan, end, excluded):

@@ -19,6 +19,7 @@ from koordcore.model.decisions import Bound, PodDecision, Waiting
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey, keyed
 from koordcore.model.policy import Policy
+from koordcore.protocol.expectations import end_after
 from koordcore.scheduling.backfilling import cluster_after, ends_after
 from koordcore.scheduling.cycle import queue_order, waiting_pods
 from koordcore.scheduling.entry import schedule
@@ -131,9 +132,9 @@ def queue_starts(
             elif unit.start is None and one.pod == unit.pods[0]:
                 asked[unit.name] = attrs.evolve(unit, message=_why(one))
         known |= {
-            one.pod: moment + lasting[one.pod]
+            one.pod: end
             for one in result.bound
-            if one.pod in lasting and one.pod not in known
+            if one.pod not in known and (end := end_after(moment, lasting.get(one.pod))) is not None
         }
         if progress is not None:
             progress(number + 1)

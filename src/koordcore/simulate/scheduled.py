@@ -37,6 +37,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 @record
@@ -199,8 +200,10 @@ class _Clock:
                 waited += now - since
                 self.runs[one.pod] = len(self.placements)
                 arrival = self.arrived.get(one.pod)
-                if arrival is not None and arrival.duration is not None:
-                    heapq.heappush(self.ends, (now + arrival.duration, len(self.placements), one.pod))
+                lasts = None if arrival is None else arrival.duration
+                # Whoever runs beyond all calendars stays.
+                if lasts is not None and now + lasts <= _seconds(_LAST) - _seconds(self.start):
+                    heapq.heappush(self.ends, (now + lasts, len(self.placements), one.pod))
                 self.placements.append(Placement(str(one.pod), one.node, (), now, now - since))
         self.rows.append((now, len(self.snapshot.pending), waited))
         index, columns = self.snapshot.layout.index, self.snapshot.columns
