@@ -378,6 +378,42 @@ def test_arguments_of_one_plugin_are_read_as_yaml_too(tmp_path: Path, capsys: Ca
         assert said in capsys.readouterr().err
 
 
+PLUGINS = ("LowNodeLoad", "MigrationController")
+
+
+@pytest.mark.parametrize("option", ["--args", "--migration"])
+@pytest.mark.parametrize(
+    ("profiles", "told"),
+    [
+        *(
+            (
+                [{"pluginConfig": [{"name": name, "args": args} for name in PLUGINS]}],
+                f".args: expected object, {got}",
+            )
+            for args, got in (
+                (-1, "got -1"),
+                ("x", 'got "x"'),
+                ([1], "got [1]"),
+                (True, "got true"),
+                (0, "got 0"),
+            )
+        ),
+        ([{"pluginConfig": {"name": "MigrationController"}}], ": expected list, got {"),
+        ([{"pluginConfig": ["MigrationController"]}], '[0]: expected object, got "MigrationController"'),
+        ({"pluginConfig": []}, "profiles: expected list, got {"),
+        (["default"], 'profiles[0]: expected object, got "default"'),
+    ],
+)
+def test_a_configuration_that_is_built_wrongly_is_named(
+    option: str, profiles: Any, told: str, tmp_path: Path, capsys: Capture
+) -> None:
+    given = written(tmp_path / "given.yaml", {"kind": "DeschedulerConfiguration", "profiles": profiles})
+    assert main(["rebalance", hot_cluster(tmp_path), option, given]) == 2
+    error = capsys.readouterr().err
+    assert f"{option}: {given}: profiles" in error
+    assert told in error
+
+
 def test_a_descheduler_among_the_objects_of_a_dump_is_named(tmp_path: Path, capsys: Capture) -> None:
     main(["rebalance", hot_cluster(tmp_path, DESCHEDULER), "--high", "cpu=60"])
     told = "not looked at: DeschedulerConfiguration of the dump (--args decides by one)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +13,9 @@ from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests.config_maps import unpacked
 from koordcore.manifests.loading import opened
 from koordcore.manifests.sources import read_sources
+from koordcore.model.mappings import EMPTY
 from koordcore.model.selectors import LabelSelector
-from koordcore.protocol.fields import optional
+from koordcore.protocol.fields import as_mapping, at, list_of, optional
 from koordcore.protocol.selectors import as_label_selector
 
 CONFIGURATION: Final = "DeschedulerConfiguration"
@@ -26,6 +27,7 @@ _COUNTED: Final = (
     "maxNoOfPodsToEvictPerNamespace",
     "maxNoOfPodsToEvictTotal",
 )
+_OBJECTS: Final = list_of(as_mapping)
 
 
 @record
@@ -100,25 +102,29 @@ def _one_object(option: str, path: Path) -> Any:
 
 
 def _in_whole(option: str, path: Path, raw: Mapping[str, Any], plugin: str) -> PluginFile:
+    try:
+        return _of_plugin(raw, plugin)
+    except ManifestError as error:
+        raise ModelError(f"{option}: {path}: {error}") from None
+
+
+def _of_plugin(raw: Mapping[str, Any], plugin: str) -> PluginFile:
     found: list[Mapping[str, Any]] = []
     idle = [name for name in raw if name not in (*_HEADER, "nodeSelector", "profiles", *_COUNTED)]
-    for number, profile in enumerate(_list(raw.get("profiles"))):
+    for number, profile in enumerate(optional(raw, "profiles", _OBJECTS, ())):
         place = f"profiles[{number}]"
         idle += (f"{place}.{name}" for name in profile if name not in _PROFILE)
-        for one in _list(profile.get("pluginConfig")):
+        for index, one in enumerate(at(place, _configured, profile)):
             name = one.get("name")
             if name == plugin and not found:
-                found.append(_without_header(one.get("args") or {}))
+                found.append(at(f"{place}.pluginConfig[{index}]", _arguments, one))
             elif name == plugin or name not in (COOLING, MIGRATING):
                 idle.append(f"{place}.pluginConfig[{name}]")
     if not found and plugin == COOLING:
-        raise ModelError(f"{option}: {path}: no profile has arguments of {plugin}")
+        raise ManifestError.at("", f"no profile has arguments of {plugin}")
     counts = {name: raw[name] for name in _COUNTED if raw.get(name) is not None}
     args = {**(found[0] if found else {}), **(counts if plugin == MIGRATING else {})}
-    try:
-        nodes = optional(raw, "nodeSelector", as_label_selector, None)
-    except ManifestError as error:
-        raise ModelError(f"{option}: {path}: {error}") from None
+    nodes = optional(raw, "nodeSelector", as_label_selector, None)
     return PluginFile(args, tuple(idle), nodes, whole=True)
 
 
@@ -129,8 +135,12 @@ def say_idle(arguments: argparse.Namespace, option: str, read: PluginFile) -> No
         print(f"warning: {message}", file=sys.stderr)
 
 
-def _list(value: Any) -> Iterator[Mapping[str, Any]]:
-    return (one for one in (value if isinstance(value, list) else ()) if isinstance(one, Mapping))
+def _configured(profile: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    return optional(profile, "pluginConfig", _OBJECTS, ())
+
+
+def _arguments(one: Mapping[str, Any]) -> dict[str, Any]:
+    return _without_header(optional(one, "args", as_mapping, EMPTY))
 
 
 def _without_header(raw: Mapping[str, Any]) -> dict[str, Any]:
