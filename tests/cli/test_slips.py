@@ -163,3 +163,45 @@ def test_a_node_says_what_reservations_keep_there(capsys: pytest.CaptureFixture[
     assert main(["inspect", EXAMPLE, "--node", "gpu-s2b1-3"]) == 0
     told = "  reservation nightly-build: 32 cpu, 256Gi, 4 gpu, used by nobody"
     assert told in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["defrag", EXAMPLE, "--empty", "-1"], "--empty: must be at least 0, got -1"),
+        (["defrag", EXAMPLE, "--fragments", "--most", "-1"], "--most: must be at least 0, got -1"),
+        (
+            ["defrag", EXAMPLE, "--fragments", "--worth", "nan"],
+            "--worth: expected a number of cards, got nan",
+        ),
+        (
+            ["defrag", EXAMPLE, "--fragments", "--worth", "inf"],
+            "--worth: expected a number of cards, got inf",
+        ),
+        (["rebalance", EXAMPLE, "--high", "CPU=65"], "--high: no node has CPU; did you mean cpu?"),
+        (
+            ["rebalance", EXAMPLE, "--high", "gpu=5"],
+            "--high: no node has gpu; did you mean nvidia.com/gpu?",
+        ),
+        (["rebalance", EXAMPLE, "--prod-high", "memori=5"], "; did you mean memory?"),
+        (["report", EXAMPLE, "--rebalance", "--high", "gpu=5", "-o", "-"], "--high: no node has gpu"),
+        (["rebalance", EXAMPLE, "--high", "=5"], '--high: expected NAME=PERCENT, got "=5"'),
+        (["rebalance", EXAMPLE, "--high", ""], '--high: expected NAME=PERCENT, got ""'),
+        (["rebalance", EXAMPLE, "--high", "cpu=65,cpu=90"], "--high: cpu stands there twice"),
+        (["explain", "default/", EXAMPLE], 'expected a name, or namespace/name, got "default/"'),
+    ],
+    ids=lambda one: " ".join(one[:1] + one[2:]) if isinstance(one, list) else "",
+)
+def test_options_that_mean_nothing_are_refused(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("empty", [["--empty"], ["--empty", "0"]])
+def test_no_number_of_nodes_to_be_emptied_is_as_many_as_possible(
+    empty: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["defrag", EXAMPLE, *empty]) == 0
+    assert "2 nodes emptied" in capsys.readouterr().out

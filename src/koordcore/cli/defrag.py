@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection
-from difflib import get_close_matches
+from math import isfinite
 from typing import Final
 
 from koordcore.cli.finding import find_subject
@@ -25,8 +24,9 @@ from koordcore.cli.moves import (
     waves_table,
 )
 from koordcore.cli.progress import working
+from koordcore.cli.resource_names import meant, offered_names
 from koordcore.cli.tables import say, show
-from koordcore.cli.words import many, near
+from koordcore.cli.words import many
 from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.descheduling.checked_moves import refused_shape
@@ -75,7 +75,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
     aim.add_argument("--want", metavar="SLOTS", help="how many of which size: [Nx:]NAME=AMOUNT,…")
     aim.add_argument("--for", dest="pod", metavar="POD", help="room for a pod that waits")
     aim.add_argument(
-        "--empty", type=int, nargs="?", const=0, metavar="N", help="empty N nodes, or as many as possible"
+        "--empty",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="N",
+        help="empty N nodes; as many as possible where N is 0 or left out",
     )
     aim.add_argument(
         "--fragments", action="store_true", help="fewer idle cards that the expected work cannot use"
@@ -103,6 +108,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when the shape does not fit whatever moves."""
     need_folder(arguments.proofs, "--proofs")
+    _check_numbers(arguments)
     snapshot = as_of(arguments, load_paths(arguments).snapshot)
     rules = read_rules(arguments)
     if arguments.empty is not None:
@@ -138,6 +144,16 @@ def run(arguments: argparse.Namespace) -> int:
         reason=REASON,
     )
     return 0 if moving.legal and not done.missing else 1
+
+
+def _check_numbers(arguments: argparse.Namespace) -> None:
+    """Refuse numbers that mean nothing before the work."""
+    for flag in ("empty", "most"):
+        number = getattr(arguments, flag)
+        if number is not None and number < 0:
+            raise ModelError(f"--{flag}: must be at least 0, got {number}")
+    if not isfinite(arguments.worth):
+        raise ModelError(f"--worth: expected a number of cards, got {arguments.worth}")
 
 
 def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
@@ -276,30 +292,20 @@ def _wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Wanted:
 
 def _check_names(wanted: Wanted, snapshot: ClusterSnapshot) -> None:
     """Refuse what no node offers under any name."""
-    offered = {name for state in snapshot.nodes for name in state.node.allocatable}
+    offered = offered_names(snapshot)
     known = {*offered, PODS, *asked_by_parts(dict.fromkeys(offered, 1))}
     if known & asked_by_parts(dict.fromkeys(WHOLE_CARDS, 1)).keys():
         known |= WHOLE_CARDS.keys()
     for name, amount in wanted.requests.items():
         if amount and name not in known and not asked_by_parts({name: 1}).keys() <= known:
-            raise ModelError(f"--want: no node offers {name}{_hint(name, offered) or _hint(name, known)}")
+            raise ModelError(f"--want: no node offers {name}{meant(name, offered) or meant(name, known)}")
 
 
 def _never(wanted: Wanted, snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """Name what one slot asks for and no node has so much of, whoever leaves."""
-    offered = {name for state in snapshot.nodes for name in state.node.allocatable}
+    offered = offered_names(snapshot)
     asked = sorted(wanted.requests.keys() & offered)
     return tuple(text for name in asked for text in beyond_any(snapshot.nodes, name, wanted.requests[name]))
-
-
-def _hint(name: str, known: Collection[str]) -> str:
-    """Find what somebody may have meant who leaves the domain out, or misspells a name."""
-    ends = {one: one.rpartition("/")[2] for one in known}
-    meant = {name} | set(get_close_matches(name, sorted(ends.values()), n=1, cutoff=0.8))
-    short = [one for one in known if ends[one] in meant]
-    # A device plugin's name says how many; Koordinator's own name says how many hundredths.
-    short.sort(key=lambda one: (one.startswith("koordinator.sh/"), one))
-    return f"; did you mean {short[0]}?" if short else near(name, known)
 
 
 def _requests(text: str) -> Resources:

@@ -78,6 +78,8 @@ def find_subject(
     if job is not None:
         return job
     space, _, name = text.rpartition("/")
+    if not name:
+        raise ModelError(f'expected a name, or namespace/name, got "{text}"')
     if space == "reservation" and any(one.name == name for one in snapshot.of(Reservation)):
         raise ModelError(f"{text} is no pod: `schedule` and `when --all` tell where it goes")
     space = space or namespace

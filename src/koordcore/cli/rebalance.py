@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from koordcore.cli.moves import (
     read_rules,
 )
 from koordcore.cli.progress import working
+from koordcore.cli.resource_names import meant, offered_names
 from koordcore.cli.tables import say, show
 from koordcore.cli.words import many
 from koordcore.descheduling.args import low_node_load_problems
@@ -38,8 +39,10 @@ from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.moves import Move
 from koordcore.model.rebalance import DEFAULT_POOL, LowNodeLoadArgs
+from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.rebalance import default_low_node_load, low_node_load_args
 from koordcore.protocol.times import moment_of
+from koordcore.snapshot import ClusterSnapshot
 
 _ALL: Final = 100
 """Percent."""
@@ -99,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         metrics |= {one.node: one for one in extra.of(NodeMetric)}
     if not metrics:
         raise ModelError("no NodeMetric in the dump; give them with --metrics")
-    args = read_args(arguments)
+    args = read_args(arguments, snapshot, metrics.values())
     # Left to itself a dump is judged by its own clock: the latest report is taken to be of now.
     latest = max((one.update_time or 0 for one in metrics.values()), default=0)
     now = latest if given is None else moment_of(given)
@@ -133,8 +136,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if moving.legal and not moving.plan.after else 1
 
 
-def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:
+def read_args(
+    arguments: argparse.Namespace, snapshot: ClusterSnapshot, metrics: Iterable[NodeMetric]
+) -> LowNodeLoadArgs:
     """Read thresholds from a file or from the command line.
+
+    Parameters
+    ----------
+    arguments
+        As they were typed.
+    snapshot, metrics
+        What nodes offer and use; a file may name other resources, which upstream takes.
 
     Raises
     ------
@@ -145,9 +157,10 @@ def read_args(arguments: argparse.Namespace) -> LowNodeLoadArgs:
     """
     raw: Any
     if arguments.args is None:
-        raw = {"highThresholds": _percents("--high", arguments.high)}
+        known = offered_names(snapshot) | {name for one in metrics for name in one.node_usage or ()}
+        raw = {"highThresholds": _percents("--high", arguments.high, known)}
         if arguments.prod_high:
-            raw["prodHighThresholds"] = _percents("--prod-high", arguments.prod_high)
+            raw["prodHighThresholds"] = _percents("--prod-high", arguments.prod_high, known)
     else:
         read = read_plugin_file("--args", arguments.args, COOLING)
         say_idle(arguments, "--args", read)
@@ -175,16 +188,22 @@ def _beyond_all(args: LowNodeLoadArgs) -> Iterator[str]:
                     yield f"{what} threshold{where}: {share} is more than a node has: it makes none hot"
 
 
-def _percents(option: str, text: str) -> dict[str, float]:
-    percents = {}
-    for part in filter(None, text.split(",")):
+def _percents(option: str, text: str, known: Collection[str]) -> dict[str, float]:
+    percents: dict[str, float] = {}
+    for part in text.rstrip(",").split(","):
         name, _, value = part.partition("=")
+        name = name.strip()
         try:
-            percents[name.strip()] = percent = float(value)
-            if not isfinite(percent):
+            percent = float(value)
+            if not isfinite(percent) or not name:
                 raise ValueError
         except ValueError:
             raise ModelError(f'{option}: expected NAME=PERCENT, got "{part}"') from None
+        if name in percents:
+            raise ModelError(f"{option}: {name} stands there twice")
+        if name not in (CPU, MEMORY, *known):
+            raise ModelError(f"{option}: no node has {name}{meant(name, {CPU, MEMORY, *known})}")
+        percents[name] = percent
     return percents
 
 

@@ -137,10 +137,8 @@ def _plans(
             raise ModelError("--rebalance: no NodeMetric in the dump")
         given = read_now(arguments)
         now = max(one.update_time or 0 for one in reports) if given is None else moment_of(given)
-        yield (
-            "Cooler nodes",
-            plan_cooling(snapshot, read_args(arguments), now=now, rules=rules, progress=step),
-        )
+        args = read_args(arguments, snapshot, reports)
+        yield "Cooler nodes", plan_cooling(snapshot, args, now=now, rules=rules, progress=step)
     if arguments.want:
         wanted = read_wanted(arguments, snapshot, policy)
         yield f"Room for {arguments.want}", plan_room(snapshot, wanted, rules=rules, progress=step)

@@ -55,7 +55,7 @@ def given(made: Any) -> dict[str, Any]:
 
 @cache
 def _hints(kind: type) -> Mapping[str, Any]:
-    """Give the annotations that can be read at run time; a name that only type checkers import says nothing."""
+    """Give the annotations that can be read; a name that only type checkers import says nothing."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         known = vars(sys.modules[base.__module__])
