@@ -10,6 +10,7 @@ import pytest
 
 from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, Policy, Unschedulable, schedule
 from koordcore.controlplane import Backoff, SchedulingQueue
+from koordcore.errors import ModelError
 from koordcore.framework.registry import PLUGINS, plugin_of
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import PodGroup
@@ -339,3 +340,16 @@ def test_a_confirmed_bind_wakes_nobody_and_a_refused_one_was_an_attempt() -> Non
     plane.happens(PodEnded(bound.key), PodPending(Pod(name="q", uid="q", requests={"cpu": 500})), now=20.5)
     assert plane.turn(20.5) == [], "it backs off"
     assert plane.turn(22.5) == ["p", "q"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, None])
+def test_a_queue_decides_at_least_one_pod_at_once(limit: Any) -> None:
+    with pytest.raises(ModelError, match="SchedulingQueue: limit: must be at least 1"):
+        SchedulingQueue(Policy(), limit=limit)
+
+
+@pytest.mark.parametrize("field", ["initial", "longest", "forgotten"])
+@pytest.mark.parametrize("value", [-1, float("nan"), "1s", None])
+def test_a_pause_is_a_number_of_seconds(field: str, value: Any) -> None:
+    with pytest.raises(ModelError, match=f"Backoff: {field}: "):
+        Backoff(**{field: value})

@@ -250,3 +250,15 @@ def test_what_is_assumed_is_of_the_very_pod() -> None:
     cluster = cluster.apply(*reader.event("ADDED", anew))
     assert [(pod.uid, pod.node_name) for pod in cluster.pending] == [("another", None)]
     assert reader.assume(Bound(pod=PodKey("default", "stranger"), node="a")) == ()
+
+
+@pytest.mark.parametrize("stray", [7, None, [], {"kind": 5}, {"apiVersion": []}])
+def test_what_is_no_object_of_a_list_is_forgotten_with_the_next(stray: Any) -> None:
+    reader = EventReader()
+    reader.relist("v1", "Node", [stray])
+    assert reader.problems
+    reader.relist("v1", "Pod", [stray])
+    reader.relist("v1", "Node", [])
+    assert reader.problems, "it is still among the pods"
+    reader.relist("v1", "Pod", [])
+    assert not reader.problems

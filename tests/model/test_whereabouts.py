@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from koordcore import ClusterSnapshot, ModelError, Node, NodeState, Pod
-from koordcore.snapshot import Change, NodeAdded, NodeReplaced, PodPending
+from koordcore.model.pods import PodKey
+from koordcore.snapshot import (
+    Change,
+    NodeAdded,
+    NodeRemoved,
+    NodeReplaced,
+    PodBound,
+    PodPending,
+    PodUpdated,
+)
 
 THERE = Pod(name="p", node_name="a")
 A = NodeState(Node(name="a"), (THERE,))
@@ -29,3 +40,20 @@ def test_a_waiting_pod_that_a_node_brings_waits_no_more() -> None:
     cluster = ClusterSnapshot(nodes=[Node(name="a")], pending=[THERE.at(None)]).apply(NodeReplaced(A))
     assert cluster.pending == ()
     assert cluster.location == {THERE.key: "a"}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (PodBound, "pod"),
+        (PodUpdated, "pod"),
+        (PodPending, "pod"),
+        (NodeAdded, "node"),
+        (NodeReplaced, "node"),
+        (NodeRemoved, "name"),
+    ],
+)
+@pytest.mark.parametrize("given", [None, 5, PodKey("default", "p")])
+def test_a_change_says_what_it_cannot_be_made_of(change: Any, field: str, given: Any) -> None:
+    with pytest.raises(ModelError, match=f"^{change.__name__}: {field}: expected "):
+        change(given)

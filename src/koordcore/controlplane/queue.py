@@ -14,9 +14,12 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from koordcore._blame import shown
 from koordcore._record import record
+from koordcore.errors import ModelError
 from koordcore.framework.hints import ChangeKind, could_help, kind_of
 from koordcore.framework.requests import kinds_with
+from koordcore.model.checks import check_fields
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
@@ -44,11 +47,22 @@ class Backoff:
         Pause after the first attempt, which doubles with each further one, and the longest pause.
     forgotten
         After so long every refused pod is asked about again, whatever has changed.
+
+    Raises
+    ------
+    ModelError
+        When one is negative or no number.
     """
 
     initial: float = 1.0
     longest: float = 10.0
     forgotten: float = 300.0
+
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
+        for name in ("initial", "longest", "forgotten"):
+            if getattr(self, name) < 0:
+                raise ModelError(f"Backoff: {name}: must be at least 0, got {getattr(self, name)}")
 
     def pause(self, attempts: int) -> float:
         """Give the pause after a number of attempts."""
@@ -82,6 +96,11 @@ class SchedulingQueue:
     backoff
         How long refused pods pause.
 
+    Raises
+    ------
+    ModelError
+        When no pod may be decided.
+
     Examples
     --------
     >>> from koordcore import ClusterSnapshot, Node, Pod, schedule
@@ -100,6 +119,8 @@ class SchedulingQueue:
     """
 
     def __init__(self, policy: Policy, *, limit: int = 500, backoff: Backoff | None = None) -> None:
+        if type(limit) is not int or limit < 1:
+            raise ModelError(f"SchedulingQueue: limit: must be at least 1, got {shown(limit)}")
         self._policy, self._limit, self._backoff = policy, limit, backoff or Backoff()
         self._entries: dict[PodKey, _Entry] = {}
         self._active: dict[PodKey, _Entry] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -90,6 +91,8 @@ class EventReader:
         self._memory = Memory()
         self._known: dict[Key, _Known] = {}
         self._kinds: dict[tuple[str, str], dict[Key, None]] = {}
+        self._strays: dict[tuple[str, str], set[Key]] = {}
+        """What was among the objects of a kind and is none of it, by that kind."""
         self._said: dict[str, dict[Key, tuple[Problem, ...]]] = {}
         """Problems and warnings by kind: of an object as it was read, and of a pod as it stands now."""
         self._nodes: dict[str, Node] = {}
@@ -155,8 +158,13 @@ class EventReader:
             )
             there.add(key_of(whole))
             self._put(whole)
-        for key in [one for one in self._kinds.get((group, kind), ()) if one not in there]:
-            self._forget(key)
+        listed = (group, kind)
+        strays = self._strays.pop(listed, set()) - there - {*chain.from_iterable(self._strays.values())}
+        for key in [one for one in self._kinds.get(listed, ()) if one not in there] + sorted(strays):
+            if key in self._known:
+                self._forget(key)
+        broken = self._said.get("problem", {})
+        self._strays[listed] = {one for one in there if one[:2] != listed and one in broken}
         return self._done()
 
     def assume(self, *decisions: Bound) -> tuple[Change, ...]:

@@ -14,6 +14,7 @@ import attrs
 from koordcore._blame import shown
 from koordcore._record import record
 from koordcore.errors import ModelError
+from koordcore.model.checks import check_fields
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
@@ -63,12 +64,18 @@ class PodBound:
 
     pod: Pod
 
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
+
 
 @record
 class PodUpdated:
     """A pod that is known says something else, where it is: on its node, or among those that wait."""
 
     pod: Pod
+
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
 
 
 @record
@@ -90,12 +97,18 @@ class PodPending:
 
     pod: Pod
 
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
+
 
 @record
 class NodeAdded:
     """A node joins; a :class:`~koordcore.NodeState` brings pods with it."""
 
     node: Node | NodeState
+
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
 
 
 @record
@@ -104,12 +117,18 @@ class NodeReplaced:
 
     node: Node | NodeState
 
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
+
 
 @record
 class NodeRemoved:
     """A node leaves, together with the pods on it."""
 
     name: str
+
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
 
 
 @record
