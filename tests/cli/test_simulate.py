@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from koordcore.cli import main
 from tests.simulate.small import OPENB, SMALL
@@ -119,3 +120,59 @@ def test_what_cannot_be_done_is_said_before_the_work(
     monkeypatch.syspath_prepend(tmp_path)
     assert main(["simulate", FOLDER, *argv]) == 2
     assert told in capsys.readouterr().err
+
+
+def dump_with(tmp_path: Path, *more: dict[str, object]) -> str:
+    """The example as one file, with some objects behind it."""
+    objects = [one for one in yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8")) if one]
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects, *more]}, default=str))
+    return str(file)
+
+
+def results(capsys: pytest.CaptureFixture[str], code: int, dump: str, *words: str) -> tuple[object, str]:
+    assert main(["simulate", dump, "--policy", "fgd", "-o", "json", *words]) == code
+    told = capsys.readouterr()
+    return json.loads(told.out), told.err
+
+
+@pytest.mark.parametrize("node", [None, "cpu-1"])
+def test_what_cannot_be_read_is_left_out_and_named(
+    node: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {"containers": [{"name": "c"}], "priority": "high", **({"nodeName": node} if node else {})}
+    bad = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}, "spec": spec}
+    before, _ = results(capsys, 0, dump_with(tmp_path), "-q")
+    after, said = results(capsys, 1, dump_with(tmp_path, bad), "-q")
+    assert (after == before) == (node is None), "one that runs is part of the work to be expected"
+    assert 'Pod bad: spec.priority: expected int, got "high"' in said
+
+
+def test_a_pod_that_stands_twice_arrives_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, _ = results(capsys, 0, dump_with(tmp_path))
+    objects = json.loads(Path(dump_with(tmp_path)).read_text())["items"]
+    twice = next(one for one in reversed(objects) if one["kind"] == "Pod")
+    twice["metadata"].setdefault("labels", {})["x"] = "y"
+    after, said = results(capsys, 0, dump_with(tmp_path, twice))
+    assert after == before
+    assert "stands twice, and not alike" in said
+
+
+@pytest.mark.parametrize("verb", ["simulate", "schedule", "inspect"])
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"42", "nothing in it can be read"),
+        (b"Error from server: timeout", "nothing in it can be read"),
+        (b"\xff\xfe\x00", "not UTF-8: byte 0"),
+    ],
+)
+def test_an_input_that_holds_no_object_is_refused(
+    verb: str, data: bytes, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "dump.yaml"
+    file.write_bytes(data)
+    assert main([verb, str(file)]) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert f"{file}: {told}" in said.err

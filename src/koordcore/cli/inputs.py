@@ -107,9 +107,10 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
         raise ModelError("--context: a context of the kubeconfig is read with --live")
     with working("reading objects" if arguments.live else "reading kB") as step:
         loaded, done = _read(arguments, _as_if_resumed(arguments, _sources(arguments, step)))
-    arguments.unreadable = _say_unreadable(loaded)
-    if not loaded.counts and not loaded.problems:
-        raise ModelError(f"no input: {', '.join(arguments.paths) or '--live'}: there is no object in it")
+    arguments.unreadable = say_unreadable(loaded)
+    if not loaded.counts:
+        why = "nothing in it can be read" if loaded.problems else "there is no object in it"
+        raise ModelError(f"no input: {', '.join(arguments.paths) or '--live'}: {why}")
     for line in () if arguments.quiet else done:
         print(f"admitted: {line}", file=sys.stderr)
     if arguments.layers is not None:
@@ -140,7 +141,7 @@ def _say_configurations(arguments: argparse.Namespace, loaded: Loaded) -> None:
             print(message, file=sys.stderr)
 
 
-def _say_unreadable(loaded: Loaded) -> list[str]:
+def say_unreadable(loaded: Loaded) -> list[str]:
     """Name on standard error what cannot be read, also for who wants no warnings; gives a line for each."""
     lines = [str(problem) for problem in loaded.problems]
     if lines:

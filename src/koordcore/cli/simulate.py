@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from koordcore.cli.inputs import need_picture
+from koordcore.cli.inputs import need_picture, say_unreadable
 from koordcore.cli.interrupt import INTERRUPTED
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
@@ -176,9 +176,13 @@ def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
 
 def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     """Let the pending pods of a dump arrive when they were created."""
-    loaded = load([arguments.folder], as_gangs=arguments.as_gangs, strict=True)
-    snapshot = loaded.snapshot
-    for warning in loaded.warnings if arguments.as_gangs and not arguments.quiet else ():
+    loaded = load([arguments.folder], as_gangs=arguments.as_gangs)
+    arguments.unreadable = say_unreadable(loaded)
+    if not loaded.counts and loaded.problems:
+        raise ModelError(f"{arguments.folder}: nothing in it can be read")
+    # What cannot be read of a pod that waits is what it would ask for: nobody knows whom to let arrive.
+    snapshot = loaded.snapshot.forget(*(pod.key for pod in loaded.snapshot.pending if pod.unreadable))
+    for warning in () if arguments.quiet else loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     queued = sum(one.waits for one in snapshot.of(KueueWorkload))
     if queued and arguments.as_gangs and not arguments.quiet:
