@@ -96,3 +96,22 @@ def test_nodes_and_their_zones_are_patched(dump: str, capsys: pytest.CaptureFixt
     }
     assert set(by_zone) == {"node-0", "node-1"}
     assert 0 < sum(by_zone.values()) <= lent
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["colocation"], ["colocation", "-o", "patches"], ["colocation", "--node", "n2"], ["schedule", "--lend"]],
+)
+def test_an_absurd_usage_is_named_and_all_others_are_decided(
+    words: list[str], dump: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = json.loads(Path(dump).read_text())
+    bad = metric("n2")
+    bad["status"]["nodeMetric"]["nodeUsage"]["resources"] = {"cpu": "5Gi", "memory": "1Gi"}
+    objects["items"] += [node("n2"), bad]
+    Path(dump).write_text(json.dumps(objects))
+    assert main([words[0], dump, *words[1:]]) == 0
+    told = capsys.readouterr()
+    assert told.out
+    place = "NodeMetric n2: status.nodeMetric.nodeUsage.resources.cpu"
+    assert f"warning: Node n2 lends nothing: {place}: an amount is too large" in told.err

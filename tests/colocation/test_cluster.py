@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import attrs
 import pytest
 from immutabledict import immutabledict
 
@@ -11,6 +13,7 @@ from koordcore.colocation.cluster import (
     config_of_snapshot,
     latest_report,
     lend,
+    lending,
     lending_table,
 )
 from koordcore.colocation.columns import compile_loads, compile_strategies, lend_cluster
@@ -22,7 +25,7 @@ from koordcore.errors import ManifestError, ModelError
 from koordcore.model.cluster import ConfigMap
 from koordcore.model.colocation import ColocationConfig, ColocationStrategy, NodeLoad, PodLoad
 from koordcore.model.durations import MINUTE, SECOND
-from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
+from koordcore.model.metrics import HostApplicationMetric, NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.numa import NodeResourceTopology, NUMANodeResource
 from koordcore.model.pods import Pod, PodPhase
@@ -223,3 +226,50 @@ def test_a_zone_amount_may_be_a_fraction() -> None:
     before = ZoneStatus("node-0", (ZoneResource("memory", 1, 1, 1),))
     after = update_zones((before,), split, ON.strategy, last_update=NOW, now=NOW)
     assert after.zones[0].resources[0] == ZoneResource(BATCH_MEMORY, NANO // 2, NANO // 2, NANO // 2)
+
+
+HUGE = measured_of({"cpu": 5 * 2**30 * 1000, "memory": GIB})
+"""More than nine million cores."""
+
+
+def uncounted(*, pods: tuple[Pod, ...] = (), cpu: int = 4000, **said: Any) -> ClusterSnapshot:
+    """The cluster of two nodes, the second of which says something absurd."""
+    bad = Node(name="n2", allocatable={"cpu": cpu, "memory": GIB})
+    there = cluster().with_nodes(NodeState(bad, pods))
+    return there.with_records(attrs.evolve(metric("n2"), **said)) if said else there
+
+
+METRIC = "NodeMetric n2: status."
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "place"),
+    [
+        (uncounted(node_usage=HUGE), f"{METRIC}nodeMetric.nodeUsage.resources.cpu: "),
+        (uncounted(system_usage=HUGE), f"{METRIC}nodeMetric.systemUsage.resources.cpu: "),
+        (uncounted(prod_reclaimable=HUGE), f"{METRIC}prodReclaimableMetric.resource.resources.cpu: "),
+        (
+            uncounted(
+                host_applications=(HostApplicationMetric(name="h", priority="koord-prod", usage=HUGE),)
+            ),
+            f"{METRIC}hostApplicationMetric[0].usage.resources.cpu: ",
+        ),
+        (uncounted(cpu=2**43), "Node n2: status.capacity.cpu: "),
+        (
+            uncounted(pods=(attrs.evolve(prod("big", 2**43, 1), node_name="n2"),)),
+            "Pod default/big: requests.cpu: ",
+        ),
+    ],
+    ids=["usage", "system", "reclaimable", "host", "capacity", "pod"],
+)
+def test_an_absurd_amount_hurts_its_node_alone(snapshot: ClusterSnapshot, place: str) -> None:
+    before, after = (lending_table(one, ON, now=NOW) for one in (cluster(), snapshot))
+    kept, bad = after.rows
+    assert kept == before.rows[0]
+    assert (bad.batch, bad.mid) == ((0, 0), (0, 0))
+    assert bad.batch_note == bad.mid_note == after.problems["n2"]
+    assert bad.batch_note.startswith(f"{place}an amount is too large for a column")
+    assert lending(snapshot, ON, now=NOW).problems == after.problems
+    there = lend(snapshot, ON, now=NOW)
+    assert there.node("n1") == lend(cluster(), ON, now=NOW).node("n1")
+    assert there.node("n2").node.allocatable.get(BATCH_CPU, 0) == 0

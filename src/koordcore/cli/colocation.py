@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from koordcore.cli.finding import find_node
-from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
+from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_uncounted
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import NAME, TABLE, add_output, for_programs, print_record
 from koordcore.cli.selection import add_selection, selection_of
@@ -23,7 +23,8 @@ from koordcore.colocation import (
 )
 from koordcore.colocation.agent import PodSetting, pod_settings
 from koordcore.colocation.amplifying import amplified
-from koordcore.colocation.cluster import LendingRow, LendingTable, lend
+from koordcore.colocation.cluster import LendingRow, LendingTable, lending, node_load_of
+from koordcore.colocation.uncounted import too_large
 from koordcore.errors import ModelError
 from koordcore.manifests.lending_patches import lending_patches
 from koordcore.protocol.times import moment_of
@@ -63,7 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     config = config_of_snapshot(snapshot)
     if arguments.output == "patches":
         after = amplified(snapshot, config).snapshot
-        after = after if now is None else lend(after, config, now=now)
+        if now is not None:
+            done = lending(after, config, now=now)
+            say_uncounted(arguments, done.problems)
+            after = done.snapshot
         for call in lending_patches(snapshot, after):
             about = call["path"].removesuffix("/status").rpartition("/")[2]
             if arguments.node in (None, about):
@@ -74,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     assert now is not None
     if arguments.node is not None:
         find_node(snapshot, arguments.node)
+        problem = too_large(node_load_of(snapshot, snapshot.node(arguments.node)))
+        say_uncounted(arguments, {arguments.node: problem} if problem else {})
         waterfalls = explain_node(snapshot, config, arguments.node, now=now)
         if for_programs(arguments):
             print_record(arguments, {"waterfalls": [attrs.asdict(one) for one in waterfalls]})
@@ -83,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             say(render_waterfalls(waterfalls))
         return 0
     table = lending_table(snapshot, config, now=now)
+    say_uncounted(arguments, table.problems)
     shown = tuple(row for row in table.rows if selection.node(snapshot.node(row.node)))
     table = attrs.evolve(table, rows=shown)
     if for_programs(arguments):

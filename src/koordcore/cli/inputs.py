@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
@@ -312,7 +312,7 @@ def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSna
         return snapshot
     # Only who lends pays for what that brings.
     from koordcore.colocation.amplifying import amplified
-    from koordcore.colocation.cluster import config_of_snapshot, latest_report, lend
+    from koordcore.colocation.cluster import config_of_snapshot, latest_report, lending
 
     given = read_now(arguments)
     now = latest_report(snapshot) if given is None else moment_of(given)
@@ -328,11 +328,19 @@ def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSna
         if done.changed:
             return done.snapshot
         raise ModelError("--lend: no NodeMetric with a time in the dump: give --now")
-    after = lend(done.snapshot, config, now=now)
+    given_out = lending(done.snapshot, config, now=now)
+    say_uncounted(arguments, given_out.problems)
+    after = given_out.snapshot
     if not arguments.quiet:
-        lending = sum(any(state.node.allocatable.get(name, 0) for name in _LENT) for state in after.nodes)
-        print(f"lent: {lending} of {len(after.nodes)} nodes offer batch or mid resources", file=sys.stderr)
+        number = sum(any(state.node.allocatable.get(name, 0) for name in _LENT) for state in after.nodes)
+        print(f"lent: {number} of {len(after.nodes)} nodes offer batch or mid resources", file=sys.stderr)
     return after
+
+
+def say_uncounted(arguments: argparse.Namespace, problems: Mapping[str, str]) -> None:
+    """Name on standard error the nodes that lend nothing because an amount of theirs cannot be counted."""
+    for name, problem in ({} if arguments.quiet else problems).items():
+        print(f"warning: Node {name} lends nothing: {problem}", file=sys.stderr)
 
 
 def say_left_out(result: ScheduleResult, *, quiet: bool = False) -> None:

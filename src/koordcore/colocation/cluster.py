@@ -18,15 +18,16 @@ from koordcore.colocation.batch import Batch, batch_of_node
 from koordcore.colocation.columns import (
     ClusterLending,
     Outcome,
-    compile_loads,
     compile_strategies,
     lend_cluster,
 )
 from koordcore.colocation.config import CONFIG_KEY, ConfigState, effective_strategy, is_disabled
 from koordcore.colocation.sync import NodeResource, NodeStatus, amplified_batch_cpu, prepare_node
+from koordcore.colocation.uncounted import counted_loads
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import ConfigMap
 from koordcore.model.colocation import ColocationConfig, ColocationStrategy, NodeLoad, PodLoad, ZoneLoad
+from koordcore.model.mappings import EMPTY
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric, measured_of, rounded
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.numa import NodeResourceTopology, NUMANodeResource
@@ -188,9 +189,18 @@ class LendingRow:
 
 @record
 class LendingTable:
-    """What every node lends, by name, and in total."""
+    """What every node lends, by name, and in total.
+
+    Parameters
+    ----------
+    rows
+        By name of the node.
+    problems
+        Node to what of it cannot be counted, with object and path: it lends nothing.
+    """
 
     rows: tuple[LendingRow, ...]
+    problems: immutabledict[str, str] = attrs.field(default=EMPTY, converter=immutabledict)
 
     @property
     def total(self) -> LendingRow:
@@ -217,6 +227,7 @@ class _Prepared:
     strategies: tuple[ColocationStrategy, ...]
     statuses: tuple[NodeStatus, ...]
     ratios: tuple[Mapping[str, str], ...]
+    problems: Mapping[str, str]
 
 
 def _prepare(snapshot: ClusterSnapshot, config: ColocationConfig, now: int) -> _Prepared:
@@ -225,7 +236,8 @@ def _prepare(snapshot: ClusterSnapshot, config: ColocationConfig, now: int) -> _
         effective_strategy(config, state.node.labels, state.node.annotations) for state in snapshot.nodes
     )
     columns = compile_strategies(strategies, enabled=[not is_disabled(config, one) for one in strategies])
-    lending = lend_cluster(compile_loads(loads), columns, now)
+    counted, problems = counted_loads(loads)
+    lending = lend_cluster(counted, columns, now)
     statuses, ratios = [], []
     for row, state in enumerate(snapshot.nodes):
         amounts: dict[str, int] = {}
@@ -246,7 +258,7 @@ def _prepare(snapshot: ClusterSnapshot, config: ColocationConfig, now: int) -> _
         )
         statuses.append(prepare_node(before, resource))
         ratios.append(ratio)
-    return _Prepared(lending, strategies, tuple(statuses), tuple(ratios))
+    return _Prepared(lending, strategies, tuple(statuses), tuple(ratios), problems)
 
 
 def lending_table(snapshot: ClusterSnapshot, config: ColocationConfig, *, now: int) -> LendingTable:
@@ -272,6 +284,7 @@ def lending_table(snapshot: ClusterSnapshot, config: ColocationConfig, *, now: i
     for row, (name, status) in enumerate(zip(lending.names, prepared.statuses, strict=True)):
         published = status.allocatable or NOTHING_MEASURED
         amounts = [published.get(resource, 0) // NANO for resource in _LENT]
+        problem = prepared.problems.get(name, "")
         rows.append(
             LendingRow(
                 node=name,
@@ -281,14 +294,41 @@ def lending_table(snapshot: ClusterSnapshot, config: ColocationConfig, *, now: i
                 margin=pair("margin", row),
                 taken=pair("taken", row),
                 pods=pair("pods", row),
-                batch_note=_NOTES[Outcome(lending.batch_outcome[row])],
-                mid_note=_NOTES[Outcome(lending.mid_outcome[row])],
+                batch_note=problem or _NOTES[Outcome(lending.batch_outcome[row])],
+                mid_note=problem or _NOTES[Outcome(lending.mid_outcome[row])],
             )
         )
-    return LendingTable(tuple(rows))
+    return LendingTable(tuple(rows), prepared.problems)
+
+
+@record
+class LendingCluster:
+    """A cluster whose nodes offer what they can lend.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    problems
+        As in :class:`LendingTable`.
+    """
+
+    snapshot: ClusterSnapshot
+    problems: immutabledict[str, str]
 
 
 def lend(snapshot: ClusterSnapshot, config: ColocationConfig, *, now: int) -> ClusterSnapshot:
+    """Give the snapshot of :func:`lending`.
+
+    Parameters
+    ----------
+    snapshot, config, now
+        As there.
+    """
+    return lending(snapshot, config, now=now).snapshot
+
+
+def lending(snapshot: ClusterSnapshot, config: ColocationConfig, *, now: int) -> LendingCluster:
     """Give the snapshot in which every node offers what it can lend, ready to place batch and mid pods.
 
     What was lent before is replaced, or withdrawn where nothing is lent now; NUMA nodes follow where the
@@ -317,7 +357,8 @@ def lend(snapshot: ClusterSnapshot, config: ColocationConfig, *, now: int) -> Cl
                 outcome = batch_of_node(load, prepared.strategies[row], now)
                 batch = outcome if isinstance(outcome, Batch) else None
             topologies.append(_with_zones(topology, batch, prepared.ratios[row]))
-    return snapshot.with_nodes(*states).with_records(*topologies)
+    after = snapshot.with_nodes(*states).with_records(*topologies)
+    return LendingCluster(after, immutabledict(prepared.problems))
 
 
 def _with_status(node: Node, status: NodeStatus) -> Node:
