@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,7 @@ def test_what_cannot_be_done_is_said_before_the_work(
     assert told in capsys.readouterr().err
 
 
-def dump_with(tmp_path: Path, *more: dict[str, object]) -> str:
+def dump_with(tmp_path: Path, *more: Mapping[str, object]) -> str:
     """The example as one file, with some objects behind it."""
     objects = [one for one in yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8")) if one]
     file = tmp_path / "dump.json"

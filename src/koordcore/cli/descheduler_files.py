@@ -15,7 +15,7 @@ from koordcore.manifests.loading import opened
 from koordcore.manifests.sources import read_sources
 from koordcore.model.mappings import EMPTY
 from koordcore.model.selectors import LabelSelector
-from koordcore.protocol.fields import as_mapping, at, list_of, optional
+from koordcore.protocol.fields import Json, as_mapping, at, list_of, optional
 from koordcore.protocol.selectors import as_label_selector
 
 CONFIGURATION: Final = "DeschedulerConfiguration"
@@ -135,12 +135,12 @@ def say_idle(arguments: argparse.Namespace, option: str, read: PluginFile) -> No
         print(f"warning: {message}", file=sys.stderr)
 
 
-def _configured(profile: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    return optional(profile, "pluginConfig", _OBJECTS, ())
+def _configured(profile: Json) -> tuple[Mapping[str, Any], ...]:
+    return optional(as_mapping(profile), "pluginConfig", _OBJECTS, ())
 
 
-def _arguments(one: Mapping[str, Any]) -> dict[str, Any]:
-    return _without_header(optional(one, "args", as_mapping, EMPTY))
+def _arguments(one: Json) -> dict[str, Any]:
+    return _without_header(optional(as_mapping(one), "args", as_mapping, EMPTY))
 
 
 def _without_header(raw: Mapping[str, Any]) -> dict[str, Any]:

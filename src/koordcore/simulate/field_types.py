@@ -31,7 +31,7 @@ def wrong_field(kind: type, values: Mapping[str, Any]) -> str:
     """
     hints = _hints(kind)
     for field in attrs.fields(kind):
-        name = field.alias or field.name
+        name: str = field.alias or field.name
         if name not in values:
             continue
         value = values[name]

@@ -125,18 +125,20 @@ def from_json(value: Json) -> Any:
     fields = {key: at(key, from_json, one) for key, one in value.items() if key != _TYPE}
     try:
         done = made(**fields)
-        wrong, why = wrong_field(made, given(done)), ""
     except ModelError as error:
         raise ManifestError.at("", str(error)) from None
     except _CAUSED as error:
-        wrong, why = wrong_field(made, fields), f"no {name}: {error}"
-    if wrong:
-        raise ManifestError.at(
-            wrong, f"expected what a {made.__name__} has there, got {show(value.get(wrong))}"
-        )
-    if why:
-        raise ManifestError.at("", why)
+        _check(made, value, fields)
+        raise ManifestError.at("", f"no {name}: {error}") from None
+    _check(made, value, given(done))
     return done
+
+
+def _check(kind: type, raw: Mapping[str, Json], values: Mapping[str, Any]) -> None:
+    wrong = wrong_field(kind, values)
+    if wrong:
+        message = f"expected what a {kind.__name__} has there, got {show(raw.get(wrong))}"
+        raise ManifestError.at(wrong, message) from None
 
 
 def _each(value: Json) -> tuple[Any, ...]:
