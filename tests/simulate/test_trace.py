@@ -155,6 +155,7 @@ def test_a_cluster_without_cards_has_none_in_use() -> None:
         ("a.csv.bz2", b"sn,", "Invalid data"),
         ("a.csv.xz", b"sn,", "not supported"),
     ],
+    ids=["utf-16", "latin-1", "no gzip", "half a gzip", "no bzip2", "no xz"],
 )
 def test_what_is_no_text_is_named(name: str, data: bytes, message: str, tmp_path: Path) -> None:
     file = tmp_path / name
