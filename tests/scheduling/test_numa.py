@@ -123,6 +123,20 @@ def test_a_single_numa_node_holds_it_all_or_nothing() -> None:
     assert refused.rejections[0].plugin == "NodeNUMAResource"
 
 
+@pytest.mark.parametrize("policy", ["", "BestEffort", "Restricted", "SingleNUMANode"])
+def test_zones_that_tell_no_cpus_have_those_of_the_topology(policy: str) -> None:
+    objects = node("n", policy=policy)
+    for zone in objects[1]["zones"]:
+        zone["resources"] = [one for one in zone["resources"] if one["name"] != "cpu"]
+    snapshot = cluster(*objects, *(pod(name, 3) for name in "abc"))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    held = [status_of(result, name)["cpuset"] for name in "ab"]
+    apart = {"0-2", "4-6"}
+    assert set(held) == apart if policy in ("Restricted", "SingleNUMANode") else len(set(held)) == 2
+    assert isinstance(result.decisions[2], Unschedulable)
+
+
 def test_cpus_and_cards_come_from_the_same_numa_node() -> None:
     """The only cards sit on NUMA node 1, so the CPUs do too, although node 0 is as empty."""
     snapshot = cluster(*node("n", policy="SingleNUMANode", cards=(1, 1)), pod("train", 2, gpus=2))

@@ -36,8 +36,15 @@ from koordcore.allocators.numa_request import (
 )
 from koordcore.allocators.numa_state import NO_GIVE_BACK, GiveBack, NUMAState, available_amounts
 from koordcore.model.decisions import Shortfall
-from koordcore.model.numa import DEFAULT_NUMA_ARGS, OF_LOAN, CPUBindPolicy, NUMAArgs, amplify
-from koordcore.model.resources import CPU, NO_RESOURCES, Resources
+from koordcore.model.numa import (
+    DEFAULT_NUMA_ARGS,
+    OF_LOAN,
+    CPUBindPolicy,
+    NUMAArgs,
+    NUMANodeResource,
+    amplify,
+)
+from koordcore.model.resources import CPU, NO_RESOURCES, Resources, make_resources
 from koordcore.protocol.numa import NO_STATUS, ResourceStatus
 from koordcore.topology.cpu import NO_CPUS, format_cpulist
 from koordcore.topology.numa import NUMAMask, NUMATopologyPolicy, mask_of
@@ -284,7 +291,18 @@ def _take_one(offer: Offer, mask: NUMAMask | None, args: NUMAArgs) -> ResourceSt
         if isinstance(guarded, NUMARefusal):
             return guarded
     cpus = take_on(offer, amounts, args)
-    return cpus if isinstance(cpus, NUMARefusal) else ResourceStatus(cpus, amounts)
+    return cpus if isinstance(cpus, NUMARefusal) else ResourceStatus(cpus, _told(offer, amounts))
+
+
+def _told(offer: Offer, amounts: tuple[NUMANodeResource, ...]) -> tuple[NUMANodeResource, ...]:
+    """Leave CPUs out where no zone tells any: they came from the topology, and the cpuset says them."""
+    if any(CPU in zone.resources for zone in offer.state.node.zones):
+        return amounts
+    left = [
+        (entry.node, {name: amount for name, amount in entry.resources.items() if name != CPU})
+        for entry in amounts
+    ]
+    return tuple(NUMANodeResource(numa, make_resources(rest)) for numa, rest in left if rest)
 
 
 def _give_designated(

@@ -154,9 +154,12 @@ def offer_of(
         for name in requests
         if name in known
     }
-    if demand.bind and CPU in most:
+    if demand.bind and known:
         free = _free_cpus(state, demand, holdings, give_back)
         counts = {numa: 1000 * (free & node.topology.on_node(numa)).bit_count() for numa in available}
+        if CPU not in most:  # zones that tell no CPUs have those of the topology
+            available = {numa: {**here, CPU: counts[numa]} for numa, here in available.items()}
+            most[CPU] = counts
         if demand.required:
             available = {
                 numa: {**here, CPU: counts[numa]} if counts[numa] < here.get(CPU, 0) else here
