@@ -9,7 +9,7 @@ from koordcore.colocation.columns import LoadColumns, compile_loads
 from koordcore.errors import ModelError, join_path
 from koordcore.model.colocation import NodeLoad
 from koordcore.model.metrics import Measured
-from koordcore.protocol.reserved_on_node import NODE_RESERVATION
+from koordcore.protocol.reserved_on_node import KEPT_AT
 
 _STATUS: Final = "status.nodeMetric"
 
@@ -58,7 +58,7 @@ def _amounts(load: NodeLoad) -> Iterator[tuple[str, str, Measured]]:
     node = f"Node {load.name}"
     yield node, "status.capacity", load.capacity
     yield node, "status.allocatable", load.allocatable or Measured()
-    yield node, f"metadata.annotations[{NODE_RESERVATION}]", load.reserved
+    yield node, KEPT_AT, load.reserved
     for pod in load.pods:
         yield f"Pod {pod.namespace}/{pod.name}", "requests", pod.request
     if load.metric is None:

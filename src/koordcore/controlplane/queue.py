@@ -17,17 +17,15 @@ import attrs
 from koordcore._blame import shown
 from koordcore._record import record
 from koordcore.errors import ModelError
-from koordcore.framework.hints import ChangeKind, could_help, kind_of
+from koordcore.framework.hints import ChangeKind, could_help, kind_of, kinds_of
 from koordcore.framework.requests import kinds_with
 from koordcore.model.checks import check_fields
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
 from koordcore.protocol.gang_names import gang_name
-from koordcore.protocol.reservation import RESERVATION_ALLOCATED
 from koordcore.scheduling.cycle import queue_order, stand_ins
 from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
 
@@ -193,8 +191,6 @@ class SchedulingQueue:
                         self._bound[pod.key] = known
                     if promised and promised != pod.node_name:
                         kinds.add(ChangeKind.POD_ENDED)
-                    if RESERVATION_ALLOCATED in pod.annotations:
-                        kinds.add(Reservation.__name__)  # what is left of one that is used once is free
                 case PodEnded(key):
                     if key in placed and self._confirms(placed[key]):
                         continue  # where we know it to be
@@ -212,9 +208,8 @@ class SchedulingQueue:
                     continue
                 case _:
                     pass
-            kind = kind_of(change)
-            self._stale |= kind in self._stood_for
-            kinds.add(kind)
+            self._stale |= kind_of(change) in self._stood_for
+            kinds |= kinds_of(change)
         if kinds:
             self._since |= kinds
             self._help(kinds, now)

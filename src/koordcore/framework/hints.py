@@ -18,6 +18,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import Reservation
 from koordcore.model.scheduling_groups import SchedulingPodGroup
+from koordcore.protocol.reservation import RESERVATION_ALLOCATED
 from koordcore.snapshot.changes import (
     Change,
     NodeAdded,
@@ -78,6 +79,16 @@ def kind_of(change: Change) -> str:
     if isinstance(change, RecordAdded | RecordReplaced | RecordRemoved):
         return type(change.record).__name__
     return _KINDS[type(change)]
+
+
+def kinds_of(change: Change) -> frozenset[str]:
+    """Give the kind of a change with those that it brings about.
+
+    What is left of a reservation that serves one pod is free once that pod is there.
+    """
+    if isinstance(change, PodBound) and RESERVATION_ALLOCATED in change.pod.annotations:
+        return frozenset((kind_of(change), Reservation.__name__))
+    return frozenset((kind_of(change),))
 
 
 def could_help(decision: Unschedulable, policy: Policy) -> frozenset[str] | None:

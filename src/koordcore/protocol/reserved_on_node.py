@@ -28,6 +28,8 @@ from koordcore.protocol.numa import read_annotation
 from koordcore.topology.cpu import NO_CPUS, CPUSet, parse_cpulist
 
 NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
+KEPT_AT: Final = f"metadata.annotations[{NODE_RESERVATION}]"
+"""Where a Node says what it keeps, as paths have it."""
 
 _CPUS_ONLY: Final = "ReservedCPUsOnly"
 _CPU_RANGE: Final = re.compile(r"(0{0,99}[0-9]{1,9})(?:-(0{0,99}[0-9]{1,9}))?\Z", re.ASCII)

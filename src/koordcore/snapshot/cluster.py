@@ -117,12 +117,11 @@ class ClusterSnapshot:
             if pod.node_name is not None:
                 raise ModelError(f"pod {pod.key} is bound to {pod.node_name} and cannot be pending")
         _unique([pod.key for pod in self.pending], "pending pod")
-        where = self.location
-        if len(where) < sum(len(state.pods) for state in self.nodes):
+        there = self.location
+        if len(there) < sum(len(state.pods) for state in self.nodes):
             _unique([pod.key for state in self.nodes for pod in state.pods], "bound pod")
-        for pod in self.pending:
-            if pod.key in where:
-                raise ModelError(f"pod {pod.key} is bound to {where[pod.key]} and cannot be pending")
+        for key in (pod.key for pod in self.pending if pod.key in there):
+            raise ModelError(f"pod {key} is bound to {there[key]} and cannot be pending")
 
     if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 

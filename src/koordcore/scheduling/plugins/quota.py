@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from koordcore.framework.evaluator import Evaluator, Refusal
-from koordcore.framework.hints import NODES, ChangeKind
+from koordcore.framework.hints import ROOM, ChangeKind
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod
@@ -62,9 +62,9 @@ class QuotaPlugin(Plugin):
     looks_at = frozenset[str]()
     arguments = QuotaPolicy
     refuses_at = 5
-    helped_by = NODES | {
-        *(ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, ChangeKind.POD_WITHDRAWN, ChangeKind.NODE_REMOVED),
-        *("ElasticQuota", "Reservation", "ResourceClaim", "ResourceClaimTemplate"),
+    helped_by = ROOM | {
+        *(ChangeKind.POD_WITHDRAWN, ChangeKind.NODE_REMOVED),
+        *("ElasticQuota", "ResourceClaim", "ResourceClaimTemplate"),
     }
     # Who comes to wait or to run takes a share, and leaves none: a quota that asks for more than it gets is
     # held by what others ask for, not by its own request.
@@ -129,7 +129,7 @@ class QuotaPlugin(Plugin):
         return (f"within the min of quota {quota}; beyond theirs: {borrowed}",) if borrowed else ()
 
     def placed(self, pod: Pod, row: int) -> None:
-        # What a reservation holds is used by nobody yet: once it is placed, its users count.
+        # What a holder keeps is used by nobody yet: once it is placed, its users count.
         holds = is_reserve_pod(pod)
         self._change(lambda: (self.ledger.untrack if holds else self.ledger.assume)(self._tracked(pod)))
 
