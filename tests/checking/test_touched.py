@@ -156,7 +156,7 @@ def corrupted(rng: Random, snapshot: ClusterSnapshot, result: ScheduleResult) ->
     after, decisions = result.snapshot, list(result.decisions)
     bound = [one.key for one in after.bound_pods()]
     nodes = [state.name for state in after.nodes]
-    what = rng.choice(("move", "bind", "lose", "forget", "edit", "record", "twice", "node", "drop", "name"))
+    what = rng.choice(("move", "bind", "lose", "forget", "edit", "record", "node", "drop", "name"))
     if what == "move" and bound:
         one = after.pod(rng.choice(bound))
         assert one is not None
@@ -186,16 +186,6 @@ def corrupted(rng: Random, snapshot: ClusterSnapshot, result: ScheduleResult) ->
     elif what == "record" and after.records:
         gone = rng.choice(after.records)
         after = attrs.evolve(after, records=[one for one in after.records if one is not gone])
-    elif what == "twice" and bound:
-        one = after.pod(rng.choice(bound))
-        assert one is not None
-        states = [
-            NodeState(state.node, (*state.pods, one.at(state.name)))
-            if state.name == nodes[-1] and one.key not in {pod.key for pod in state.pods}
-            else state
-            for state in after.nodes
-        ]
-        after = attrs.evolve(after, nodes=states)
     elif what == "node":
         changed = attrs.evolve(after.nodes[0].node, labels={ZONE: "z9"})
         after = attrs.evolve(after, nodes=[NodeState(changed, after.nodes[0].pods), *after.nodes[1:]])

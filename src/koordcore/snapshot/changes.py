@@ -6,6 +6,7 @@ kept, compared and sent about.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -156,6 +157,20 @@ class RecordRemoved:
     """
 
     record: ClusterRecord
+
+
+def of_pods(kind: Callable[[Pod], Change], pods: Iterable[Pod]) -> Iterator[Change]:
+    """Make a change of each pod.
+
+    Raises
+    ------
+    TypeError
+        When one is no pod.
+    """
+    for pod in pods:
+        if not isinstance(pod, Pod):
+            raise TypeError(f"expected Pod, got {shown(pod)}")
+        yield kind(pod)
 
 
 Change: TypeAlias = (

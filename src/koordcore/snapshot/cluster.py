@@ -39,6 +39,7 @@ from koordcore.snapshot.changes import (
     RecordAdded,
     RecordKey,
     RecordReplaced,
+    of_pods,
     record_key,
 )
 from koordcore.snapshot.following import once
@@ -113,15 +114,14 @@ class ClusterSnapshot:
     def __attrs_post_init__(self) -> None:
         _unique([state.name for state in self.nodes], "node")
         _unique(self._record_keys, "record")
-        for pod in self.pending:
-            if pod.node_name is not None:
-                raise ModelError(f"pod {pod.key} is bound to {pod.node_name} and cannot be pending")
-        _unique([pod.key for pod in self.pending], "pending pod")
         there = self.location
+        for pod in self.pending:
+            node = there.get(pod.key) if pod.node_name is None else pod.node_name
+            if node is not None:
+                raise ModelError(f"pod {pod.key} is bound to {node} and cannot be pending")
+        _unique([pod.key for pod in self.pending], "pending pod")
         if len(there) < sum(len(state.pods) for state in self.nodes):
             _unique([pod.key for state in self.nodes for pod in state.pods], "bound pod")
-        for key in (pod.key for pod in self.pending if pod.key in there):
-            raise ModelError(f"pod {key} is bound to {there[key]} and cannot be pending")
 
     if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 
@@ -368,7 +368,7 @@ class ClusterSnapshot:
         ModelError
             When a pod names no node, an unknown one, or is bound already.
         """
-        return self.apply(*map(PodBound, pods))
+        return self.apply(*of_pods(PodBound, pods))
 
     @names_its_arguments
     def forget(self, *pods: PodKey | str) -> ClusterSnapshot:
@@ -394,7 +394,7 @@ class ClusterSnapshot:
     @names_its_arguments
     def with_pending(self, *pods: Pod) -> ClusterSnapshot:
         """Add pending pods, or replace those of the same key."""
-        return self.apply(*map(PodPending, pods))
+        return self.apply(*of_pods(PodPending, pods))
 
     @names_its_arguments
     def with_nodes(self, *states: NodeState | Node) -> ClusterSnapshot:
