@@ -23,6 +23,7 @@ from koordcore import (
     Pod,
     PreemptionRules,
     ScheduleResult,
+    Unschedulable,
     _line,
     schedule,
     verify,
@@ -30,6 +31,7 @@ from koordcore import (
 from koordcore.controlplane import Backoff, SchedulingQueue
 from koordcore.manifests import EventReader, patches
 from koordcore.manifests.calls import Call
+from koordcore.model.pods import PodKey
 from koordcore.scheduling.cycle import opened
 
 __all__ = ["Lines"]
@@ -96,6 +98,7 @@ class _Line:
         self.queue = SchedulingQueue(
             policy_of(case["policy"]), limit=10**6, backoff=Backoff(initial=0, longest=0, forgotten=inf)
         )
+        self.refused = set[PodKey]()
         for one in case["objects"]:
             self._event("ADDED", copy.deepcopy(one))
 
@@ -273,10 +276,13 @@ class _Line:
             pod.key: schedule(self.snapshot, [pod], policy=policy, now=now, preempt=preempt).decisions[0]
             for pod in self.snapshot.pending
         }
-        for pod in self.snapshot.pending:
-            if pod.key not in asked and isinstance(decisions[pod.key], Bound | Nominated):
-                yield Failure("woken", f"{pod.key} sleeps, and now: {decisions[pod.key]}")
-        self.queue.done([one for key, one in decisions.items() if key in asked], now=0)
+        for key in sorted(self.refused & decisions.keys() - asked.keys()):
+            if isinstance(decisions[key], Bound | Nominated):
+                yield Failure("woken", f"{key} sleeps, and now: {decisions[key]}")
+        told = {key: one for key, one in decisions.items() if key in asked}
+        self.queue.done(told.values(), now=0)
+        self.refused -= told.keys()
+        self.refused |= {key for key, one in told.items() if isinstance(one, Unschedulable)}
 
     def _asked(self, step: int, snapshot: ClusterSnapshot, pods: list[Pod]) -> ScheduleResult:
         rules = self.case["preempt"] if step % 2 else None
