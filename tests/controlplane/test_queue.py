@@ -353,3 +353,20 @@ def test_a_queue_decides_at_least_one_pod_at_once(limit: Any) -> None:
 def test_a_pause_is_a_number_of_seconds(field: str, value: Any) -> None:
     with pytest.raises(ModelError, match=f"Backoff: {field}: "):
         Backoff(**{field: value})
+
+
+def test_a_bind_that_a_reader_assumed_and_the_server_refused_was_an_attempt() -> None:
+    queue, cluster, pod = SchedulingQueue(Policy()), ClusterSnapshot(), Pod(name="p", uid="u")
+    queue.notice([PodPending(pod)], now=0)
+    assert queue.take(cluster, now=0) == [pod]
+    queue.done([Bound(pod=pod.key, node="a")], now=0)
+    queue.notice([PodEnded(pod.key), PodBound(pod.at("a"))], now=0)
+    assert len(queue) == 0
+    queue.notice([PodEnded(pod.key), PodPending(pod)], now=0.5)
+    assert queue.take(cluster, now=0.6) == []
+    assert queue.take(cluster, now=1) == [pod]
+    queue.done([Bound(pod=pod.key, node="a")], now=1)
+    queue.notice([PodEnded(pod.key), PodBound(pod.at("a"))], now=1)
+    queue.notice([PodEnded(pod.key), PodPending(pod)], now=1)
+    assert queue.take(cluster, now=2.9) == []
+    assert queue.take(cluster, now=3) == [pod]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -82,6 +82,15 @@ class _Entry:
     helped: Helped = _ANY
 
 
+class _Placed(NamedTuple):
+    """A pod that was bound, and what it took until then."""
+
+    uid: str
+    node: str | None
+    attempts: int
+    tried: float
+
+
 class SchedulingQueue:
     """The pods of one control plane that wait for a node.
 
@@ -129,7 +138,7 @@ class SchedulingQueue:
         # Nodes that pods were promised which are not ours.
         self._promised: dict[PodKey, str] = {}
         # Those that were bound, until it is said again or they go: a bind that is refused was an attempt.
-        self._bound: dict[PodKey, _Entry] = {}
+        self._bound: dict[PodKey, _Placed] = {}
         # Pods that stand for what plugins place, for which records they may, and whether such a one changed.
         self._stand_ins: frozenset[PodKey] = frozenset()
         self._stood_for = _stood_for(policy)
@@ -187,13 +196,13 @@ class SchedulingQueue:
                     if known is not None:
                         promised = known.pod.nominated_node
                         self._remove(pod.key)
-                        known.pod = pod
-                        self._bound[pod.key] = known
+                        placed_here = _Placed(pod.uid, pod.node_name, known.attempts, known.tried)
+                        self._bound[pod.key] = placed_here
                     if promised and promised != pod.node_name:
                         kinds.add(ChangeKind.POD_ENDED)
                 case PodEnded(key):
-                    if key in placed and self._confirms(placed[key]):
-                        continue  # where we know it to be
+                    if key in placed and (key in self._entries or self._confirms(placed[key])):
+                        continue  # it goes on where it is bound
                     if key not in waiting:
                         self._bound.pop(key, None)
                     self._promised.pop(key, None)
@@ -238,7 +247,7 @@ class SchedulingQueue:
             return not same
         self._remove(pod.key)
         entry, earlier = _Entry(pod), self._bound.pop(pod.key, None)
-        if earlier is not None and earlier.pod.uid == pod.uid:
+        if earlier is not None and earlier.uid == pod.uid:
             entry.attempts = earlier.attempts
             entry.ready = earlier.tried + self._backoff.pause(earlier.attempts)
         self._entries[pod.key] = entry
@@ -250,7 +259,7 @@ class SchedulingQueue:
     def _confirms(self, pod: Pod) -> bool:
         """Tell whether a pod is said to be bound where we know it to be."""
         known = self._bound.get(pod.key)
-        return known is not None and (known.pod.uid, known.pod.node_name) == (pod.uid, pod.node_name)
+        return known is not None and (known.uid, known.node) == (pod.uid, pod.node_name)
 
     def _join(self, key: PodKey, entry: _Entry, gang: str) -> None:
         """Count a pod with the gang that it says now; none is empty."""
