@@ -370,3 +370,15 @@ def test_a_bind_that_a_reader_assumed_and_the_server_refused_was_an_attempt() ->
     queue.notice([PodEnded(pod.key), PodPending(pod)], now=1)
     assert queue.take(cluster, now=2.9) == []
     assert queue.take(cluster, now=3) == [pod]
+
+
+def test_of_several_changes_of_a_pod_at_once_the_last_one_counts() -> None:
+    queue, cluster = SchedulingQueue(Policy()), ClusterSnapshot()
+    first, second = Pod(name="p", uid="1"), Pod(name="p", uid="2")
+    gone = PodEnded(first.key)
+    queue.notice([PodPending(first)], now=0)
+    queue.notice([gone, PodBound(first.at("a")), gone, PodPending(second), gone], now=1)
+    assert len(queue) == 0
+    assert queue.take(cluster, now=1) == []
+    queue.notice([PodPending(first), gone, PodBound(first.at("a")), gone, PodPending(second)], now=2)
+    assert queue.take(cluster, now=2) == [second]

@@ -28,6 +28,7 @@ from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
 from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.cycle import queue_order, stand_ins
 from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
+from koordcore.snapshot.changes import with_next
 
 Helped: TypeAlias = frozenset[str] | None
 """Kinds of changes that help; ``None`` for any."""
@@ -172,10 +173,7 @@ class SchedulingQueue:
             Seconds on any clock that does not go back.
         """
         kinds: set[str] = set()
-        listed = list(changes)
-        placed = {change.pod.key: change.pod for change in listed if isinstance(change, PodBound)}
-        waiting = {change.pod.key for change in listed if isinstance(change, PodPending)}
-        for change in listed:
+        for change, then in with_next(list(changes)):
             match change:
                 case PodPending(pod):
                     known = self._entries.get(pod.key)
@@ -201,16 +199,15 @@ class SchedulingQueue:
                     if promised and promised != pod.node_name:
                         kinds.add(ChangeKind.POD_ENDED)
                 case PodEnded(key):
-                    if key in placed and (key in self._entries or self._confirms(placed[key])):
+                    if isinstance(then, PodBound) and (key in self._entries or self._confirms(then.pod)):
                         continue  # it goes on where it is bound
-                    if key not in waiting:
+                    if not isinstance(then, PodPending):
                         self._bound.pop(key, None)
                     self._promised.pop(key, None)
                     waited = self._entries.get(key)
                     self._remove(key)
                     if waited is not None and waited.pod.nominated_node is None:
-                        if key not in placed:
-                            kinds.add(ChangeKind.POD_WITHDRAWN)
+                        kinds.add(ChangeKind.POD_WITHDRAWN)
                         continue  # who waited and was promised nothing leaves no room
                 case PodUpdated(pod) if pod.key in self._entries:
                     self._pend(pod, now)

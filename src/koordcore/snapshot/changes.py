@@ -6,7 +6,7 @@ kept, compared and sent about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -185,3 +185,21 @@ Change: TypeAlias = (
     | RecordReplaced
     | RecordRemoved
 )
+
+
+def with_next(changes: Sequence[Change]) -> Iterator[tuple[Change, Change | None]]:
+    """Give each change with the next one about the same pod; ``None`` where there is none."""
+    found: list[tuple[Change, Change | None]] = []
+    next_of: dict[PodKey, Change] = {}
+    for change in reversed(changes):
+        match change:
+            case PodEnded(key):
+                pass
+            case PodPending(pod) | PodBound(pod) | PodUpdated(pod):
+                key = pod.key
+            case _:
+                found.append((change, None))
+                continue
+        found.append((change, next_of.get(key)))
+        next_of[key] = change
+    return reversed(found)
