@@ -62,12 +62,12 @@ class QuotaPlugin(Plugin):
     looks_at = frozenset[str]()
     arguments = QuotaPolicy
     refuses_at = 5
+    # Who comes to wait or to run takes a share, and leaves none: a quota that asks for more than it gets is
+    # held by what others ask for, not by its own request.
     helped_by = ROOM | {
         *(ChangeKind.POD_WITHDRAWN, ChangeKind.NODE_REMOVED),
         *("ElasticQuota", "ResourceClaim", "ResourceClaimTemplate"),
     }
-    # Who comes to wait or to run takes a share, and leaves none: a quota that asks for more than it gets is
-    # held by what others ask for, not by its own request.
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
