@@ -5,7 +5,7 @@ Resource-major matrices ``(R, N)`` of int64, nodes in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import sub
 from typing import Final, TypeAlias
 
@@ -40,6 +40,7 @@ __all__ = [
     "compile_layout",
     "freeze",
     "moved_layout",
+    "with_resources",
 ]
 
 FloatCube: TypeAlias = NDArray[np.float64]
@@ -129,13 +130,24 @@ def widened_layout(layout: ClusterLayout, names: Iterable[str]) -> ClusterLayout
     known = layout.resources[len(FIRST_RESOURCES) :]
     resources = (*FIRST_RESOURCES, *sorted((*known, *more)))
     wider = attrs.evolve(layout, resources=resources, index={name: row for row, name in enumerate(resources)})
-    return attrs.evolve(wider, allocatable=freeze(_widened(layout.allocatable, layout, wider)))
+    return attrs.evolve(wider, allocatable=freeze(with_resources(layout.allocatable, wider, more)))
 
 
-def _widened(array: IntMatrix, layout: ClusterLayout, wider: ClusterLayout) -> IntMatrix:
-    """Give amounts of the resources of one layout, ``(R, N)``, as those of a wider one."""
-    made: IntMatrix = np.zeros((len(wider.resources), array.shape[1]), np.int64)
-    made[[wider.index[name] for name in layout.resources]] = array
+def with_resources(array: IntMatrix, layout: ClusterLayout, new: Collection[str], fill: int = 0) -> IntMatrix:
+    """Give amounts by resource, ``(..., R, N)``, with rows for more of them.
+
+    Parameters
+    ----------
+    layout
+        Where each resource stands afterwards.
+    new
+        Those of them that had no row.
+    fill
+        What stands in the new rows.
+    """
+    rows = [row for row, name in enumerate(layout.resources) if name not in new]
+    made: IntMatrix = np.full((*array.shape[:-2], len(layout.resources), array.shape[-1]), fill, np.int64)
+    made[..., rows, :] = array
     return made
 
 
@@ -218,7 +230,8 @@ def columns_again(
     before = [known.requested, known.scored]
     wider = known.layout.resources != layout.resources
     if wider:  # nobody asked for what had no row
-        before = [_widened(one, known.layout, layout) for one in before]
+        brought = {*layout.resources}.difference(known.layout.resources)
+        before = [with_resources(one, layout, brought) for one in before]
     requested, scored = (moved_rows(one, edits) if edits else one if wider else one.copy() for one in before)
     rows: list[int] = []
     differences: list[tuple[list[int], list[int]]] = []

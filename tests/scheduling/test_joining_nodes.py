@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, Node, Pod, Policy, ScheduleResult, _line, schedule
+from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, ScheduleResult, _line, schedule
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.registry import known_plugins
 from koordcore.manifests.scheduler_config import koordinator_policy
 from koordcore.model.metrics import NodeMetric, measured_of
+from koordcore.model.plugin_args import FitArgs
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import Reservation, ReservationOwner, ReservationPhase, ReservationStatus
@@ -20,7 +22,16 @@ from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.times import moment_of
 from koordcore.scheduling import cycle
 from koordcore.scheduling.plugins.resources import FitEvaluator
-from koordcore.snapshot import Change, NodeAdded, NodeRemoved, NodeReplaced, RecordAdded, RecordReplaced
+from koordcore.snapshot import (
+    Change,
+    NodeAdded,
+    NodeRemoved,
+    NodeReplaced,
+    PodBound,
+    PodEnded,
+    RecordAdded,
+    RecordReplaced,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROOM = {"cpu": 8000, "memory": 2**34, "pods": 20}
@@ -97,6 +108,66 @@ def test_every_call_decides_as_a_new_one(records: tuple[Any, ...]) -> None:
         after = decided(after.apply(*changes), pod(f"next-{step}"), owner).snapshot
 
 
+def offering(name: str, **amounts: int) -> Node:
+    """A node that offers resources which nobody has named before."""
+    more = {f"example.com/{one}": amount for one, amount in amounts.items()}
+    return Node(name=name, labels={"kubernetes.io/hostname": name}, allocatable={**ROOM, **more})
+
+
+def asking(name: str, **amounts: int) -> Pod:
+    more = {f"example.com/{one}": amount for one, amount in amounts.items()}
+    requests = {"cpu": 1000, "memory": 2**30, **more}
+    return Pod(name=name, requests=requests, priority=9500)
+
+
+NAMED: tuple[tuple[Change, ...], ...] = (
+    (NodeReplaced(offering("n10", kind=4)),),
+    (NodeAdded(offering("n11", kind=2, above=3)),),
+    (PodBound(attrs.evolve(asking("runs", beside=1), node_name="n20")),),
+    (NodeReplaced(offering("n22", before=8)), NodeRemoved("n10")),
+)
+"""Resources that come in before and behind others that are known, with a node, a new node, and a pod."""
+_WEIGHTS = tuple((name, 1) for name in ("cpu", "memory", "example.com/kind", "example.com/before"))
+SCARCE = POLICY.with_plugin(
+    PluginSetting(name="NodeResourcesFit", args=FitArgs(resources=_WEIGHTS))
+).with_plugin(PluginSetting(name="NodeResourcesFitPlus"))
+"""Scores that look at them as well."""
+
+
+@pytest.mark.parametrize("policy", [POLICY, SCARCE], ids=["shipped", "scoring them"])
+@pytest.mark.parametrize("kept", [False, True], ids=["no reservations", "reservations"])
+def test_resources_come_in(policy: Policy, kept: bool) -> None:
+    """Who asks for one is refused until somebody offers it; all others go where they would have gone."""
+    records = [
+        attrs.evolve(
+            held("r1", "n10"),
+            status=ReservationStatus(
+                phase=ReservationPhase.AVAILABLE,
+                node_name="n10",
+                allocatable={"cpu": 4000, "example.com/kind": 2},
+            ),
+        ),
+        held("r2", "n04"),
+    ]
+    after = cluster(*records if kept else ())
+    seen = set()
+    for step, changes in enumerate(((), *NAMED)):
+        owner = pod(f"owner-{step}", labels={"app": "r1"})
+        wants = [asking(f"{one}-{step}", **{one: 1}) for one in ("kind", "above", "before", "beside")]
+        same = [pod(f"same-{step}-{number}") for number in range(2)]
+        result = decided(after.apply(*changes), *wants, owner, *same, policy=policy)
+        seen |= {one.pod.name for one in result.decisions if isinstance(one, Bound)}
+        after = without_names(result.snapshot, "kind", "above", "before", "beside")
+    assert {"kind-1", "above-2", "before-4"} <= seen
+    assert not seen & {"kind-0", "above-1", "before-3", "beside-4"}
+
+
+def without_names(snapshot: ClusterSnapshot, *prefixes: str) -> ClusterSnapshot:
+    """Let who got one of the resources end."""
+    gone = [one for one in snapshot.location if one.name.split("-")[0] in prefixes]
+    return snapshot.apply(*map(PodEnded, gone))
+
+
 def none_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no call build plugins from here on."""
 
@@ -111,7 +182,7 @@ def none_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_plugin_is_made_anew(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     after = schedule(cluster(), [pod("first")], policy=policy, now=NOW).snapshot
     none_made_anew(monkeypatch)
-    for step, changes in enumerate(CHANGES):
+    for step, changes in enumerate((*CHANGES, *NAMED)):
         after = schedule(after.apply(*changes), [pod(f"next-{step}")], policy=policy, now=NOW).snapshot
 
 

@@ -1,4 +1,4 @@
-"""Nodes that join and leave between two calls: which rows are whose afterwards."""
+"""Nodes that join and leave between two calls, and resources that come in: whose rows are which then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore._arrays import IntVector
+from koordcore._arrays import ClusterLayout, IntVector
 from koordcore._line import Delta
 from koordcore._moved_rows import moved_rows
 from koordcore._vector import Splice
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class NodeMoves(NamedTuple):
-    """Where nodes left, and where others joined.
+    """Where nodes left, and where others joined; which resources are counted that were not.
 
     Parameters
     ----------
@@ -29,11 +29,14 @@ class NodeMoves(NamedTuple):
         The rows of those that joined, as rows are afterwards.
     noted
         How long the journal was when the pods of nodes that left were not yet taken off.
+    resources
+        Names that nobody had named before; with them each resource stands in another row of the amounts.
     """
 
     edits: tuple[Splice, ...]
     came: tuple[int, ...]
     noted: int
+    resources: frozenset[str] = frozenset()
 
     def by_row(self, array: NDArray[T]) -> NDArray[T]:
         """Give an array by row, its last axis, as rows are afterwards; zeros for those that joined."""
@@ -69,7 +72,7 @@ class Departures(NamedTuple):
 
 
 def departures_between(
-    deltas: Sequence[Delta], before: Mapping[str, int], after: Mapping[str, int], noted: int
+    deltas: Sequence[Delta], before: ClusterLayout, after: ClusterLayout, noted: int
 ) -> Departures:
     """Add steps up.
 
@@ -78,10 +81,11 @@ def departures_between(
     deltas
         The steps.
     before, after
-        Rows of nodes by name in the two snapshots.
+        The layouts of the two snapshots.
     noted
         How long the journal is.
     """
+    old_row, new_row = before.row_of, after.row_of
     left: dict[int, NodeState] = {}
     states: dict[int, tuple[NodeState, NodeState]] = {}
     came: list[int] = []
@@ -89,11 +93,13 @@ def departures_between(
     for old, new in pairs:
         if new is None:
             assert old is not None  # who was there neither before nor after has not changed
-            left[before[old.name]] = old
+            left[old_row[old.name]] = old
             continue
-        row = after[new.name]
+        row = new_row[new.name]
         states[row] = (old or NodeState(Node(name=new.name)), new)
         if old is None:
             came.append(row)
-    edits = tuple(moves_of(pairs, before, after))
-    return Departures(NodeMoves(edits, tuple(sorted(came)), noted), left, changes_of(states, deltas))
+    edits = tuple(moves_of(pairs, old_row, new_row))
+    resources = frozenset(name for name in after.resources if name not in before.index)
+    moves = NodeMoves(edits, tuple(sorted(came)), noted, resources)
+    return Departures(moves, left, changes_of(states, deltas))

@@ -25,6 +25,7 @@ from koordcore._arrays import (
     IntMatrix,
     IntVector,
     Rows,
+    with_resources,
 )
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.sources import Loan, Loans, Source
@@ -81,7 +82,7 @@ class Amounts:
         Row of each change, appended only: a reader remembers how far it has read and refreshes those rows.
         Where nodes joined or left rows are others from then on, see :meth:`moved_since`.
     era
-        How many times nodes joined or left.
+        How many times nodes joined or left, or resources came in.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -186,11 +187,12 @@ class Amounts:
         self.layout = layout
 
     def _move_amounts(self, moves: NodeMoves, layout: ClusterLayout) -> None:
-        """Let nodes join, with nothing on them and nothing offered, and leave."""
+        """Let nodes join, with nothing on them and nothing offered, and leave; let resources come in."""
         self._moves = [*self._moves[-_MOVES_KEPT + 1 :], (len(self.touched), moves)]
         self.era += 1
+        amounts = with_resources(self.amounts, layout, moves.resources) if moves.resources else self.amounts
         self.layout = layout
-        self._hold(moves.by_row(self.amounts))
+        self._hold(moves.by_row(amounts))
         self._real = self._gathered_for = None
 
     def moved_since(self, era: int) -> Sequence[tuple[int, NodeMoves]] | None:

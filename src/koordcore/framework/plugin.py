@@ -304,7 +304,8 @@ class Plugin:
         Asked between two calls, before :meth:`follow`. Pods of nodes that left were told by :meth:`removed`;
         of nodes that joined nothing is known yet, and :meth:`follow` is told of them as of nodes that say
         something else. Evaluators are made anew where they are asked again, but for those that
-        :meth:`Evaluator.moved`; what those of scope ``NODE`` said of other nodes holds.
+        :meth:`Evaluator.moved`; what those of scope ``NODE`` said of other nodes holds. So it is where
+        ``moves.resources`` came in, which nobody had named: then all evaluators are made anew.
         """
         return not self.keeps_rows
 

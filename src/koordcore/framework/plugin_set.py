@@ -350,7 +350,9 @@ class PluginSet:
     def _make(self, pod: Pod, key: RequestKey, older: SchedulingClass | None = None) -> SchedulingClass:
         """Make the class of a key, out of one from before nodes joined or left where there is any."""
         parts = []
-        going_on = {} if older is None else {part.plugin: part for part in older.parts if part.moved()}
+        going_on = {}
+        if older is not None and older.resources == len(self.workspace.layout.resources):
+            going_on = {part.plugin: part for part in older.parts if part.moved()}
         asked = iter(key)
         for number, plugin in enumerate(self.plugins):
             if plugin.joint is None:

@@ -81,12 +81,15 @@ class SchedulingClass:
         self._as_plain: PlainAnswers | None = None
         self.era = workspace.era
         """How many times nodes had joined or left when it was made: rows are those of then."""
+        self.resources = len(workspace.layout.resources)
+        """How many resources were counted when it was made: each stands where it stood then."""
 
     def take_over(self, old: SchedulingClass) -> None:
         """Take over what a class knew that wants the same of nodes, maybe before some joined or left."""
         known, before, past = self._known, old._known, self._workspace.moved_since(old.era)
         known.asked = before.asked
-        if self._roles.amounts == old._roles.amounts and self.change is not None:
+        change, single = self.change, self._roles.amounts == old._roles.amounts
+        if single and change is not None and old.change is not None and change.shape == old.change.shape:
             known.single = before.single
         if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return

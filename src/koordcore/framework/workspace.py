@@ -322,7 +322,7 @@ class Workspace(Amounts):
         return True
 
     def move(self, layout: ClusterLayout, between: Departures) -> None:
-        """Let nodes join and leave, before :meth:`advance` leads to the snapshot of that layout.
+        """Let nodes join and leave and resources come in, before :meth:`advance` leads to that snapshot.
 
         Who was on nodes that left is gone already. What :meth:`once` gave is forgotten, but for what has a
         method ``moved`` of its own that says it has followed. Who reads ``touched`` or ``journal`` on has to
@@ -331,13 +331,15 @@ class Workspace(Amounts):
         Parameters
         ----------
         layout
-            That of the snapshot, with the same resources.
+            That of the snapshot, with the same resources and maybe more.
         between
             What lies between.
         """
         moves = between.moves
         self.settle()
         self._memo()  # what changed so far is told by the rows that nodes had
+        if moves.resources:
+            self._changes.clear()  # they tell amounts by the rows that resources had
         self._move_amounts(moves, layout)
         # Who was on other nodes that are the same nobody asks for before there is a snapshot again.
         changed = between.changes.states

@@ -166,7 +166,8 @@ class ReservationLedger:
     account
         ``(R, M)``: what a Restricted one allows yet; without limit for what it keeps no account of.
     unsettled
-        Numbers of those whose node has left, until :meth:`follow` has looked at them.
+        Numbers of those whose node has left, or that name a resource which nobody had named before, until
+        :meth:`follow` has looked at them.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -179,10 +180,8 @@ class ReservationLedger:
         self.order, self.named = before.order, before.named.copy()
         self.row: IntVector = before.row.copy()
         self.open: BoolVector = before.open.copy()
-        self._columns = columns = before.columns.copy()
-        self.lift, self.lift_scored = columns.lift, columns.lift_scored
-        self.left, self.account = columns.left, columns.account
-        self.capacity, self.used = columns.capacity, columns.used
+        self._columns = before.columns.copy()
+        self._show_columns()
         self.by_row = dict(before.by_row)
         self._by_uid, self._by_name, self._over = before.by_uid, before.by_name, before.over
         self._by_reference = before.by_reference
@@ -200,6 +199,12 @@ class ReservationLedger:
             if back is not NOTHING:
                 self._correct(number, back)
 
+    def _show_columns(self) -> None:
+        columns = self._columns
+        self.lift, self.lift_scored = columns.lift, columns.lift_scored
+        self.left, self.account = columns.left, columns.account
+        self.capacity, self.used = columns.capacity, columns.used
+
     def release(self) -> None:
         """Take back what was corrected on the nodes, before the ledger is dropped for another one."""
         for number, back in enumerate(self._back):
@@ -207,7 +212,19 @@ class ReservationLedger:
                 self._give_back(int(self.row[number]), back, -1)
 
     def moved(self, moves: NodeMoves) -> bool:
-        """Go on where nodes joined and left; who stood on one that left stands nowhere."""
+        """Go on where nodes joined and left and resources came in.
+
+        Who stood on a node that left stands nowhere.
+        """
+        if moves.resources:
+            self._columns.widen(self.workspace.layout, moves.resources)
+            self._show_columns()
+            self.unsettled.update(
+                number
+                for number, (state, holder) in enumerate(zip(self.states, self.holders, strict=True))
+                if not moves.resources.isdisjoint(state.allocatable)
+                or not moves.resources.isdisjoint(holder.requests)
+            )
         there = moves.rows(self.row) if len(self.row) else self.row
         for number in np.flatnonzero((self.row >= 0) & (there < 0)).tolist():
             self._back[number] = NOTHING  # what was corrected is gone with the node

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import attrs
 import numpy as np
 
-from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector
+from koordcore._arrays import PODS_ROW, BoolVector, ClusterLayout, IntMatrix, IntVector, with_resources
 from koordcore._record import alike_but_for, record
 from koordcore._vector import Vector
 from koordcore.model.mappings import EMPTY
@@ -88,6 +88,13 @@ class Columns:
         self.account: IntMatrix = np.full(shape, UNLIMITED, np.int64)
         self.capacity: IntMatrix = np.zeros(shape, np.int64)
         self.used: IntMatrix = np.zeros(shape, np.int64)
+
+    def widen(self, layout: ClusterLayout, new: Collection[str]) -> None:
+        """Take in that more resources are counted; who says anything of them is to be written anew."""
+        self._index = layout.index
+        for name in _COLUMNS:
+            fill = UNLIMITED if name == "account" else 0
+            setattr(self, name, with_resources(getattr(self, name), layout, new, fill))
 
     def copy(self) -> Columns:
         """Give columns of their own with the same values."""

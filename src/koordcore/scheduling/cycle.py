@@ -409,9 +409,11 @@ def take_warm(
     deltas = steps_between(workspace.snapshot, snapshot)
     if not near(deltas, _FARTHEST * (len(workspace.layout.names) + _FARTHEST)):
         return None
-    moved = any(delta.moves for delta in deltas)
-    if moved and snapshot.layout.resources != workspace.layout.resources:
-        return None
+    known, index = workspace.layout.resources, snapshot.layout.index
+    wider = snapshot.layout.resources != known
+    if wider and any(name not in index for name in known):
+        return None  # it is of a fork in which fewer have been named
+    moved = wider or any(delta.moves for delta in deltas)
     changes = _with_rows(workspace, plugins, snapshot, deltas) if moved else changes_between(deltas)
     if not workspace.advance(snapshot, changes, plugins.removed, plugins.placed):
         return None
@@ -423,9 +425,11 @@ def take_warm(
 def _with_rows(
     workspace: Workspace, plugins: PluginSet, snapshot: ClusterSnapshot, deltas: Sequence[Delta]
 ) -> ClusterChanges:
-    """Give a state the rows of a snapshot, where nodes joined or left; gives what else changed."""
-    rows, noted = (workspace.layout.row_of, snapshot.layout.row_of), len(workspace.journal)
-    between = departures_between(deltas, *rows, noted)
+    """Give a state the rows of a snapshot, where nodes joined or left or resources came in.
+
+    Gives what else changed.
+    """
+    between = departures_between(deltas, workspace.layout, snapshot.layout, len(workspace.journal))
     for row, state in between.left.items():
         for pod in state.pods:
             workspace.evict(pod.key, row)

@@ -362,7 +362,8 @@ class ResourceFit(Plugin):
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)
         self._settings: FitArgs = args or FitArgs()
-        self._columns: dict[tuple[str, ...], FitColumns] = {}
+        # By how many resources are counted as well: they stand elsewhere once another one has come in.
+        self._columns: dict[tuple[int, tuple[str, ...]], FitColumns] = {}
 
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
@@ -376,9 +377,10 @@ class ResourceFit(Plugin):
         # Plain dictionaries: asking a frozen one for what it lacks takes ten times as long.
         requests, scored_requests = dict(request[0]), dict(request[1])
         names = tuple([name for name, amount in request[0] if amount > 0])
-        columns = self._columns.get(names)
+        key = len(self.workspace.layout.index), names
+        columns = self._columns.get(key)
         if columns is None:
-            columns = self._columns[names] = FitColumns(self.workspace, names, self._settings)
+            columns = self._columns[key] = FitColumns(self.workspace, names, self._settings)
         if not self.served.isdisjoint(names):
             from koordcore.scheduling.plugins.partly_served import PartlyServedFit  # few clusters have them
 
@@ -432,7 +434,7 @@ class BalancedAllocation(Plugin):
         self._settings: BalancedArgs = args or BalancedArgs()
         self._names = tuple(name for name, _ in self._settings.resources)
         self._resources = tuple((name, 1) for name in self._names)
-        self._scored: dict[tuple[tuple[str, int], ...], ScoredResources] = {}
+        self._scored: dict[tuple[object, ...], ScoredResources] = {}
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())
@@ -444,7 +446,8 @@ class BalancedAllocation(Plugin):
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         requests = dict(request)
         names = _looked_at(self._resources, requests)
-        scored = self._scored.get(names)
+        key = len(self.workspace.layout.index), *names
+        scored = self._scored.get(key)
         if scored is None:
-            scored = self._scored[names] = ScoredResources(self.workspace, names, FitArgs())
+            scored = self._scored[key] = ScoredResources(self.workspace, names, FitArgs())
         return BalancedEvaluator(requests, scored)
