@@ -42,7 +42,7 @@ KINDS: Final = (
     *("metric", "metric", "metric", "amounts", "lists", "label", "zone", "cordon", "taint", "policy"),
     *("keeps",),
     *("arrives", "arrives", "arrives", "binds", "binds", "ends", "ends", "leaves", "returns", "returns"),
-    *("record", "record", "gone", "nothing"),
+    *("record", "record", "gone", "nothing", "moves", "moves"),
 )
 _ASKED: Final = 3
 """Every so many changes pods are asked about, at most so many."""
@@ -233,6 +233,28 @@ class _Line:
         one["metadata"]["uid"] = f"u-{self.version}"
         return self._event("ADDED", one)
 
+    def _moves(self, number: int) -> int:
+        """A pod is made anew on another node, or a reservation is there now, and a node changes as well."""
+        one = self._some(number, "Pod", "Reservation", where=lambda one: bool(_place(one)))
+        node = self._some(number // 3, "Node")
+        if one is None or node is None:
+            return 0
+        name = node["metadata"]["name"]
+        if one["kind"] == "Reservation":
+            one["status"]["nodeName"] = name
+            count = self._event("MODIFIED", one)
+        else:
+            count = self._event("DELETED", one)
+            one = copy.deepcopy(one)
+            one["spec"]["nodeName"] = name
+            one["metadata"]["uid"] = f"u-{self.version}"
+            count += self._event("ADDED", one)
+        edits = sorted(_NODE_EDITS)
+        if number % 2:
+            _NODE_EDITS[edits[number % len(edits)]](node, number // 7)
+            count += self._event("MODIFIED", node)
+        return count
+
     def _record(self, number: int) -> int:
         one = self._some(number, *_RECORDS)
         if one is None:
@@ -322,6 +344,12 @@ def _parts(late: ClusterSnapshot, followed: ClusterSnapshot) -> Iterator[str]:
 
 def _key(one: Object) -> Key:
     return one["kind"], one["metadata"].get("namespace", "default"), one["metadata"]["name"]
+
+
+def _place(one: Object) -> str:
+    """Give the node that a pod or reservation is on."""
+    said = one["spec"] if one["kind"] == "Pod" else one.get("status") or {}
+    return str(said.get("nodeName") or "")
 
 
 def _waits(pod: Object) -> bool:

@@ -168,6 +168,23 @@ def without_names(snapshot: ClusterSnapshot, *prefixes: str) -> ClusterSnapshot:
     return snapshot.apply(*map(PodEnded, gone))
 
 
+@pytest.mark.parametrize("to", ["n04", "n05", "n20"], ids=["replaced", "new", "as it was"])
+def test_a_pod_moves_beside_a_reservation(to: str) -> None:
+    """It ends and is made anew elsewhere between two calls, and nodes change as well."""
+    start = cluster(held("r1", "n02"), held("r2", "n04")).apply(PodBound(pod("db-0").at("n02")))
+    after = decided(start, pod("first")).snapshot
+    changes = (
+        PodEnded("default/db-0"),
+        NodeReplaced(node("n04", step="1")),
+        NodeAdded(node("n05")),
+        PodBound(pod("db-0").at(to)),
+        RecordReplaced(held("r2", "n02")),
+    )
+    after = decided(after.apply(*changes), pod("second")).snapshot
+    back = (NodeRemoved(to), PodBound(pod("db-0").at("n02")), RecordReplaced(held("r2", "n04")))
+    decided(after.apply(*back), pod("third"))
+
+
 def none_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no call build plugins from here on."""
 

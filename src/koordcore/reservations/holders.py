@@ -127,18 +127,16 @@ def held_again(
     for old, new in changed_states(snapshot, nodes):
         if new is None:
             others += [NodeRemoved(old.name)] if old is not None else []
-        elif old is None:
-            others.append(NodeAdded(NodeState(new.node, there(new))))
+            continue
+        # Pods come afterwards, all at once: nobody who moved is in two places in between.
+        touched.add(new.name)
+        if old is None:
+            others.append(NodeAdded(new.node))
         elif old.node is not new.node:
-            others.append(NodeReplaced(NodeState(new.node, there(new))))
-        else:
-            touched.add(new.name)
+            others.append(NodeReplaced(new.node))
     pods = {name: there(snapshot.node(name)) for name in sorted(touched)}
     if others:
-        # Who waits no more may stand on one of these nodes: nobody is in two places in between.
-        wait = {*map(id, snapshot.pending)}
-        waiting = tuple(pod for pod in held.pending if id(pod) in wait)
-        held = with_pods(held, {}, waiting, ()).apply(*others)
+        held = held.apply(*others)
     return with_pods(held, pods, snapshot.pending, changed_records(snapshot, records))
 
 
