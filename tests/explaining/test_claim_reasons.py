@@ -58,6 +58,14 @@ def test_what_keeps_devices_from_a_request_is_named(changed: ResourceSlice, told
     assert any(line.endswith(told) for line in lines), lines
 
 
+def test_a_pod_is_told_of_its_own_claim() -> None:
+    """Two pods out of one template are of one class, whoever was asked about first."""
+    snapshot = cluster({"a": 1}, pending=[pod("alice", "two"), pod("bob", "two")])
+    for name in ("alice", "bob"):
+        ((line,),) = [one.details for one in explain(snapshot, f"default/{name}").help]
+        assert line.startswith(f"claim {name}-")
+
+
 def test_devices_without_an_attribute_that_must_agree_are_told() -> None:
     both = tuple(ClaimRequest(name, (DeviceSubRequest(class_name="gpu"),)) for name in ("one", "other"))
     rule = DeviceConstraint(("one", "other"), match_attribute="gpu.example.com/root")

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
-from koordcore import Bound, ClusterSnapshot, Node, Pod, PodGroup, PreemptionRules, schedule, verify
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Node,
+    NodeState,
+    Pod,
+    PodGroup,
+    PreemptionRules,
+    schedule,
+    verify,
+)
+from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.records import ClusterRecord
+from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 GROUPS = {"gang.scheduling.koordinator.sh/groups": '["default/g1", "default/g2"]'}
 
@@ -32,3 +46,36 @@ def test_nobody_has_two_turns(names: tuple[str, ...], preempt: PreemptionRules |
     assert verify(small, result) == ()
     assert len({one.pod for one in result.decisions}) == len(result.decisions) == 3
     assert not result.bound
+
+
+NETWORK = ClusterNetworkTopology(
+    "default", (LayerSpec("SpineLayer", ("net/spine",)), LayerSpec(NODE_LAYER, (), "SpineLayer"))
+)
+GATHERED = {
+    "gang.scheduling.koordinator.sh/network-topology-spec": (
+        '{"gatherStrategy": [{"layer": "SpineLayer", "strategy": "MustGather"}]}'
+    )
+}
+
+
+@pytest.mark.parametrize("gathers", ["g1", "g2"])
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_gang_that_does_not_name_the_one_that_has_started_starts_for_itself(
+    gathers: str, configured: bool
+) -> None:
+    """``g2`` names both and runs; ``g1`` names itself alone, and lacks two of its members."""
+    own = {name: GATHERED if name == gathers else {} for name in ("g1", "g2")}
+    records: list[ClusterRecord] = [
+        PodGroup(name="g2", min_member=1, annotations={**GROUPS, **own["g2"]}),
+        NETWORK,
+    ]
+    records += [PodGroup(name="g1", min_member=3, annotations=own["g1"])] if configured else []
+    nodes = [
+        Node(name=name, labels={"net/spine": "s"}, allocatable={"cpu": 8000, "pods": 9}) for name in "ab"
+    ]
+    states = [NodeState(nodes[0], (member("runs", "g2").at("a"),)), NodeState(nodes[1])]
+    pending = [member("half", "g1"), attrs.evolve(member("more", "g2"), priority=100)]
+    snapshot = ClusterSnapshot(nodes=states, pending=pending, records=records)
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert [one.pod.name for one in result.bound] == ["more"]

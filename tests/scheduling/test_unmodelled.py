@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ from koordcore import (
     Bound,
     ClusterSnapshot,
     Node,
+    NodeState,
     Pod,
     Policy,
     PreemptionRules,
@@ -62,6 +64,46 @@ def test_a_plan_that_places_it_is_not_legal(asking: str) -> None:
     snapshot = ClusterSnapshot(nodes=NODES, pending=[pod])
     placed = attrs.evolve(result, snapshot=snapshot.assume(pod.at(bound.node)))
     assert [one.kind for one in verify(snapshot, placed)] == [ViolationKind.UNMODELLED]
+
+
+LEAVING = Pod(name="p", requests={"cpu": 100}, priority=100, deleted=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("preempt", [None, PreemptionRules()])
+@pytest.mark.parametrize("cpu", [100, 4000])
+def test_who_is_being_deleted_is_placed_no_more(preempt: PreemptionRules | None, cpu: int) -> None:
+    """Nobody has to leave for it either; the members of its gang count it and go without it."""
+    pod = attrs.evolve(LEAVING, requests={"cpu": cpu})
+    low = [Pod(name=f"low-{name}", requests={"cpu": 1000}).at(name) for name in "ab"]
+    gang = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "2"}
+    members = [Pod(name=f"g-{number}", requests={"cpu": 100}, annotations=gang) for number in range(2)]
+    members.append(attrs.evolve(LEAVING, name="g-2", annotations=gang))
+    states = [NodeState(node, (one,)) for node, one in zip(NODES, low, strict=True)]
+    snapshot = ClusterSnapshot(nodes=states, pending=[pod, *members])
+    result = schedule(snapshot, preempt=preempt)
+    assert {one.pod.name for one in result.bound} == {"g-0", "g-1"}
+    for name in ("p", "g-2"):
+        refused = result.decision(f"default/{name}")
+        assert isinstance(refused, Unschedulable)
+        assert "the pod is being deleted" in refused.message
+    assert verify(snapshot, result) == ()
+    assert explain(snapshot, pod).refusal == "the pod is being deleted"
+
+
+def test_a_gang_does_not_start_with_members_that_are_being_deleted() -> None:
+    gang = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "2"}
+    members = [Pod(name="g-0", annotations=gang), attrs.evolve(LEAVING, annotations=gang)]
+    snapshot = ClusterSnapshot(nodes=NODES, pending=members)
+    assert not schedule(snapshot).bound
+
+
+def test_a_plan_that_places_who_is_being_deleted_is_not_legal() -> None:
+    stays = attrs.evolve(LEAVING, deleted=None)
+    result = schedule(ClusterSnapshot(nodes=NODES, pending=[stays]))
+    (bound,) = result.bound
+    snapshot = ClusterSnapshot(nodes=NODES, pending=[LEAVING])
+    placed = attrs.evolve(result, snapshot=snapshot.assume(LEAVING.at(bound.node)))
+    assert {one.kind for one in verify(snapshot, placed)} == {ViolationKind.DELETED}
 
 
 def manifest(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

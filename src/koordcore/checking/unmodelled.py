@@ -12,7 +12,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 
 def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Every pod that gets a node can be read, as can all pods there, and asks for what is checked here."""
+    """Every pod that gets a node stays, can be read, as can all pods there, and asks for what is checked."""
     placed = {one.pod for one in result.decisions if isinstance(one, Bound | Nominated)}
     claims = result.policy.filters("DynamicResources")
     known = [*snapshot.pending, *result.snapshot.pending]
@@ -21,6 +21,8 @@ def check_unmodelled(snapshot: ClusterSnapshot, result: ScheduleResult) -> Itera
         wish = _wish(pod, claims) if pod.key in placed else ""
         if wish:
             yield Violation(ViolationKind.UNMODELLED, str(pod.key), f"is placed, and {wish} is not modelled")
+        if pod.deleted is not None and pod.key in placed:
+            yield Violation(ViolationKind.DELETED, str(pod.key), "is placed, and is being deleted")
         if pod.unreadable and pod.key in placed:
             yield Violation(ViolationKind.UNREADABLE, str(pod.key), f"is placed, and says {pod.unreadable}")
     yield from _beside_unreadable(snapshot, result)

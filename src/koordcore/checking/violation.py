@@ -19,6 +19,7 @@ class ViolationKind(StrEnum):
     SNAPSHOT = "snapshot"
     UNMODELLED = "not modelled"
     UNREADABLE = "unreadable"
+    DELETED = "deleted"
     GROUP = "group"
     RESOURCE = "resource"
     POD_COUNT = "pod count"

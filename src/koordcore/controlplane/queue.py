@@ -363,7 +363,7 @@ class SchedulingQueue:
     def _helped(self, pod: Pod, decision: PodDecision) -> Helped:
         match decision:
             case Unschedulable():
-                return could_help(decision, self._policy.profile_of(pod.scheduler_name) or self._policy)
+                return could_help(decision, self._policy.profile_of(pod.scheduler_name) or self._policy, pod)
             case Waiting() | Nominated() | Bound():
                 return _ANY
             case NotOurs():

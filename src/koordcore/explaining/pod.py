@@ -16,7 +16,7 @@ from koordcore._notebook import html_table
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.explaining.verdicts import NodeVerdict, NodeVerdicts, RefusedNodes
-from koordcore.framework.evaluator import Refusal
+from koordcore.framework.evaluator import Evaluator, Refusal
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
@@ -248,32 +248,44 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
         with plugins.nominated.assumed(pod):
             if beside_others:
                 lacks = RefusedNodes.of(scheduling_class, lacks.rows, every=True)
-            helps = _what_helps(workspace, scheduling_class, lacks, reserving=reserving)
+            helps = _what_helps(workspace, scheduling_class, pod, lacks, reserving=reserving)
     return Explanation(pod=pod.key, verdicts=verdicts, help=helps)
 
 
-def _details(scheduling_class: SchedulingClass, row: int) -> tuple[str, ...]:
-    found = [
-        part.evaluator.details(scheduling_class.view().at(row))
-        for part in scheduling_class.parts
-        if part.setting.filters
-    ]
+def _details(scheduling_class: SchedulingClass, pod: Pod, row: int) -> tuple[str, ...]:
+    """Let the evaluators say more about a pod; those of its class speak of whoever was asked about first."""
+    found = []
+    for plugin, setting, evaluator in scheduling_class.parts:
+        if not setting.filters or type(evaluator).details is Evaluator.details:
+            continue
+        if pod is scheduling_class.pod:
+            own = evaluator
+        else:
+            joint = plugin.joint
+            request = joint.part(plugin.name, joint.request_of(pod)) if joint else plugin.request_of(pod)
+            own = plugin.evaluator(pod, request)
+        found.append(own.details(scheduling_class.view().at(row)))
     return tuple(dict.fromkeys(chain.from_iterable(found)))
 
 
 def _what_helps(
-    workspace: Workspace, scheduling_class: SchedulingClass, refused: RefusedNodes, *, reserving: bool
+    workspace: Workspace,
+    scheduling_class: SchedulingClass,
+    pod: Pod,
+    refused: RefusedNodes,
+    *,
+    reserving: bool,
 ) -> tuple[Help, ...]:
     """Group nodes by who refuses there, and show of each group the node that lacks least."""
     names = workspace.layout.names
     helps = []
     for row, count in refused.nearest():
         refusing = refused.at(row)
-        details = _details(scheduling_class, row)
+        details = _details(scheduling_class, pod, row)
         if reserving:
             from koordcore.reservations.occupants import reserved_room
 
-            details = (*details, *reserved_room(workspace, scheduling_class.pod, row))
+            details = (*details, *reserved_room(workspace, pod, row))
         shortfalls = tuple(chain.from_iterable(refusing.values()))
         helps.append(Help(tuple(refusing), shortfalls, count, names[row], details))
     return tuple(helps)

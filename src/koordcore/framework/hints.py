@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
-from koordcore.model.cluster import PodDisruptionBudget
+from koordcore.model.cluster import Namespace, PodDisruptionBudget
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.gangs import PodGroup
+from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import Reservation
@@ -60,6 +61,8 @@ EVICTIONS: Final = frozenset(
     kind.__name__ for kind in (ElasticQuota, PodDisruptionBudget, PodGroup, SchedulingPodGroup)
 )
 """Somebody may be told to go who was not before."""
+NEIGHBOURS: Final = frozenset({ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, Namespace.__name__})
+"""Somebody may have come near, or be near no more."""
 ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
 """There may be more room on a node, or somebody else may have a claim on it."""
 
@@ -91,11 +94,12 @@ def kinds_of(change: Change) -> frozenset[str]:
     return frozenset((kind_of(change),))
 
 
-def could_help(decision: Unschedulable, policy: Policy) -> frozenset[str] | None:
-    """Give the kinds of changes that may lift a refusal; ``None`` for any.
+def could_help(decision: Unschedulable, policy: Policy, pod: Pod) -> frozenset[str] | None:
+    """Give the kinds of changes that may lift the refusal of a pod; ``None`` for any.
 
     Each node was refused by one of the plugins that the refusal names, or all of them by one, so nothing
-    changes before one of these is helped, or others may be evicted whom something has kept.
+    changes before one of these is helped, or others may be evicted whom something has kept. To evict others
+    helps once the neighbours are right, of whom nothing is said where another plugin had refused before.
     """
     if decision.refusal.startswith(CANNOT_BE_READ):
         return frozenset()  # but for what the pod itself says
@@ -107,6 +111,9 @@ def could_help(decision: Unschedulable, policy: Policy) -> frozenset[str] | None
         return None
     mended = bool(decision.refusal) or any(one.resolvable for one in decision.rejections)
     kinds: set[str] = {*EVICTIONS} if mended else set()
+    affinity = pod.affinity
+    if mended and (pod.spread_constraints or (affinity is not None and (affinity.pod or affinity.anti))):
+        kinds |= NEIGHBOURS
     for helped in _helped_by(policy, names):
         if helped is None:
             return None

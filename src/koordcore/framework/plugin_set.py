@@ -251,7 +251,7 @@ class PluginSet:
         if own is not self:
             key = own.key_of(pod)
             return key if isinstance(key, Refusal) else (own.name, *key)
-        asks = pod.resource_claims or pod.scheduling_group is not None
+        asks = pod.resource_claims or pod.scheduling_group is not None or pod.deleted is not None
         if asks and (unmodelled := refuse_unmodelled(pod, claims=self._claims)) is not None:
             return unmodelled
         try:

@@ -1,4 +1,4 @@
-"""What a pod may ask for that nobody here models yet: it is refused, never placed by guess (ruling 28)."""
+"""Who is asked about no node: pods that want what is not modelled (ruling 28), or are being deleted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from koordcore.protocol.gang_names import gang_name
 
 
 def refuse_unmodelled(pod: Pod, *, claims: bool = False) -> Refusal | None:
-    """Say what a pod asks for that no plugin looks at; ``None`` for nearly all pods.
+    """Say what a pod asks for that no plugin looks at, or that it is on its way out; mostly ``None``.
 
     Parameters
     ----------
     claims
         The policy has a plugin that looks at claims.
     """
+    if pod.deleted is not None and pod.node_name is None:
+        # An API server binds it no more; a finalizer may keep it there for long.
+        return Refusal("the pod is being deleted")
     if in_two_gangs(pod):
         gang, group = gang_name(pod.labels, pod.annotations), pod.scheduling_group
         named = "" if group is None else group.pod_group

@@ -355,6 +355,10 @@ class JobTable:
             and not any(_gathered(gang) for gang in self._group(record).values())
         )
 
+    def _satisfied(self, record: GangRecord) -> bool:
+        """Tell whether a member of the group that a gang lists has been bound once."""
+        return self._book.part(record.gang.id).group_of(record).satisfied
+
     def _waiting(self, gang_id: str) -> Mapping[str, str]:
         record = self._book.records.get(gang_id)
         return NO_UIDS if record is None else record.waiting
@@ -366,6 +370,11 @@ class JobTable:
     def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
         record = self._book.records.get(gang_id)
         gangs = (self._group(record) if record is not None else {}) or {gang_id: Gang(id=gang_id)}
+        satisfied = record is not None and self._satisfied(record)
+        if satisfied:
+            # One that does not list this gang may not have started: it has a turn of its own.
+            known = self._book.records
+            gangs = {name: gang for name, gang in gangs.items() if self._satisfied(known[name])}
         tree = once(self._snapshot, network_tree) if any(map(_gathered, gangs.values())) else None
         if tree is not None:
             gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
@@ -379,7 +388,7 @@ class JobTable:
             bound={name: tuple(self._nodes_of(name)) for name in sorted(gangs)},
             waiting={name: len(self._waiting(name)) for name in sorted(gangs)},
             ended={name: self._book.ended(name) for name in sorted(gangs)},
-            satisfied=record is not None and self._book.part(gang_id).group_of(record).satisfied,
+            satisfied=satisfied,
             refusal=self._refusal(first, gangs),
             parts={name: self._parts(gangs[name], members[name], running[name]) for name in with_parts},
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},

@@ -322,13 +322,19 @@ class Answers:
             )
         return found
 
-    def shortfalls_on(self, row: int, number: int) -> tuple[ClaimShortfall, ...]:
-        """Say what the claims lack on a node, whose own pools are named where they offer nothing."""
+    def shortfalls_on(
+        self, row: int, number: int, claims: tuple[ResourceClaim, ...]
+    ) -> tuple[ClaimShortfall, ...]:
+        """Say what claims that ask for the same lack on a node, by their own names.
+
+        The node's own pools are named where they offer nothing.
+        """
         pools = self._states.devices.pools[row]
-        if all(one.usable for one in pools.pools):
+        usable = all(one.usable for one in pools.pools)
+        if usable and claims == self.claims:
             return self.shortfalls(number)
         room, classes = self._states.room(number), self._states.devices.classes
-        return claim_shortfalls(room, self.claims, classes, limits=self._limits, pools=pools)
+        return claim_shortfalls(room, claims, classes, limits=self._limits, pools=None if usable else pools)
 
     def score(self, number: int) -> int:
         """Score a state in which the claims fit, 0..100: early alternatives first, then packing.

@@ -253,7 +253,8 @@ class ClaimEvaluator(Evaluator):
         number = int(self._ledger.numbers[row])
         if self._answers is None or not isinstance(self._answers.at(number), ClaimsRefused):
             return self._near.lines(row) if self._near is not None and self._near.lacks(row) else ()
-        return (*map(str, self._answers.shortfalls_on(row, number)), *self._release(row))
+        lacking = self._answers.shortfalls_on(row, number, self._open)
+        return (*map(str, lacking), *self._release(row))
 
     def _release(self, row: int) -> Iterator[str]:
         """Say without whom the node would take the pod: the fewest pods that would have to go."""

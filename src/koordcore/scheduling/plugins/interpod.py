@@ -11,7 +11,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.hints import ROOM, ChangeKind
+from koordcore.framework.hints import NEIGHBOURS, ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
@@ -121,7 +121,7 @@ class InterPodAffinity(Plugin):
     name = "InterPodAffinity"
     needs = frozenset(("affinity",))
     keeps_rows = False
-    helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace"}
+    helped_by = ROOM | NEIGHBOURS
     reads = frozenset((Namespace,))
     arguments = InterPodArgs
 

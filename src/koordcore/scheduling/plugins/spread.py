@@ -12,7 +12,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore.errors import ManifestError
 from koordcore.framework.evaluator import Evaluator, Scope
-from koordcore.framework.hints import ROOM, ChangeKind
+from koordcore.framework.hints import NEIGHBOURS, ROOM
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
@@ -187,7 +187,7 @@ class TopologySpread(Plugin):
 
     name = "PodTopologySpread"
     by_template = True
-    helped_by = ROOM | {ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, "Namespace", "RawObject", "Workload"}
+    helped_by = ROOM | NEIGHBOURS | {"RawObject", "Workload"}
     follows_pods = False
     keeps_rows = False
     reads = frozenset((RawObject, Workload))
