@@ -17,6 +17,7 @@ from koordcore import (
     verify,
 )
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.pods import PodPhase
 from koordcore.model.records import ClusterRecord
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
@@ -79,3 +80,21 @@ def test_a_gang_that_does_not_name_the_one_that_has_started_starts_for_itself(
     result = schedule(snapshot)
     assert verify(snapshot, result) == ()
     assert [one.pod.name for one in result.bound] == ["more"]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_gang_that_counts_waiting_members_only_holds_its_group_up(ended: bool) -> None:
+    """``g1`` was satisfied once, but each gang has to permit a start, and of ``g2`` nobody waits."""
+    waiting = {"gang.scheduling.koordinator.sh/match-policy": "only-waiting"}
+    records = [
+        PodGroup(name="g1", min_member=1, annotations=GROUPS),
+        PodGroup(name="g2", min_member=1, annotations={**GROUPS, **waiting}),
+    ]
+    old = attrs.evolve(member("old", "g2").at("n"), phase=PodPhase.SUCCEEDED if ended else PodPhase.RUNNING)
+    node = Node(name="n", allocatable={"cpu": 8000, "pods": 9})
+    snapshot = ClusterSnapshot(
+        nodes=[NodeState(node, (old,))], pending=[member("new", "g1")], records=records
+    )
+    result = schedule(snapshot)
+    assert not result.bound
+    assert verify(snapshot, result) == ()

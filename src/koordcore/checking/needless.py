@@ -2,7 +2,7 @@
 
 The cluster is looked at as it stood at the plan's turn, by sums of amounts, host ports and quotas. Where
 these do not settle it, because cards, claims, CPUs, volumes, neighbours, reservations, the load or a runtime
-quota have a say, the victim has the benefit of the doubt.
+quota have a say, or a plugin of one's own, the victim has the benefit of the doubt.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from koordcore.checking.room import overflow
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
 from koordcore.model.devices import DeviceObject
+from koordcore.model.installed import offered_plugins
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import NodeState
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -226,6 +228,8 @@ def check_needed(
         known = [one for one in plan.victims if one.pod in running and one.node in states]
         if not own or len(known) < len(plan.victims):
             continue  # named elsewhere
+        if any(_has_own_rules(result.policy, pod) for pod in own):
+            continue
         leaving = Counter(gang_of[victim.pod] for victim in plan.victims if victim.pod in gang_of)
         ran = {gang: sum(pod.key not in gone for pod in members[gang]) for gang in leaving}
         broken = {gang for gang, number in leaving.items() if ran[gang] - number < minimums[gang]}
@@ -257,6 +261,14 @@ def check_needed(
         moved = {gang_of.get(move.victim.pod) for move in plan.moves}
         slack = {gang: max(0, ran[gang] - minimums[gang]) for gang in broken - moved}
         yield from _check_groups(turn, own, groups, slack)
+
+
+def _has_own_rules(policy: Policy, pod: Pod) -> bool:
+    """Tell whether a filter that is none of the library's decides about a pod: it may want victims gone."""
+    profile = policy.profile_of(pod.scheduler_name) or policy
+    return any(
+        one.filters and (one.plugin is not None or one.name in offered_plugins()) for one in profile.plugins
+    )
 
 
 def _promised(

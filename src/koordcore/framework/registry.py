@@ -18,6 +18,7 @@ from immutabledict import immutabledict
 
 from koordcore._blame import shown
 from koordcore.errors import ModelError
+from koordcore.framework.guarded import guarded
 from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.readable import Readable
 from koordcore.framework.workspace import Workspace
@@ -170,7 +171,9 @@ def make_plugins(workspace: Workspace, policy: Policy, known: Made) -> Iterator[
         if not issubclass(kind, JointPlugin):
             key = (kind, setting.name, setting.args, setting.scores)
             if key not in known:
-                known[key] = plugin = kind(workspace, _args_of(policy, setting, kind))
+                ours = setting.plugin is None and setting.name in PLUGINS
+                make = kind if ours else guarded(kind, setting.name)
+                known[key] = plugin = make(workspace, _args_of(policy, setting, kind))
                 plugin.scored = setting.scores
             yield known[key], setting
             continue

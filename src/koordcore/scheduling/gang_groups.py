@@ -348,11 +348,13 @@ class JobTable:
     def _alone(self, gang_id: str) -> bool:
         """Tell whether members go one by one, like ordinary pods."""
         record = self._book.records.get(gang_id)
-        return (
-            record is not None
-            and record.gang.initialised
-            and exempt(self._book.part(gang_id), record)
-            and not any(_gathered(gang) for gang in self._group(record).values())
+        if record is None or not record.gang.initialised or not exempt(self._book.part(gang_id), record):
+            return False
+        # Each gang of the group has to permit it, and others may count anew at every start.
+        return not any(
+            _gathered(gang)
+            or gang.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
+            for gang in self._group(record).values()
         )
 
     def _satisfied(self, record: GangRecord) -> bool:

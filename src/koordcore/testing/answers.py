@@ -9,6 +9,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector
 from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator
+from koordcore.framework.guarded import misshapen
 from koordcore.framework.node_view import NodeView
 
 _SLOTS: Final = 3
@@ -58,27 +59,24 @@ class Answers:
         )
 
 
-def _checked(question: str, answer: Any, number: int, kind: type, what: str) -> Any:
-    fine = isinstance(answer, np.ndarray) and answer.shape == (number,) and np.issubdtype(answer.dtype, kind)
-    if not fine:
-        shown = repr(answer)
-        if isinstance(answer, np.ndarray):
-            shown = f"an array of {answer.dtype} of shape {answer.shape}"
-        raise MisshapenError(f"{question} for {number} nodes: expected {what}, got {shown[:100]}")
+def _checked(question: str, answer: Any, number: int, kind: type) -> Any:
+    wrong = misshapen(question, answer, number, kind)
+    if wrong:
+        raise MisshapenError(wrong)
     return answer.copy()
 
 
 def _mask(question: str, answer: Any, number: int, default: bool) -> BoolVector:
     if answer is None:
         return np.full(number, default)
-    mask: BoolVector = _checked(question, answer, number, np.bool_, f"{number} truth values")
+    mask: BoolVector = _checked(question, answer, number, np.bool_)
     return mask
 
 
 def _numbers(question: str, answer: Any, number: int) -> IntVector | None:
     if answer is None:
         return None
-    numbers: IntVector = _checked(question, answer, number, np.integer, f"{number} whole numbers")
+    numbers: IntVector = _checked(question, answer, number, np.integer)
     return numbers
 
 
@@ -93,6 +91,10 @@ def ask(evaluator: Evaluator, view: NodeView) -> Answers:
     names = tuple(view.workspace.layout.names[row] for row in view.numbers.tolist())
     number = len(names)
     fits = _mask("fits", evaluator.fits(view), number, default=True)
+    every = len(view.workspace.layout.names)
+    looked_at = _mask("restriction", evaluator.restriction(), every, default=True)[view.numbers]
+    for place in np.flatnonzero(fits & ~looked_at).tolist():
+        raise MisshapenError(f"restriction leaves out {names[place]}, and fits takes the pod there")
     texts: list[set[str]] = [set() for _ in names]
     for reason, holds in evaluator.reasons(view):
         mask = _mask(f"reasons: {reason}", holds, number, default=False)

@@ -8,6 +8,7 @@ from typing import Any
 from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.framework.evaluator import Evaluator, Refusal
+from koordcore.framework.guarded import bare
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.plugin_set import PluginSet
@@ -54,6 +55,8 @@ class Bench:
         self.setting = setting
         self.workspace = Workspace(snapshot)
         self.plugins = PluginSet(self.workspace, Policy(plugins=(setting,)))
+        for one in self.plugins.plugins:
+            bare(one)  # what it does wrongly is what is looked for
 
     @property
     def view(self) -> NodeView:
