@@ -34,6 +34,7 @@ from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
 from koordcore.model.quotas import ElasticQuota
+from koordcore.simulate import replay_record, write_record
 
 __all__ = ["Crowds", "Plans", "asked", "outcome", "outcomes", "policy_of"]
 
@@ -49,6 +50,7 @@ LAWS: Final[tuple[str, ...]] = (
     "plugin-order",
     "explained",
     "nominated",
+    "recorded",
 )
 
 
@@ -124,8 +126,19 @@ class Plans:
             "plugin-order": lambda: self._plugin_order(case, snapshot, result),
             "explained": lambda: self._explained(case, snapshot, result),
             "nominated": lambda: self._nominated(case, snapshot),
+            "recorded": lambda: self._recorded(case, snapshot, result),
         }
         return check_laws(every, laws)
+
+    def _recorded(self, case: Case, snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[str]:
+        """A call that was written down can be made again from what was written, and comes out the same."""
+        if not case.get("shuffled", True):
+            return
+        rules = None if case["preempt"] is None else PreemptionRules(**case["preempt"])
+        policy, now = policy_of(case["policy"]), datetime.fromisoformat(case["now"])
+        again = replay_record(write_record(snapshot, None, result, policy=policy, now=now, preempt=rules))
+        if not again.same:
+            yield f"replayed: {again.difference}"
 
     def _ordered(self, case: Case, result: ScheduleResult) -> Iterator[str]:
         """The same objects in another order give the same bytes."""

@@ -144,3 +144,30 @@ def test_whom_it_wants_gone_is_no_needless_victim() -> None:
 def test_it_decides_where_it_does_nothing_wrong() -> None:
     result = schedule(ClusterSnapshot(nodes=NODES, pending=PODS), policy=policy_with(plugin()))
     assert [type(one) for one in result.decisions] == [Bound, Bound]
+
+
+class Licensed(Plugin):
+    def request_of(self, pod: Pod) -> str | None:
+        return pod.labels.get("licence")
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        made = Installed()
+        made.mask = np.array([request in node.labels for node in self.workspace.layout.nodes])
+        return made
+
+
+class Installed(Evaluator):
+    mask: Any
+
+    def fits(self, view: NodeView) -> Any:
+        return self.mask[view.rows]
+
+    def reasons(self, view: NodeView) -> Any:
+        return [("licence is not installed", ~self.fits(view))]
+
+
+def test_an_array_made_of_no_nodes_is_right_whatever_it_holds() -> None:
+    snapshot = ClusterSnapshot(pending=[Pod(name="p", labels={"licence": "m"})])
+    result = schedule(snapshot, policy=policy_with(Licensed), preempt=PreemptionRules())
+    assert [type(one) for one in result.decisions] == [Unschedulable]
+    assert explain(snapshot, "default/p", policy=policy_with(Licensed)).decision == result.decisions[0]

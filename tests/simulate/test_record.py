@@ -13,13 +13,17 @@ from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests import load
+from koordcore.model.device_slices import DeviceCapacity, ResourceSlice, SliceDevice
 from koordcore.model.nodes import Node
+from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodPhase
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.records import ClusterRecord
 from koordcore.scheduling import schedule
 from koordcore.simulate import replay_record, write_record
 from koordcore.simulate.record import from_json, to_json
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, RecordAdded
+from koordcore.topology.cpu import CPUTopology
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -52,6 +56,21 @@ def test_a_real_cluster_survives_the_record() -> None:
     cluster = load([EXAMPLE]).snapshot
     text = write_record(cluster, None, schedule(cluster))
     assert from_json(json.loads(text)["snapshot"]) == cluster
+    assert replay_record(text).same
+
+
+def test_a_cluster_that_tells_cpus_and_capacities_survives_the_record() -> None:
+    """CPUs are tuples with named fields, and capacities of devices have no bound of 64 bits."""
+    cpus = CPUTopology.of((cpu, cpu // 2, cpu // 4, 0) for cpu in range(8))
+    card = SliceDevice(name="d0", capacity={"mem": DeviceCapacity(10 * 2**30 * 10**9)})
+    records: list[ClusterRecord] = [
+        NodeResourceTopology(name="a", topology=cpus),
+        ResourceSlice(name="s", driver="d.x", pool="a", node_name="a", devices=(card,)),
+    ]
+    cluster = snapshot().apply(*map(RecordAdded, records))
+    text = write_record(cluster, None, schedule(cluster))
+    (again,) = from_json(json.loads(text)["snapshot"]).of(NodeResourceTopology)
+    assert again.topology.cpus[3].numa == 0
     assert replay_record(text).same
 
 

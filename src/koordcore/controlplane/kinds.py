@@ -14,6 +14,7 @@ CORE: Final = (
     "persistentvolumeclaims",
     "persistentvolumes",
     "replicationcontrollers",
+    "services",
 )
 """What bears on scheduling of the API that has no group."""
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {

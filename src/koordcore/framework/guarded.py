@@ -21,6 +21,7 @@ _ASKED_OF_PLUGINS: Final = (
     *("placed", "removed", "follow", "moved", "rereads", "preferred", "remarks", "match", "tied"),
     *("together", "ways", "countable", "outranks", "may_preempt", "refuse_beside", "evicted"),
 )
+_TRUTHS: Final = frozenset({"fits", "unresolvable"})
 _ASKED: Final = ("sources", "details", "lacks", "shortfalls", "together", "restriction", "needs_company")
 
 
@@ -40,7 +41,8 @@ def misshapen(question: str, answer: object, number: int, kind: type, *, joined:
     """
     if isinstance(answer, np.ndarray):
         shape = answer.shape[1:] if joined and answer.ndim == 2 else answer.shape
-        if shape == (number,) and np.issubdtype(answer.dtype, kind):
+        # An array that is made of no nodes is one of floats, whatever it would have held.
+        if shape == (number,) and (not number or np.issubdtype(answer.dtype, kind)):
             return ""
     shown = repr(answer)
     if isinstance(answer, np.ndarray):
@@ -134,21 +136,23 @@ def _watching(kind: Any, name: str) -> type[Evaluator]:
     }
     for one, method in own.items():
         named = _named(name, one, method)
-        made[one] = _checked(name, named, _CHECKS[one], joined=joined) if one in _CHECKS else named
+        made[one] = _checked(name, one, named, joined=joined) if one in _CHECKS else named
     if "allocate" in made:
         made["allocate"] = _kept(name, made["allocate"])
     return type(kind.__name__, (kind,), made)
 
 
-def _checked(
-    name: str, method: Callable[..., Any], check: Callable[..., str], *, joined: bool
-) -> Callable[..., Any]:
+def _checked(name: str, asked: str, method: Callable[..., Any], *, joined: bool) -> Callable[..., Any]:
+    check = _CHECKS[asked]
+
     @wraps(method)
     def call(self: Any, *args: Any) -> Any:
         answer = method(self, *args)
         wrong = check(answer, *args, joined=joined)
         if wrong:
             raise ModelError(f"plugin {name}: {wrong}")
+        if isinstance(answer, np.ndarray) and not answer.size:
+            return answer.astype(np.bool_ if asked in _TRUTHS else np.int64)
         return answer
 
     return call

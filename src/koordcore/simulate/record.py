@@ -29,7 +29,7 @@ from koordcore.model.preemption import PreemptionRules
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, at, required, show
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
-from koordcore.simulate.field_types import given, wrong_field
+from koordcore.simulate.field_types import given, named, wrong_field
 from koordcore.snapshot import ClusterSnapshot
 
 FORMAT: Final = "koordcore/record/v1"
@@ -123,6 +123,8 @@ def from_json(value: Json) -> Any:
     if issubclass(made, Enum):
         return required(value, "value", partial(_wrapped, made, name))
     fields = {key: at(key, from_json, one) for key, one in value.items() if key != _TYPE}
+    if attrs.has(made):
+        fields = named(made, fields)
     try:
         done = made(**fields)
     except ModelError as error:
