@@ -279,7 +279,7 @@ def hand_columns(snapshot: ClusterSnapshot, made: ClusterSnapshot) -> None:
     """Let a snapshot of the same resources make its columns out of those that are known here."""
     columns = _kept(snapshot, "columns")
     source = snapshot._columns_before if columns is None else (columns, snapshot.place)
-    if source[1].at + _BEHIND < snapshot.place.at:
+    if source[0] is not None and source[1].at + _BEHIND < snapshot.place.at:
         source = snapshot.columns, snapshot.place  # a little at a time, and before steps are forgotten
     object.__setattr__(made, "_columns_before", source)
 

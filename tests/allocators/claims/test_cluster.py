@@ -75,7 +75,9 @@ def told(snapshot: ClusterSnapshot) -> object:
     seen = [[(one.driver, one.name, one.usable) for one in each.pools] for each in devices.pools]
     places = [devices.places(row) for row in range(len(devices.pools))]
     names = [each.node.name for each in devices.pools]
-    return names, devices.shape, tables, seen, places, dict(sorted(devices.rows_of.items())), devices.local
+    pools = sorted({(one.driver, one.name) for each in devices.pools for one in each.pools})
+    rows = [sorted(devices.rows_of(pool)) for pool in pools]
+    return names, devices.shape, tables, seen, places, rows, devices.local
 
 
 @st.composite

@@ -69,8 +69,6 @@ class ClusterDevices:
         By row: what the node sees.
     shape
         By row: number of the node's shape.
-    rows_of
-        Rows that a pool reaches.
     kept
         What somebody worked out about these devices, to be kept as long as they are.
     """
@@ -91,23 +89,27 @@ class ClusterDevices:
         self._next = 0
         self._tables: dict[NodePools, DeviceTable] = {}
         pools = [self._look(state.node) for state in snapshot.nodes]
-        self._take(pools, [self._shape_of(one) for one in pools])
+        reach: dict[PoolKey, list[str]] = {}
+        for one in pools:
+            for pool in one.pools:
+                reach.setdefault((pool.driver, pool.name), []).append(one.node.name)
+        self._reach: dict[PoolKey, Sequence[str]] = {**reach}
+        # How many pools reach more than one node.
+        self._wide = sum(len(names) > 1 for names in reach.values())
+        self._take(pools, [self._shape_of(one) for one in pools], snapshot.layout.row_of)
 
-    def _take(self, pools: list[NodePools], alike: list[int]) -> None:
+    def _take(self, pools: list[NodePools], alike: list[int], row_of: Mapping[str, int]) -> None:
         """Number the shapes of nodes in the order of their rows."""
         self.kept: object = None
-        self.pools, self._numbers = pools, alike
-        first: dict[int, int] = {}
-        for row, shape in enumerate(alike):
-            first.setdefault(shape, row)
-        number = {shape: at for at, shape in enumerate(first)}
-        self.shape = [number[shape] for shape in alike]
-        self._first = [*first.values()]
-        self._alike = {key: shape for key, shape in self._alike.items() if shape in first}
-        self.rows_of: dict[PoolKey, list[int]] = {}
-        for row, found in enumerate(pools):
-            for pool in found.pools:
-                self.rows_of.setdefault((pool.driver, pool.name), []).append(row)
+        self.pools, self._numbers, self._row_of = pools, alike, row_of
+        shapes, first, places = np.unique(np.array(alike, np.int64), return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        self.shape: list[int] = number[places].tolist()
+        self._first: list[int] = first[order].tolist()
+        there = {*shapes.tolist()}
+        self._alike = {key: shape for key, shape in self._alike.items() if shape in there}
         firsts = {pools[row] for row in self._first}
         self._tables = {one: table for one, table in self._tables.copy().items() if one in firsts}
         self._places: dict[int, dict[PoolKey, dict[str, int]]] = {}
@@ -119,7 +121,11 @@ class ClusterDevices:
         return gather_pools(self._index, NodeView(node.name, node.labels, node.features, listed))
 
     def after(
-        self, edits: Sequence[Splice], nodes: Mapping[int, Node], index: SliceIndex | None = None
+        self,
+        edits: Sequence[Splice],
+        nodes: Mapping[int, Node],
+        row_of: Mapping[str, int],
+        index: SliceIndex | None = None,
     ) -> ClusterDevices:
         """Give the devices after some nodes came, left or say something else.
 
@@ -129,6 +135,8 @@ class ClusterDevices:
             Rows that were taken out and put in, one after another.
         nodes
             By their rows afterwards: nodes that came, or may see something else.
+        row_of
+            Name to row, afterwards.
         index
             The slices, where there are other ones.
         """
@@ -137,20 +145,42 @@ class ClusterDevices:
         made._index = index or self._index  # noqa: SLF001  # its own kind
         pools: list[Any] = list(self.pools)
         numbers = list(self._numbers)
+        made._reach = dict(self._reach)  # noqa: SLF001
         for at, gone, come in edits:
+            for one in filter(None, pools[at : at + gone]):
+                made._see(one, there=False)  # noqa: SLF001
             pools[at : at + gone] = [None] * come
             numbers[at : at + gone] = [-1] * come
         changed = bool(edits)
         made._alike = dict(self._alike)  # noqa: SLF001
         for row, node in nodes.items():
-            found = made._look(node)  # noqa: SLF001
-            if pools[row] is None or not _alike(pools[row], found):
+            found, before = made._look(node), pools[row]  # noqa: SLF001
+            if before is None or not _alike(before, found):
+                if before is not None:
+                    made._see(before, there=False)  # noqa: SLF001
+                made._see(found, there=True)  # noqa: SLF001
                 pools[row], numbers[row] = found, made._shape_of(found)  # noqa: SLF001
                 changed = True
         if not changed and index is None:
             return self
-        made._take(pools, numbers)  # noqa: SLF001
+        made._take(pools, numbers, row_of)  # noqa: SLF001
         return made
+
+    def _see(self, pools: NodePools, *, there: bool) -> None:
+        """Take note of the pools that reach a node, or do so no more."""
+        name = pools.node.name
+        for pool in pools.pools:
+            key = (pool.driver, pool.name)
+            names = self._reach.pop(key, ())
+            others = [one for one in names if one != name]
+            now = [*others, name] if there else others
+            self._wide += (len(now) > 1) - (len(names) > 1)
+            if now:
+                self._reach[key] = now
+
+    def rows_of(self, pool: PoolKey) -> list[int]:
+        """Give the rows that a pool reaches, in no order."""
+        return [self._row_of[name] for name in self._reach.get(pool, ())]
 
     @property
     def slices(self) -> SliceIndex:
@@ -160,7 +190,7 @@ class ClusterDevices:
     @property
     def local(self) -> bool:
         """No device can be used from two nodes."""
-        return all(len(rows) == 1 for rows in self.rows_of.values())
+        return not self._wide
 
     @property
     def shapes(self) -> int:
@@ -343,7 +373,7 @@ def _again(
     for before, after in changed_states(snapshot, nodes):
         if after is not None and (before is None or before.node is not after.node):
             looked[rows[after.name]] = after.node
-    return known.after(moves_since(snapshot, nodes), looked, index)
+    return known.after(moves_since(snapshot, nodes), looked, rows, index)
 
 
 def _read_already(known: ClusterDevices, spec: ClaimSpec) -> bool:

@@ -330,7 +330,7 @@ class ClaimLedger:
     def _refresh(self) -> None:
         if not self._stale:
             return
-        rows = {row for pool in self._stale for row in self.devices.rows_of.get(pool, ())}
+        rows = {row for pool in self._stale for row in self.devices.rows_of(pool)}
         for row in rows:
             self.numbers[row] = self.states.number_of(row, self._held)
         self._stale.clear()
