@@ -323,3 +323,77 @@ def test_a_plain_profile_has_no_finding_of_its_own() -> None:
         DeviceShare={"scoringStrategy": {"type": "MostAllocated"}},
     )
     assert findings({"plugins": {"multiPoint": {"enabled": enabled}}, "pluginConfig": args}) == ""
+
+
+def entry(name: str, weight: int = 0) -> dict[str, Any]:
+    return {"name": name, "weight": weight} if weight else {"name": name}
+
+
+@pytest.mark.parametrize(
+    ("plugins", "text"),
+    [
+        (
+            {"multiPoint": {"disabled": [entry("TaintTolerations")]}},
+            "multiPoint.disabled[TaintTolerations] has no effect: neither Kubernetes nor Koordinator has",
+        ),
+        ({"bind": {"disabled": [entry("Bindre")]}}, "bind.disabled[Bindre] has no effect: neither"),
+        (
+            {"score": {"disabled": [entry("Balanced"), entry("*")]}},
+            "score.disabled[Balanced] has no effect: neither",
+        ),
+        (
+            {"filter": {"disabled": [entry("NodeResourcesBalancedAllocation")]}},
+            "filter.disabled[NodeResourcesBalancedAllocation] has no effect: it does not extend filter",
+        ),
+        (
+            {"multiPoint": {"disabled": [entry("DeviceShare")]}},
+            "multiPoint.disabled[DeviceShare] has no effect: it is not enabled by default",
+        ),
+        (
+            {"filter": {"disabled": [entry("DeviceShare")]}},
+            "filter.disabled[DeviceShare] has no effect: nothing enables it at filter",
+        ),
+        (
+            {"preFilter": {"disabled": [entry("NodePorts")]}},
+            "preFilter.disabled[NodePorts] has no effect: whoever is enabled at filter filters",
+        ),
+        ({"preScore": {"disabled": [entry("*")]}}, "preScore.disabled[*] has no effect: whoever is enabled"),
+        (
+            {"score": {"disabled": [entry("NodeAffinity", 3)]}},
+            "score.disabled[NodeAffinity].weight has no effect: who is disabled scores nothing",
+        ),
+        (
+            {"multiPoint": {"enabled": [entry("NodePorts", 3)]}},
+            "multiPoint.enabled[NodePorts].weight has no effect: it does not score",
+        ),
+        (
+            {
+                "multiPoint": {"enabled": [entry("NodeAffinity", 9)]},
+                "score": {"enabled": [entry("NodeAffinity", 4)]},
+            },
+            "multiPoint.enabled[NodeAffinity].weight has no effect: score names it again",
+        ),
+        (
+            {
+                "multiPoint": {"enabled": [entry("NodeAffinity", 9)]},
+                "score": {"disabled": [entry("NodeAffinity")]},
+            },
+            "multiPoint.enabled[NodeAffinity].weight has no effect: it is disabled at score",
+        ),
+    ],
+)
+def test_entries_of_plugin_sets_that_change_nothing_are_named(plugins: dict[str, Any], text: str) -> None:
+    assert f"profiles[0].plugins.{text}" in findings({"plugins": plugins})
+
+
+def test_what_is_really_disabled_is_no_finding() -> None:
+    plugins = {
+        "multiPoint": {"enabled": [entry("DeviceShare", 2)], "disabled": [entry("ImageLocality")]},
+        "filter": {"disabled": [entry("DeviceShare")]},
+        "score": {
+            "enabled": [entry("NodeResourcesFit", 5)],
+            "disabled": [entry("NodeResourcesFit"), entry("VolumeBinding")],
+        },
+        "preFilter": {"disabled": [entry("*")]},
+    }
+    assert "plugins." not in findings({"plugins": plugins})

@@ -142,6 +142,9 @@ class ConfigReader:
                     self.problem(f"{path}.{key}[{index}]", f'Duplicate value: "{ref.name}"')
                 else:
                     found.append(ref)
+        for ref in lists["disabled"]:
+            if ref.weight:
+                self.idle(f"{path}.disabled[{ref.name}].weight", "who is disabled scores nothing", ref.name)
         return PluginSet(tuple(lists["enabled"]), tuple(one.name for one in lists["disabled"]))
 
 

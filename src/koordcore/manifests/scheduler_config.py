@@ -25,6 +25,7 @@ from koordcore.manifests._config_reader import (
     plugin_args,
 )
 from koordcore.manifests._reading import Reading
+from koordcore.manifests.idle_plugins import idle_plugins
 from koordcore.manifests.idle_settings import (
     COMPONENT_FIELDS,
     IDLE_POINTS,
@@ -38,7 +39,6 @@ from koordcore.manifests.plugins import (
     MODELLED,
     PLUGIN_POINTS,
     POINTS,
-    REMOVED_PLUGINS,
     deciding_plugins,
     points_of,
 )
@@ -326,11 +326,8 @@ def _profile(
     points = {point: expanded(point, sets[point], multi) for point in POINTS}
     named = [one.name for refs in (multi, *points.values()) for one in refs]
     unknown = tuple(sorted({one for one in named if not points_of(one)}))
-    for point, own in sets.items():
-        for one in own.enabled:
-            if not points_of(one.name) and one.name not in REMOVED_PLUGINS:
-                where = f"{path}.plugins.{point}.enabled[{one.name}]"
-                reader.idle(where, "neither Kubernetes nor Koordinator has such a plugin", one.name)
+    for where, reason, plugin in idle_plugins(sets, multi):
+        reader.idle(f"{path}.plugins.{where}", reason, plugin)
     for point in POINTS:
         for one in sets[point].enabled:
             if one.name in PLUGIN_POINTS and point not in PLUGIN_POINTS[one.name]:
