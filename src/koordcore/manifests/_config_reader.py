@@ -8,12 +8,12 @@ from typing import Any, Final
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.errors import ManifestError, Problem, join_path
+from koordcore.errors import ManifestError, ModelError, Problem, join_path
 from koordcore.manifests._reads import Traced, unread
 from koordcore.manifests.aliases import OLD_NAMES
 from koordcore.manifests.idle_settings import IDLE_ARGUMENTS, UNREAD_ARGUMENTS, Unused
 from koordcore.manifests.plugins import REMOVED_PLUGINS, points_of
-from koordcore.manifests.scheduler_args import PLUGIN_ARGS
+from koordcore.manifests.scheduler_args import PLUGIN_ARGS, located
 from koordcore.model.installed import offered_plugins
 from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, show
 
@@ -213,8 +213,9 @@ def _args(reader: ConfigReader, name: str, raw: Mapping[str, Json], place: str, 
     traced = Traced({key: value for key, value in given.items() if key not in ("apiVersion", "kind")})
     try:
         record = read(traced)
-    except ManifestError as error:
-        reader.problems += error.within(f"{place}.args").problems
+    except (ManifestError, ModelError) as error:
+        refused = error if isinstance(error, ManifestError) else located(error)
+        reader.problems += refused.within(f"{place}.args").problems
         return None
     known = IDLE_ARGUMENTS.get(name, {})
     legal = [path for path in known if _given(traced, path.split("."))]

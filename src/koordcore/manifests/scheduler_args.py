@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,23 +23,38 @@ from koordcore.model.plugin_args import (
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.model.selectors import NodeSelectorTerm
 from koordcore.protocol.device_args import device_policy_of
-from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, optional, required
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_mapping,
+    as_str,
+    at,
+    list_of,
+    optional,
+    required,
+)
 from koordcore.protocol.hints import parse_max_hint_nodes
 from koordcore.protocol.load import parse_load_aware_args
 from koordcore.protocol.numa_args import numa_args_of
 from koordcore.protocol.pod_group import parse_coscheduling_args
 from koordcore.protocol.quota_args import parse_quota_args
 from koordcore.protocol.reservation_args import parse_reservation_args
-from koordcore.protocol.selectors import as_affinity, as_spread_constraints
+from koordcore.protocol.selectors import as_node_affinity, as_spread_constraints
 
 if TYPE_CHECKING:
+    from koordcore.model.affinity import NodeAffinity
     from koordcore.model.claims import ClaimArgs
+    from koordcore.model.gangs import CoschedulingArgs
 
 T = TypeVar("T")
 
 _NOTHING: Final[Mapping[str, Json]] = {}
 _PACKED: Final = str(ScoringStrategy.MOST_ALLOCATED)
 _SPREAD: Final = str(ScoringStrategy.LEAST_ALLOCATED)
+_PLACE: Final = re.compile(r"[A-Za-z]+(?:\.[A-Za-z]+|\[[^]]*\])*")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{}]"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution[{}]"
 _DEFAULT_RESOURCES: Final = ((CPU, 1), (MEMORY, 1))
 
 
@@ -97,22 +113,18 @@ def balanced_args(raw: Mapping[str, Json]) -> BalancedArgs:
 
 def node_affinity_args(raw: Mapping[str, Json]) -> NodeAffinityArgs:
     """Read NodeAffinityArgs."""
-    added = optional(raw, "addedAffinity", as_mapping, None)
-    affinity = as_affinity({"nodeAffinity": added}) if added else None
-    node = affinity.node if affinity else None
+    node = optional(raw, "addedAffinity", _added_affinity, None)
     if node is not None:
         required_terms = node.required.terms if node.required else ()
-        problems = [
-            *_incomparable(
-                "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", required_terms
-            ),
-            *_incomparable(
-                "preferredDuringSchedulingIgnoredDuringExecution", [one.term for one in node.preferred]
-            ),
-        ]
+        preferred = [one.term for one in node.preferred]
+        problems = [*_incomparable(_REQUIRED, required_terms), *_incomparable(_PREFERRED, preferred)]
         if problems:
             raise ManifestError(problems)
     return NodeAffinityArgs(added=node)
+
+
+def _added_affinity(value: Json) -> NodeAffinity | None:
+    return as_node_affinity(value) if as_mapping(value) else None
 
 
 def _incomparable(path: str, terms: Iterable[NodeSelectorTerm]) -> Iterator[Problem]:
@@ -120,7 +132,7 @@ def _incomparable(path: str, terms: Iterable[NodeSelectorTerm]) -> Iterator[Prob
     for index, term in enumerate(terms):
         for number, one in enumerate(term.expressions):
             if not one.comparable:
-                place = f"addedAffinity.{path}[{index}].matchExpressions[{number}].values[0]"
+                place = f"addedAffinity.{path.format(index)}.matchExpressions[{number}].values[0]"
                 rule = "for 'Gt', 'Lt' operators, the value must be an integer"
                 yield Problem(place, f'Invalid value: "{one.values[0]}": {rule}')
 
@@ -132,8 +144,11 @@ def _fit_plus_resource(value: Json) -> tuple[str, int]:
 
 def fit_plus_args(raw: Mapping[str, Json]) -> FitPlusArgs:
     """Read NodeResourcesFitPlusArgs."""
-    resources = optional(raw, "resources", as_mapping, _NOTHING)
-    return FitPlusArgs(resources={name: required(resources, name, _fit_plus_resource) for name in resources})
+    return FitPlusArgs(resources=optional(raw, "resources", _fit_plus_resources, _NOTHING))
+
+
+def _fit_plus_resources(value: Json) -> dict[str, tuple[str, int]]:
+    return {name: at(f"[{name}]", _fit_plus_resource, one) for name, one in as_mapping(value).items()}
 
 
 def scarce_args(raw: Mapping[str, Json]) -> ScarceArgs:
@@ -174,21 +189,23 @@ def claim_args(raw: Mapping[str, Json]) -> ClaimArgs:
     """Read what koordcore takes in DynamicResourcesArgs, beside upstream's own fields."""
     from koordcore.model.claims import AllocationMode, ClaimArgs  # who has no claims reads no more of them
 
-    scoring = optional(raw, "scoringStrategy", as_mapping, _NOTHING)
     mode = optional(raw, "allocationMode", as_str, AllocationMode.EXACT)
     if mode not in set(AllocationMode):
         known = ", ".join(f'"{one}"' for one in AllocationMode)
         raise ManifestError.at("allocationMode", f'Unsupported value: "{mode}": supported values: {known}')
-    strategy = optional(scoring, "type", as_str, _PACKED)
-    if strategy not in (_PACKED, _SPREAD):
-        known = f'"{_SPREAD}", "{_PACKED}"'
-        message = f'Unsupported value: "{strategy}": supported values: {known}'
-        raise ManifestError.at("scoringStrategy.type", message)
     return ClaimArgs(
         mode=AllocationMode(mode),
         await_claims=optional(raw, "awaitClaims", as_bool, False),
-        packed=strategy == _PACKED,
+        packed=optional(raw, "scoringStrategy", _packs, True),
     )
+
+
+def _packs(value: Json) -> bool:
+    strategy = optional(as_mapping(value), "type", as_str, _PACKED)
+    if strategy not in (_PACKED, _SPREAD):
+        known = f'"{_SPREAD}", "{_PACKED}"'
+        raise ManifestError.at("type", f'Unsupported value: "{strategy}": supported values: {known}')
+    return strategy == _PACKED
 
 
 def load_aware_args(raw: Mapping[str, Json]) -> LoadAwareArgs:
@@ -196,12 +213,30 @@ def load_aware_args(raw: Mapping[str, Json]) -> LoadAwareArgs:
     return _built(parse_load_aware_args, raw=raw)
 
 
+def coscheduling_args(raw: Mapping[str, Json]) -> CoschedulingArgs:
+    """Read CoschedulingArgs; upstream's words for what it refuses do not say where it stands."""
+    for name in ("defaultTimeout", "controllerWorkers"):
+        try:
+            parse_coscheduling_args({name: raw.get(name)})
+        except ModelError as error:
+            raise ManifestError.at(name, str(error)) from None
+    return parse_coscheduling_args(raw)
+
+
 def _built(kind: Callable[..., T], **fields: Any) -> T:
     """Construct a record; what the record refuses is a problem of the manifest."""
     try:
         return kind(**fields)
     except ModelError as error:
-        raise ManifestError.at("", str(error)) from None
+        raise located(error) from None
+
+
+def located(error: ModelError) -> ManifestError:
+    """Take what a record refuses for a problem of the place that its words begin with, if they do."""
+    path, colon, rest = str(error).partition(": ")
+    return (
+        ManifestError.at(path, rest) if colon and _PLACE.fullmatch(path) else ManifestError.at("", str(error))
+    )
 
 
 PLUGIN_ARGS: Final[Mapping[str, Callable[[Mapping[str, Json]], Any]]] = {
@@ -218,7 +253,7 @@ PLUGIN_ARGS: Final[Mapping[str, Callable[[Mapping[str, Json]], Any]]] = {
     "DeviceShare": device_policy_of,
     "ElasticQuota": parse_quota_args,
     "SchedulingHint": parse_max_hint_nodes,
-    "Coscheduling": parse_coscheduling_args,
+    "Coscheduling": coscheduling_args,
     "Reservation": parse_reservation_args,
 }
 """Plugin name to the reader of its arguments, which have the field names of ``v1``."""

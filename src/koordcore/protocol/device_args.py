@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from koordcore.errors import ManifestError, ModelError
+from koordcore.errors import ManifestError
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY, DevicePolicy, ScoringStrategy
 from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, optional, required
 
-_EMPTY: Final[Mapping[str, Json]] = {}
+_EMPTY: Final[Mapping[str, Any]] = {}
 
 
 def _weight(value: Json) -> tuple[str, int]:
@@ -29,8 +29,22 @@ def _strategy(value: Json) -> ScoringStrategy:
     return ScoringStrategy(text)
 
 
-def _templates(raw: Mapping[str, Json]) -> dict[str, Any]:
+def _scoring(value: Json) -> dict[str, Any]:
+    """Read how nodes and devices are ranked; an object without weights has the usual ones."""
+    raw = as_mapping(value)
+    if not raw:
+        return {}
+    strategy = optional(raw, "type", _strategy, ScoringStrategy.LEAST_ALLOCATED)
+    weights = optional(raw, "resources", list_of(_weight), ())
+    for index, (_, weight) in enumerate(weights):
+        if weight < 1:
+            raise ManifestError.at(f"resources[{index}].weight", f"expected at least 1, got {weight}")
+    return {"strategy": strategy, **({"weights": dict(weights)} if weights else {})}
+
+
+def _templates(value: Json) -> dict[str, Any]:
     """Read which ConfigMap holds templates of virtual cards, and which requests need one."""
+    raw = as_mapping(value)
     namespace, name = DEFAULT_DEVICE_POLICY.template_source
     resources = optional(raw, "matchedResources", list_of(as_str), ())
     found = (
@@ -48,17 +62,9 @@ def device_policy_of(raw: Mapping[str, Json]) -> DevicePolicy:
     ManifestError
         For an unknown strategy or a weight below 1, with the path.
     """
-    changes: dict[str, Any] = {}
-    scoring = optional(raw, "scoringStrategy", as_mapping, _EMPTY)
-    if scoring:
-        changes["strategy"] = optional(scoring, "type", _strategy, ScoringStrategy.LEAST_ALLOCATED)
-        weights = optional(scoring, "resources", list_of(_weight), ())
-        if weights:
-            changes["weights"] = dict(weights)
-    changes |= _templates(optional(raw, "gpuSharedResourceTemplatesConfig", as_mapping, _EMPTY))
-    changes["unshareable_models"] = optional(raw, "gpuShareUnsupportedModels", list_of(_model), ())
-    changes["align_numa"] = not optional(raw, "disableDeviceNUMATopologyAlignment", as_bool, False)
-    try:
-        return DevicePolicy(**changes)
-    except ModelError as error:
-        raise ManifestError.at("scoringStrategy.resources", str(error)) from None
+    return DevicePolicy(
+        **optional(raw, "scoringStrategy", _scoring, _EMPTY),
+        **optional(raw, "gpuSharedResourceTemplatesConfig", _templates, _EMPTY),
+        unshareable_models=optional(raw, "gpuShareUnsupportedModels", list_of(_model), ()),
+        align_numa=not optional(raw, "disableDeviceNUMATopologyAlignment", as_bool, False),
+    )

@@ -13,12 +13,10 @@ from koordcore.protocol.fields import (
     as_int,
     as_mapping,
     as_str,
-    at,
     list_of,
     optional,
 )
 
-_EMPTY: Final[Mapping[str, Json]] = {}
 _NO_WEIGHTS: Final[tuple[tuple[str, int], ...]] = ()
 
 
@@ -36,8 +34,9 @@ def numa_args_of(raw: Mapping[str, Json]) -> NUMAArgs:
     policy = optional(raw, "defaultCPUBindPolicy", as_str, CPUBindPolicy.FULL_PCPUS.value)
     if policy not in ("", CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS):
         raise ManifestError.at("defaultCPUBindPolicy", f"expected FullPCPUs or SpreadByPCPUs, got {policy!r}")
-    scoring, weights = _strategy(raw, "scoringStrategy")
-    numa_scoring, _ = _strategy(raw, "numaScoringStrategy")
+    usual = ScoringStrategy.LEAST_ALLOCATED, DEFAULT_NUMA_ARGS.weights
+    scoring, weights = optional(raw, "scoringStrategy", _strategy, usual)
+    numa_scoring, _ = optional(raw, "numaScoringStrategy", _strategy, usual)
     try:
         return NUMAArgs(
             default_bind_policy=CPUBindPolicy(policy) if policy else None,
@@ -49,20 +48,20 @@ def numa_args_of(raw: Mapping[str, Json]) -> NUMAArgs:
         raise ManifestError.at("", str(error)) from None
 
 
-def _strategy(raw: Mapping[str, Json], key: str) -> tuple[ScoringStrategy, tuple[tuple[str, int], ...]]:
-    value = optional(raw, key, as_mapping, _EMPTY)
-    if not value:
+def _strategy(value: Json) -> tuple[ScoringStrategy, tuple[tuple[str, int], ...]]:
+    raw = as_mapping(value)
+    if not raw:
         return ScoringStrategy.LEAST_ALLOCATED, DEFAULT_NUMA_ARGS.weights
-    text = optional(value, "type", as_str, "")
+    text = optional(raw, "type", as_str, "")
     if text not in (ScoringStrategy.LEAST_ALLOCATED, ScoringStrategy.MOST_ALLOCATED):
-        raise ManifestError.at(f"{key}.type", f"expected LeastAllocated or MostAllocated, got {text!r}")
-    weights = optional(value, "resources", list_of(_weight), _NO_WEIGHTS)
+        raise ManifestError.at("type", f"expected LeastAllocated or MostAllocated, got {text!r}")
+    weights = optional(raw, "resources", list_of(_weight), _NO_WEIGHTS)
     for index, (name, weight) in enumerate(weights):
         if not name or not 1 <= weight <= 100:
-            raise ManifestError.at(f"{key}.resources[{index}]", f"expected a weight of 1..100, got {weight}")
+            raise ManifestError.at(f"resources[{index}]", f"expected a weight of 1..100, got {weight}")
     return ScoringStrategy(text), weights
 
 
 def _weight(value: Json) -> tuple[str, int]:
-    raw = at("", as_mapping, value)
+    raw = as_mapping(value)
     return optional(raw, "name", as_str, ""), optional(raw, "weight", as_int, 0)

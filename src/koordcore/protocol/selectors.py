@@ -133,7 +133,8 @@ def _preferred_node(value: Json) -> PreferredNodeTerm:
     return PreferredNodeTerm(required(raw, "weight", _weight), required(raw, "preference", _term))
 
 
-def _node_affinity(value: Json) -> NodeAffinity:
+def as_node_affinity(value: Json) -> NodeAffinity:
+    """Take the affinity of a pod to nodes."""
     raw = as_mapping(value)
     return NodeAffinity(
         optional(raw, "requiredDuringSchedulingIgnoredDuringExecution", as_node_selector, None),
@@ -187,7 +188,7 @@ def as_affinity(value: Json) -> Affinity | None:
     """Take a pod's affinity; ``None`` where it says nothing."""
     raw = as_mapping(value)
     affinity = Affinity(
-        optional(raw, "nodeAffinity", _node_affinity, None),
+        optional(raw, "nodeAffinity", as_node_affinity, None),
         optional(raw, "podAffinity", _pod_affinity, None),
         optional(raw, "podAntiAffinity", _pod_affinity, None),
     )
