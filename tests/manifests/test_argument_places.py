@@ -145,3 +145,69 @@ def test_a_value_of_the_wrong_kind_is_told_with_its_place(
 )
 def test_a_value_that_upstream_refuses_is_told_with_its_place(plugin: str, args: Any, place: str) -> None:
     assert problems(plugin, args) == [f"profiles[0].pluginConfig[0].args.{place}"]
+
+
+def fit(**args: Any) -> tuple[str, Any]:
+    return "NodeResourcesFit", args
+
+
+def scored(**scoring: Any) -> tuple[str, Any]:
+    return fit(scoringStrategy=scoring)
+
+
+def shaped(*shape: dict[str, int]) -> tuple[str, Any]:
+    return scored(requestedToCapacityRatio={"shape": shape})
+
+
+def balanced(*resources: dict[str, Any]) -> tuple[str, Any]:
+    return "NodeResourcesBalancedAllocation", {"resources": resources}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            fit(ignoredResourceGroups=["a", "a/b"]),
+            "ignoredResourceGroups[1]: Invalid value: \"a/b\": resource group name can't contain '/'",
+        ),
+        (
+            fit(ignoredResourceGroups=[""]),
+            'ignoredResourceGroups[0]: Invalid value: "": name part must be non-empty',
+        ),
+        (
+            fit(ignoredResources=["a/b/c"]),
+            'ignoredResources[0]: Invalid value: "a/b/c": a qualified name must',
+        ),
+        (
+            fit(ignoredResources=["/c"]),
+            'ignoredResources[0]: Invalid value: "/c": prefix part must be non-empty',
+        ),
+        (fit(ignoredResources=["A_/c"]), "prefix part a lowercase RFC 1123 subdomain"),
+        (fit(ignoredResources=["a/-"]), "name part must consist of"),
+        (fit(ignoredResources=["a/" + "b" * 64]), "name part must be no more than 63 bytes"),
+        (fit(ignoredResources=["b" * 254 + "/a"]), "prefix part must be no more than 253 bytes"),
+        (
+            scored(resources=[{"name": "cpu", "weight": 101}]),
+            ".resources[0].weight: Invalid value: 101: resource weight of cpu not in valid range (0, 100]",
+        ),
+        (scored(resources=[{"name": ""}]), "scoringStrategy.resources[0].name: Required value"),
+        (
+            scored(type="RequestedToCapacityRatio"),
+            "scoringStrategy.requestedToCapacityRatio: Required value: must be specified when type is",
+        ),
+        (shaped(), "scoringStrategy.requestedToCapacityRatio.shape: Required value: at least one point"),
+        (
+            shaped({"utilization": 5}, {"utilization": 5}),
+            "shape[1].utilization: Invalid value: 5: values must be sorted in increasing order",
+        ),
+        (shaped({"score": 11}), "shape[0].score: Invalid value: 11: not in valid range [0, 10]"),
+        (shaped({"utilization": -1}), "shape[0].utilization: Invalid value: -1: not in valid range [0, 100]"),
+        (balanced({"name": "cpu", "weight": 7}), "resources[0].weight: Invalid value: 7: must be 1"),
+        (balanced({"name": "cpu"}, {"name": "cpu"}), 'args.resources[1].name: Duplicate value: "cpu"'),
+    ],
+)
+def test_what_upstreams_validation_refuses_is_refused(given: tuple[str, Any], told: str) -> None:
+    plugin, args = given
+    with pytest.raises(ManifestError) as caught:
+        scheduler_configuration({"profiles": [{"pluginConfig": [{"name": plugin, "args": args}]}]})
+    assert told in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -206,6 +207,17 @@ def test_a_ratio_keeps_its_shape() -> None:
     assert policy.plugin("TaintToleration") is None
 
 
+def test_a_shape_beside_another_strategy_is_kept() -> None:
+    scoring = {
+        "type": "MostAllocated",
+        "requestedToCapacityRatio": {"shape": [{"utilization": 9, "score": 1}]},
+    }
+    raw = configuration({"pluginConfig": plugin_config(NodeResourcesFit={"scoringStrategy": scoring})})
+    again = configuration_manifest(*policies_from_manifest(raw))
+    assert policies_from_manifest(again) == policies_from_manifest(raw)
+    assert '"requestedToCapacityRatio"' in json.dumps(again)
+
+
 def test_what_multi_point_and_a_point_both_name_goes_first() -> None:
     raw = configuration(
         {"plugins": {"filter": {"enabled": [{"name": "LoadAwareScheduling"}, {"name": "NodePorts"}]}}}
@@ -300,6 +312,28 @@ def score(*enabled: tuple[str, int], bare: bool = False) -> dict[str, Any]:
             "prodUsageThresholds of cpu is 101",
         ),
         ({"plugins": {"score": score(("NodeResourcesFitPlus", 1))}}, "names no resources"),
+        (
+            {"pluginConfig": plugin_config(LoadAwareScheduling={"estimator": "mine"})},
+            "args.estimator has no effect: pods are estimated as by defaultEstimator",
+        ),
+        (
+            {"pluginConfig": plugin_config(Coscheduling={"defaultMatchPolicy": "running"})},
+            'defaultMatchPolicy is "running", which is none of only-waiting',
+        ),
+        (
+            {
+                "pluginConfig": plugin_config(
+                    NodeResourcesFit={
+                        "scoringStrategy": {"requestedToCapacityRatio": {"shape": [{"score": 1}]}}
+                    }
+                )
+            },
+            "args.scoringStrategy.requestedToCapacityRatio has no effect: the type is LeastAllocated",
+        ),
+        (
+            {"pluginConfig": plugin_config(NodeResourcesFit={"ignoredResources": ["a.b/c", "memory"]})},
+            "args.ignoredResources[1] has no effect: memory is no extended resource",
+        ),
         (
             {
                 "plugins": {"score": score(("NodeResourcesFitPlus", 1))},

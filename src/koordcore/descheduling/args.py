@@ -11,21 +11,16 @@ from koordcore.descheduling.migration.max_unavailable import check_share
 from koordcore.errors import ManifestError
 from koordcore.model.migration import JobMode
 from koordcore.model.rebalance import DEFAULT_POOL, EvictionGate
+from koordcore.protocol.label_names import label_name_fault
 
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z", re.ASCII)
 _LONGEST: Final = 63
-_NAME_TEXT: Final = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
 _VALUE_TEXT: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
     "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
     "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _TOO_LONG: Final = f"must be no more than {_LONGEST} bytes"
-_EMPTY_NAME: Final = "name part must be non-empty"
 
 
 def _invalid(path: str, value: object, reason: str) -> str:
@@ -41,15 +36,6 @@ class _Shown(str):
 
 def _number(value: float) -> _Shown:
     return _Shown(int(value) if float(value).is_integer() else value)
-
-
-def _key_reason(key: str) -> str | None:
-    name = key.rpartition("/")[2]
-    if not name:
-        return _EMPTY_NAME
-    if len(name) > _LONGEST:
-        return f"name part {_TOO_LONG}"
-    return None if _NAME.match(name) else _NAME_TEXT
 
 
 def _value_reason(value: str) -> str | None:
@@ -81,7 +67,7 @@ def _selector_reason(raw: Mapping[str, Any]) -> str | None:
 
 
 def _requirement_reason(key: str, values: Sequence[str]) -> str | None:
-    reason = _key_reason(key)
+    reason = label_name_fault(key)
     if reason:
         return _invalid("key", key, reason)
     for index, value in enumerate(values):
@@ -226,7 +212,7 @@ def _positive(value: float | str) -> bool:
 def _label_selector(path: str, raw: Mapping[str, Any]) -> Iterator[str]:
     """List what ``ValidateLabelSelector`` of Kubernetes says."""
     for key, value in sorted(raw.get("matchLabels", {}).items()):
-        for shown, reason in ((key, _key_reason(key)), (value, _value_reason(value))):
+        for shown, reason in ((key, label_name_fault(key)), (value, _value_reason(value))):
             if reason:
                 yield _invalid(f"{path}.matchLabels", shown, reason)
     for index, one in enumerate(raw.get("matchExpressions", ())):
@@ -241,7 +227,7 @@ def _label_selector(path: str, raw: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{where}.values: Forbidden: may not be specified when `operator` is {kinds}"
         else:
             yield _invalid(f"{where}.operator", operator, "not a valid selector operator")
-        reason = _key_reason(key)
+        reason = label_name_fault(key)
         if reason:
             yield _invalid(f"{where}.key", key, reason)
         for at, value in enumerate(values):

@@ -12,6 +12,7 @@ from koordcore.errors import ManifestError, ModelError, Problem, join_path
 from koordcore.manifests._reads import Traced, unread
 from koordcore.manifests.aliases import OLD_NAMES
 from koordcore.manifests.idle_settings import IDLE_ARGUMENTS, UNREAD_ARGUMENTS, Unused
+from koordcore.manifests.idle_values import idle_values
 from koordcore.manifests.plugins import REMOVED_PLUGINS, points_of
 from koordcore.manifests.scheduler_args import PLUGIN_ARGS, located
 from koordcore.model.installed import offered_plugins
@@ -221,6 +222,8 @@ def _args(reader: ConfigReader, name: str, raw: Mapping[str, Json], place: str, 
     legal = [path for path in known if _given(traced, path.split("."))]
     for path in (*sorted(legal), *(path for path in unread(traced) if path not in legal)):
         reader.idle(f"{place}.args.{path}", known.get(path, "unknown field"), name)
+    for path, reason in idle_values(record):
+        reader.idle(f"{place}.args.{path}", reason, name)
     for path, old, new in _old_names(given):
         reader.idle(f"{place}.args.{path}", f"{old} is called {new} on all pods and nodes; write that", name)
     return record

@@ -50,7 +50,7 @@ def _given(**fields: Any) -> Object:
 
 def _fit(args: FitArgs) -> Object:
     scoring: Object = {"type": str(args.strategy), "resources": _weights(args.resources)}
-    if args.strategy is ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO:
+    if args.shape:
         shape = [{"utilization": one.utilization, "score": one.score} for one in args.shape]
         scoring["requestedToCapacityRatio"] = {"shape": shape}
     return {

@@ -10,6 +10,7 @@ from koordcore.manifests.idle_settings import Unused
 from koordcore.manifests.plugins import PLUGIN_POINTS
 from koordcore.manifests.scheduler_config import PluginRef, SchedulerConfiguration, SchedulerProfile
 from koordcore.model.device_policy import DevicePolicy, ScoringStrategy as DeviceStrategy
+from koordcore.model.gangs import CoschedulingArgs, MatchPolicy
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.plugin_args import FitArgs, FitPlusArgs, ScarceArgs, ScoringStrategy
 
@@ -77,6 +78,7 @@ def _findings(profile: SchedulerProfile, known: Collection[str]) -> Iterator[tup
             "not enabled at filter: what reservations hold is held, and owners are filtered, all the same",
         )
     yield from _load(profile)
+    yield from _gangs(profile)
     yield from _scores_for_nothing(profile)
     yield from _against_each_other(profile)
     yield from _cards_spread(profile)
@@ -172,6 +174,13 @@ def _load(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
             name,
             f"dominantResourceWeight looks at {listed} too: a node that lacks one of them gets 0 for it",
         )
+
+
+def _gangs(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
+    args = profile.args.get("Coscheduling")
+    if isinstance(args, CoschedulingArgs) and args.default_match_policy not in tuple(MatchPolicy):
+        known = ", ".join(MatchPolicy)
+        yield "Coscheduling", f'defaultMatchPolicy is "{args.default_match_policy}", which is none of {known}'
 
 
 def _scores_for_nothing(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:

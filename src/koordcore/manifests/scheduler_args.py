@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.plugin_args import (
+    MAX_SCORE,
     BalancedArgs,
     FitArgs,
     FitPlusArgs,
@@ -35,6 +37,7 @@ from koordcore.protocol.fields import (
     required,
 )
 from koordcore.protocol.hints import parse_max_hint_nodes
+from koordcore.protocol.label_names import label_name_fault
 from koordcore.protocol.load import parse_load_aware_args
 from koordcore.protocol.numa_args import numa_args_of
 from koordcore.protocol.pod_group import parse_coscheduling_args
@@ -58,14 +61,43 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution[{}]"
 _DEFAULT_RESOURCES: Final = ((CPU, 1), (MEMORY, 1))
 
 
-def _weighted(value: Json) -> tuple[str, int]:
+def _resource(value: Json) -> tuple[str, int]:
     raw = as_mapping(value)
+    name = required(raw, "name", as_str)
+    if not name:
+        raise ManifestError.at("name", "Required value")
     # An absent weight is 1; a weight that is written as 0 is 1 as well, as upstream's defaulting does.
-    return required(raw, "name", as_str), optional(raw, "weight", as_int, 1) or 1
+    return name, optional(raw, "weight", as_int, 1) or 1
+
+
+def _weighted(value: Json) -> tuple[str, int]:
+    name, weight = _resource(value)
+    if not 1 <= weight <= MAX_SCORE:
+        rule = f"resource weight of {name} not in valid range (0, {MAX_SCORE}]"
+        raise ManifestError.at("weight", f"Invalid value: {weight}: {rule}")
+    return name, weight
+
+
+def _balanced(value: Json) -> tuple[tuple[str, int], ...]:
+    """Read resources that count alike, each once."""
+    resources = list_of(_resource)(value)
+    problems: list[Problem] = []
+    for index, (name, weight) in enumerate(resources):
+        if name in [other for other, _ in resources[:index]]:
+            problems.append(Problem(f"[{index}].name", f'Duplicate value: "{name}"'))
+        if weight != 1:
+            problems.append(Problem(f"[{index}].weight", f"Invalid value: {weight}: must be 1"))
+    if problems:
+        raise ManifestError(problems)
+    return resources
 
 
 def _point(value: Json) -> ShapePoint:
     raw = as_mapping(value)
+    for name, most in (("utilization", 100), ("score", 10)):
+        given = optional(raw, name, as_int, 0)
+        if not 0 <= given <= most:
+            raise ManifestError.at(name, f"Invalid value: {given}: not in valid range [0, {most}]")
     return ShapePoint(optional(raw, "utilization", as_int, 0), optional(raw, "score", as_int, 0))
 
 
@@ -82,12 +114,33 @@ def _scoring(value: Json) -> tuple[ScoringStrategy, tuple[tuple[str, int], ...],
     return (
         optional(raw, "type", _strategy, ScoringStrategy.LEAST_ALLOCATED),
         optional(raw, "resources", list_of(_weighted), ()),
-        optional(raw, "requestedToCapacityRatio", _shape, ()),
+        optional(raw, "requestedToCapacityRatio", _ratio, ()),
     )
 
 
-def _shape(value: Json) -> tuple[ShapePoint, ...]:
-    return optional(as_mapping(value), "shape", list_of(_point), ())
+def _ratio(value: Json) -> tuple[ShapePoint, ...]:
+    shape = optional(as_mapping(value), "shape", list_of(_point), ())
+    if not shape:
+        raise ManifestError.at("shape", "Required value: at least one point must be specified")
+    for index, (left, right) in enumerate(pairwise(shape), start=1):
+        if left.utilization >= right.utilization:
+            rule = f"Invalid value: {right.utilization}: values must be sorted in increasing order"
+            raise ManifestError.at(f"shape[{index}].utilization", rule)
+    return shape
+
+
+def _ignored(value: Json) -> str:
+    name = as_str(value)
+    fault = label_name_fault(name)
+    if fault:
+        raise ManifestError.at("", f'Invalid value: "{name}": {fault}')
+    return name
+
+
+def _ignored_group(value: Json) -> str:
+    if "/" in as_str(value):
+        raise ManifestError.at("", f"Invalid value: \"{value}\": resource group name can't contain '/'")
+    return _ignored(value)
 
 
 def fit_args(raw: Mapping[str, Json]) -> FitArgs:
@@ -95,19 +148,22 @@ def fit_args(raw: Mapping[str, Json]) -> FitArgs:
     usual: tuple[ScoringStrategy, tuple[tuple[str, int], ...], tuple[ShapePoint, ...]]
     usual = (ScoringStrategy.LEAST_ALLOCATED, (), ())
     strategy, resources, shape = optional(raw, "scoringStrategy", _scoring, usual)
+    if strategy is ScoringStrategy.REQUESTED_TO_CAPACITY_RATIO and not shape:
+        where = "scoringStrategy.requestedToCapacityRatio"
+        raise ManifestError.at(where, f"Required value: must be specified when type is {strategy}")
     return _built(
         FitArgs,
         strategy=strategy,
         resources=resources or _DEFAULT_RESOURCES,
         shape=shape,
-        ignored=optional(raw, "ignoredResources", list_of(as_str), ()),
-        ignored_groups=optional(raw, "ignoredResourceGroups", list_of(as_str), ()),
+        ignored=optional(raw, "ignoredResources", list_of(_ignored), ()),
+        ignored_groups=optional(raw, "ignoredResourceGroups", list_of(_ignored_group), ()),
     )
 
 
 def balanced_args(raw: Mapping[str, Json]) -> BalancedArgs:
     """Read NodeResourcesBalancedAllocationArgs."""
-    resources = optional(raw, "resources", list_of(_weighted), ()) or _DEFAULT_RESOURCES
+    resources = optional(raw, "resources", _balanced, ()) or _DEFAULT_RESOURCES
     return _built(BalancedArgs, resources=resources)
 
 
