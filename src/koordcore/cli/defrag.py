@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     need_folder(arguments.proofs, "--proofs")
     _check_numbers(arguments)
     snapshot = as_of(arguments, load_paths(arguments).snapshot)
-    rules = read_rules(arguments)
+    rules = read_rules(arguments, snapshot)
     if arguments.empty is not None:
         return _empty(arguments, snapshot, rules)
     if arguments.fragments:

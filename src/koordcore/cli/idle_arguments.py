@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from koordcore.model.rebalance import EvictionGate, MigrationControllerArgs, ObjectLimiter
+
 _MOMENT: Final = "a dump shows one moment: who is hot in it is cooled"
 _PLAN: Final = "a plan moves nobody by itself"
 _CONTROLLER: Final = "how fast the controller works says nothing about the plan"
@@ -16,6 +18,7 @@ LOW_NODE_LOAD: Final[Mapping[str, str]] = {
     "detectorCacheTimeout": _MOMENT,
     "anomalyCondition": _MOMENT,
     "resourceWeights": "the fewest moves are taken, not those of the highest scores",
+    **dict.fromkeys(("lowThresholds", "prodLowThresholds"), "a node takes pods up to its high thresholds"),
 }
 """Fields of LowNodeLoadArgs, and of its pools, that the fewest moves do not hang on; its own rounds do."""
 MIGRATION: Final[Mapping[str, str]] = {
@@ -44,3 +47,78 @@ def idle_arguments(raw: Any, table: Mapping[str, str], option: str) -> Iterator[
         for name, why in table.items():
             if isinstance(pool, Mapping) and name in pool:
                 yield f"{option}: nodePools[{number}].{name} has no effect: {why}"
+
+
+_KEPT: Final = (
+    EvictionGate.MAX_UNAVAILABLE_PER_WORKLOAD,
+    EvictionGate.MAX_MIGRATING_PER_WORKLOAD,
+    EvictionGate.MAX_MIGRATING_PER_NODE,
+    EvictionGate.MAX_MIGRATING_PER_NAMESPACE,
+    EvictionGate.MAX_MIGRATING_GLOBALLY,
+    EvictionGate.NODE_FIT,
+)
+"""Gates of checks that a plan of moves cannot leave out."""
+_WORKLOAD, _NAMESPACE = "workload", "namespace"
+
+
+def idle_migration(
+    raw: Mapping[str, Any], args: MigrationControllerArgs, option: str, *, plans: bool
+) -> Iterator[str]:
+    """Name what MigrationControllerArgs say in vain, each with the reason.
+
+    Parameters
+    ----------
+    raw, args
+        As they are written, and as they were read.
+    option
+        Who names the file.
+    plans
+        Moves are planned; otherwise jobs are arbitrated, which leaves out the checks that it is told to.
+    """
+    yield from idle_arguments(raw, MIGRATION, option)
+    told = [*_thresholds(raw, args), *_limiters(raw, args)]
+    if plans:
+        told += _planned(raw, args)
+    yield from (f"{option}: {name} has no effect: {why}" for name, why in told)
+
+
+def _thresholds(raw: Mapping[str, Any], args: MigrationControllerArgs) -> Iterator[tuple[str, str]]:
+    evictor, given = args.evictor, raw.get("priorityThreshold") or {}
+    if evictor.priority_threshold is None:
+        return
+    if given.get("name") and given.get("value") is not None:
+        yield "priorityThreshold.name", "the value beside it decides"
+    if evictor.evict_system_critical_pods:
+        yield "priorityThreshold", "evictSystemCriticalPods switches it off"
+    for gate in (EvictionGate.SYSTEM_CRITICAL, EvictionGate.PRIORITY_THRESHOLD):
+        if gate in evictor.skip_gates:
+            yield "priorityThreshold", f"skipEvictionGates with {gate} switch it off"
+
+
+def _limiters(raw: Mapping[str, Any], args: MigrationControllerArgs) -> Iterator[tuple[str, str]]:
+    for kind, limiter in sorted(args.limiters.items()) if raw.get("objectLimiters") else ():
+        reason = _limits_nobody(kind, limiter)
+        if reason:
+            yield f"objectLimiters[{kind}]", reason
+
+
+def _limits_nobody(kind: str, limiter: ObjectLimiter) -> str:
+    """Say why a limiter lets all go; empty where it does not, or is switched off."""
+    if kind not in (_WORKLOAD, _NAMESPACE):
+        return f"expected {_WORKLOAD} or {_NAMESPACE}"
+    share = limiter.max_migrating
+    if limiter.duration <= 0:
+        return "" if share is None else "without a duration above 0 it is switched off"
+    if kind == _NAMESPACE:
+        plain = isinstance(share, int) and share > 0
+        return "" if plain else "a namespace is limited by a number above 0 in maxMigrating"
+    below = share is not None and int(str(share).rstrip("%")) < 0
+    return "maxMigrating is below 0" if below else ""
+
+
+def _planned(raw: Mapping[str, Any], args: MigrationControllerArgs) -> Iterator[tuple[str, str]]:
+    if raw.get("schedulerNames") and not args.default_job_mode.keeps_room:
+        yield "schedulerNames", f"{args.default_job_mode} reserves no room"
+    for index, gate in enumerate(raw.get("skipEvictionGates") or ()):
+        if gate in _KEPT:
+            yield f"skipEvictionGates[{index}]", f"a plan keeps to {gate}, always"

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -13,18 +14,19 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from koordcore.cli.descheduler_files import MIGRATING, read_plugin_file, say_idle
-from koordcore.cli.idle_arguments import MIGRATION, idle_arguments
+from koordcore.cli.idle_arguments import idle_migration
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.selection import add_selection, selection_of
-from koordcore.descheduling.args import migration_controller_problems
+from koordcore.descheduling.args import limiter_problems, migration_controller_problems
 from koordcore.descheduling.checked_moves import Plan
 from koordcore.descheduling.plans import MoveRules, Moving
-from koordcore.errors import ManifestError, ModelError
 from koordcore.manifests.move_records import moves_record
+from koordcore.manifests.pods import BUILT_IN_PRIORITIES
 from koordcore.manifests.proof_records import claim_record, proofs_record
 from koordcore.model.certificates import Certificate
+from koordcore.model.cluster import PriorityClass
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod, PodKey
@@ -33,7 +35,6 @@ from koordcore.protocol.migration import ANNOTATION_EVICT_REASON, format_job
 from koordcore.protocol.rebalance import (
     default_migration_controller,
     migration_controller_args,
-    parse_eviction_limits,
 )
 from koordcore.snapshot import ClusterSnapshot
 
@@ -57,36 +58,39 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_rules(arguments: argparse.Namespace) -> MoveRules:
+def read_rules(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> MoveRules:
     """Read what every plan has to keep to.
+
+    Parameters
+    ----------
+    arguments
+        As they were typed.
+    snapshot
+        With the PriorityClasses that a file may name.
 
     Raises
     ------
     ManifestError
-        With what cannot be read.
-    ModelError
-        With what upstream's validation says.
+        With what cannot be read, or what upstream's validation says.
     """
     policy = read_policy(arguments)
     if arguments.migration is None:
         return MoveRules(policy=policy)
-    read = read_plugin_file("--migration", arguments.migration, MIGRATING)
-    raw = read.args
-    if not isinstance(raw, dict):
-        raise ManifestError.at(str(arguments.migration), "expected an object")
-    counts = {key: value for key, value in raw.items() if key.startswith("maxNoOfPodsToEvict")}
-    rest = {key: value for key, value in raw.items() if key not in counts}
-    problems = migration_controller_problems(default_migration_controller(rest))
-    if problems:
-        raise ModelError("; ".join(problems))
-    if arguments.migration != getattr(arguments, "args", None):
-        say_idle(arguments, "--migration", read)
-    for line in () if arguments.quiet else idle_arguments(rest, MIGRATION, "--migration"):
+    same = arguments.migration == getattr(arguments, "args", None)
+    option = "--args" if same else "--migration"
+    read = read_plugin_file(option, arguments.migration, MIGRATING)
+    read.refuse(migration_controller_problems(read.read(default_migration_controller)))
+    priorities = {**BUILT_IN_PRIORITIES, **{one.name: one.value for one in snapshot.of(PriorityClass)}}
+    migration = read.read(partial(migration_controller_args, priorities=priorities))
+    read.refuse(limiter_problems(migration))
+    if not same:
+        say_idle(arguments, option, read)
+    plans = not getattr(arguments, "jobs", False)
+    for line in () if arguments.quiet else idle_migration(read.args, migration, option, plans=plans):
         print(f"warning: {line}", file=sys.stderr)
-    migration = migration_controller_args(rest)
     if read.nodes is not None:
         migration = attrs.evolve(migration, node_selectors=(*migration.node_selectors, read.nodes))
-    return MoveRules(policy=policy, migration=migration, limits=parse_eviction_limits(counts))
+    return MoveRules(policy=policy, migration=migration, limits=read.limits())
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:

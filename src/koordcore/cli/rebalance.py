@@ -9,7 +9,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from koordcore.cli.descheduler_files import COOLING, also_migrates, read_plugin_file, say_idle
+from koordcore.cli.descheduler_files import (
+    COOLING,
+    PluginFile,
+    also_migrates,
+    read_plugin_file,
+    say_idle,
+)
 from koordcore.cli.idle_arguments import LOW_NODE_LOAD, idle_arguments
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder, read_now
 from koordcore.cli.layout import Column, Table
@@ -95,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     also_migrates(arguments)
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     if arguments.jobs:
-        return print_arbitration(snapshot, read_rules(arguments).migration, arguments)
+        return print_arbitration(snapshot, read_rules(arguments, snapshot).migration, arguments)
     metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     if arguments.metrics:
         extra = load([arguments.metrics], sys.stdin, strict=True).snapshot
@@ -106,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Left to itself a dump is judged by its own clock: the latest report is taken to be of now.
     latest = max((one.update_time or 0 for one in metrics.values()), default=0)
     now = latest if given is None else moment_of(given)
-    rules = read_rules(arguments)
+    rules = read_rules(arguments, snapshot)
     with working(f"balancing {len(snapshot.nodes)} nodes, in steps") as step:
         moving = plan_cooling(
             snapshot,
@@ -151,27 +157,24 @@ def read_args(
     Raises
     ------
     ManifestError
-        With what cannot be read.
-    ModelError
-        With what upstream's validation says.
+        With what cannot be read, or what upstream's validation says.
     """
-    raw: Any
     if arguments.args is None:
         known = offered_names(snapshot) | {name for one in metrics for name in one.node_usage or ()}
-        raw = {"highThresholds": _percents("--high", arguments.high, known)}
+        typed = {"highThresholds": _percents("--high", arguments.high, known)}
         if arguments.prod_high:
-            raw["prodHighThresholds"] = _percents("--prod-high", arguments.prod_high, known)
+            typed["prodHighThresholds"] = _percents("--prod-high", arguments.prod_high, known)
+        read = PluginFile(typed)
     else:
         read = read_plugin_file("--args", arguments.args, COOLING)
         say_idle(arguments, "--args", read)
-        raw = read.args
-    problems = low_node_load_problems(default_low_node_load(raw))
-    if problems:
-        raise ModelError("; ".join(problems))
-    args = low_node_load_args(raw)
+    read.refuse(low_node_load_problems(read.read(default_low_node_load)))
+    args = read.read(low_node_load_args)
     if not arguments.quiet:
         # What the reference's own round looks at, with --compare, is looked at.
-        idle = () if getattr(arguments, "compare", False) else idle_arguments(raw, LOW_NODE_LOAD, "--args")
+        idle = (
+            () if getattr(arguments, "compare", False) else idle_arguments(read.args, LOW_NODE_LOAD, "--args")
+        )
         for line in (*_beyond_all(args), *idle):
             print(f"warning: {line}", file=sys.stderr)
     return args

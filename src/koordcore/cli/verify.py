@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
     record = read_json("--plan", arguments.plan)
-    rules, strangers = read_rules(arguments), 0
+    rules, strangers = read_rules(arguments, snapshot), 0
     if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
         moves, bound = moves_from_record(record)
         claim = certificate_from_record(record["certificate"]) if "certificate" in record else None

@@ -10,7 +10,7 @@ from typing import Any, Final
 from koordcore.descheduling.migration.max_unavailable import check_share
 from koordcore.errors import ManifestError
 from koordcore.model.migration import JobMode
-from koordcore.model.rebalance import DEFAULT_POOL, EvictionGate
+from koordcore.model.rebalance import DEFAULT_POOL, EvictionGate, MigrationControllerArgs
 from koordcore.protocol.label_names import label_name_fault
 
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z", re.ASCII)
@@ -199,6 +199,17 @@ def migration_controller_problems(defaulted: Mapping[str, Any]) -> tuple[str, ..
         if gate not in known:
             found.append(_invalid(f"skipEvictionGates[{index}]", gate, "unknown eviction gate"))
     return tuple(sorted(found))
+
+
+def limiter_problems(args: MigrationControllerArgs) -> tuple[str, ...]:
+    """List the limiters whose share nobody can read: upstream takes them, and then limits nothing."""
+    found = []
+    for kind, limiter in sorted(args.limiters.items()):
+        try:
+            check_share(limiter.max_migrating or 0)
+        except ManifestError as error:
+            found.append(_invalid(f"objectLimiters[{kind}].maxMigrating", limiter.max_migrating, str(error)))
+    return tuple(found)
 
 
 def _positive(value: float | str) -> bool:

@@ -51,7 +51,7 @@ from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 from koordcore.protocol.selectors import as_affinity, as_spread_constraints, as_tolerations
 
 _NO_LABELS: Final[immutabledict[str, str]] = immutabledict()
-_BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 _known_phase: Final = choice(PodPhase)
 _preemption_policy: Final = choice(PreemptionPolicy)
@@ -104,7 +104,7 @@ def resolve_priority(reading: Reading, read: PodReading, classes: Mapping[str, P
         return pod
     found = classes.get(pod.priority_class) if pod.priority_class else _default_class(classes)
     if found is None:
-        built_in = _BUILT_IN.get(pod.priority_class)
+        built_in = BUILT_IN_PRIORITIES.get(pod.priority_class)
         if pod.priority_class and built_in is None and not read.has_priority:
             reading.warn(
                 "spec.priorityClassName", f"no PriorityClass {pod.priority_class}; priority 0 is taken"

@@ -7,12 +7,14 @@ the versioned object as it would be printed; what is left out when empty is left
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.durations import format_duration
+from koordcore.model.mappings import EMPTY
 from koordcore.model.migration import DEFAULT_JOB_MODE, JobMode
 from koordcore.model.rebalance import (
     DEFAULT_POOL,
@@ -333,20 +335,42 @@ def default_migration_controller(raw: Mapping[str, Json]) -> dict[str, Any]:
     return done
 
 
-def parse_evictor_args(raw: Mapping[str, Json]) -> EvictorArgs:
-    """Read the fields that say which pods may be evicted at all; others are not looked at."""
-    threshold: Any = optional(raw, "priorityThreshold", as_mapping, {})
+def parse_evictor_args(raw: Mapping[str, Json], *, priorities: Mapping[str, int] = EMPTY) -> EvictorArgs:
+    """Read the fields that say which pods may be evicted at all; others are not looked at.
+
+    Parameters
+    ----------
+    raw
+        The fields.
+    priorities
+        PriorityClasses and their values: a threshold by name is that of its class.
+
+    Raises
+    ------
+    ManifestError
+        When a field is of the wrong type, or there is no such class.
+    """
     return EvictorArgs(
         evict_failed_bare_pods=optional(raw, "evictFailedBarePods", as_bool, False),
         evict_all_bare_pods=optional(raw, "evictAllBarePods", as_bool, False),
         evict_local_storage_pods=optional(raw, "evictLocalStoragePods", as_bool, False),
         evict_system_critical_pods=optional(raw, "evictSystemCriticalPods", as_bool, False),
         ignore_pvc_pods=optional(raw, "ignorePvcPods", as_bool, False),
-        priority_threshold=optional(threshold, "value", as_int, None),
+        priority_threshold=optional(raw, "priorityThreshold", partial(_threshold_of, priorities), None),
         label_selector=optional(raw, "labelSelector", parse_selector, None),
         namespaces=optional(raw, "namespaces", _namespaces_of, None),
         skip_gates=frozenset(optional(raw, "skipEvictionGates", _strings, ())),
     )
+
+
+def _threshold_of(priorities: Mapping[str, int], value: Json) -> int | None:
+    raw = as_mapping(value)
+    number, name = optional(raw, "value", as_int, None), optional(raw, "name", as_str, "")
+    if number is not None or not name:
+        return number
+    if name not in priorities:
+        raise ManifestError.at("name", f"there is no PriorityClass {name}; give its value instead")
+    return priorities[name]
 
 
 def _limiter_of(value: Json) -> ObjectLimiter:
@@ -371,13 +395,22 @@ def _limiters_of(value: Json) -> immutabledict[str, ObjectLimiter]:
     return immutabledict(sorted(limiters))
 
 
-def migration_controller_args(raw: Mapping[str, Json]) -> MigrationControllerArgs:
+def migration_controller_args(
+    raw: Mapping[str, Json], *, priorities: Mapping[str, int] = EMPTY
+) -> MigrationControllerArgs:
     """Read ``MigrationControllerArgs`` with defaults.
+
+    Parameters
+    ----------
+    raw
+        The arguments.
+    priorities
+        PriorityClasses and their values, which a threshold by name needs.
 
     Raises
     ------
     ManifestError
-        When a field is unknown, of the wrong type, or the mode of jobs is unknown.
+        When a field is unknown, of the wrong type, or the mode of jobs or a PriorityClass is unknown.
     """
     done = default_migration_controller(raw)
     mode = done["defaultJobMode"]
@@ -385,7 +418,7 @@ def migration_controller_args(raw: Mapping[str, Json]) -> MigrationControllerArg
         raise ManifestError.at("defaultJobMode", f"must be {' or '.join(JobMode)}")
     return MigrationControllerArgs(
         dry_run=done.get("dryRun", False),
-        evictor=parse_evictor_args(done),
+        evictor=parse_evictor_args(done, priorities=priorities),
         node_fit=done.get("nodeFit", False),
         max_migrating_globally=done.get("maxMigratingGlobally"),
         max_migrating_per_namespace=done.get("maxMigratingPerNamespace"),
@@ -415,7 +448,14 @@ _COMMON_POINTERS: Final = frozenset({"paused", "nodeSelector", "evictableNamespa
 def parse_eviction_limits(raw: Mapping[str, Json]) -> EvictionLimits:
     """Read the eviction limits of a ``DeschedulerConfiguration``; other fields are not looked at."""
     return EvictionLimits(
-        per_node=optional(raw, "maxNoOfPodsToEvictPerNode", as_int, None),
-        per_namespace=optional(raw, "maxNoOfPodsToEvictPerNamespace", as_int, None),
-        total=optional(raw, "maxNoOfPodsToEvictTotal", as_int, None),
+        per_node=optional(raw, "maxNoOfPodsToEvictPerNode", _count, None),
+        per_namespace=optional(raw, "maxNoOfPodsToEvictPerNamespace", _count, None),
+        total=optional(raw, "maxNoOfPodsToEvictTotal", _count, None),
     )
+
+
+def _count(value: Json) -> int:
+    number = as_int(value)
+    if number < 0:
+        raise ManifestError.at("", f"must not be negative, got {number}")
+    return number
