@@ -75,6 +75,14 @@ def test_a_known_policy_is_written_as_a_configuration(capsys: pytest.CaptureFixt
     assert claims.args == ClaimArgs(packed=False)
 
 
+def test_what_no_other_scheduler_reads_of_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, ours in (("spread", 2), ("default", 1), ("stock", 0)):
+        assert main(["policy", name, "-o", "config"]) == 0
+        assert capsys.readouterr().err.count("koordcore alone reads it") == ours
+    assert main(["policy", "spread", "-o", "config", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     "args",
     [ClaimArgs(), ClaimArgs(mode="first-fit"), ClaimArgs(await_claims=True, packed=False)],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from koordcore.errors import ManifestError, ModelError
+from koordcore.manifests.named_policies import named_policy
 from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION, MODELLED
 from koordcore.manifests.policy_lint import lint_configuration
 from koordcore.manifests.policy_manifest import configuration_manifest
@@ -16,8 +17,9 @@ from koordcore.manifests.scheduler_config import (
     policies_from_manifest,
     scheduler_configuration,
 )
-from koordcore.model.plugin_args import FitArgs, ScoringStrategy, ShapePoint
+from koordcore.model.plugin_args import FitArgs, FitPlusArgs, ScoringStrategy, ShapePoint
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.quotas import NamedCheck, QuotaPolicy
 
 LOAD = {
     "filterExpiredNodeMetrics": False,
@@ -192,6 +194,12 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
 def test_arguments_that_cannot_be_written_are_refused() -> None:
     with pytest.raises(ModelError, match="Mine: arguments of str cannot be written"):
         configuration_manifest(Policy(plugins=(PluginSetting(name="Mine", args="x"),)))
+
+
+def test_checks_of_quotas_cannot_be_written() -> None:
+    args = QuotaPolicy(checks=(NamedCheck("mine", lambda *_: ""),))
+    with pytest.raises(ModelError, match="checks are functions"):
+        configuration_manifest(Policy(plugins=(PluginSetting(name="ElasticQuota", args=args),)))
 
 
 def test_a_ratio_keeps_its_shape() -> None:
@@ -431,3 +439,27 @@ def test_what_is_really_disabled_is_no_finding() -> None:
         "preFilter": {"disabled": [entry("*")]},
     }
     assert "plugins." not in findings({"plugins": plugins})
+
+
+@pytest.mark.parametrize("name", ["default", "stock", "binpack", "spread"])
+def test_a_policy_by_name_means_the_same_once_it_is_written(name: str) -> None:
+    known = named_policy(name)
+    (again,) = policies_from_manifest(configuration_manifest(known))
+    for setting in known.plugins:
+        assert again.plugin(setting.name) == setting
+
+
+def test_other_extended_resources_are_rated_by_a_file_too() -> None:
+    plugins = {"score": score(("NodeResourcesFitPlus", 2))}
+    for args, extended, told in (
+        ({"extendedResources": {"type": "MostAllocated", "weight": 3}}, ("MostAllocated", 3), ""),
+        ({"extendedResources": {"type": "Most"}}, ("Most", 0), 'type "Most" of other extended resources'),
+        ({}, None, "names no resources"),
+    ):
+        profile = {"plugins": plugins, "pluginConfig": plugin_config(NodeResourcesFitPlus=args)}
+        (policy,) = policies_from_manifest(configuration(profile))
+        setting = policy.plugin("NodeResourcesFitPlus")
+        assert setting is not None
+        assert setting.args == FitPlusArgs(extended=extended)
+        found = [one for one in findings(profile).splitlines() if "NodeResourcesFitPlus" in one]
+        assert (told in found[0]) if told else found == []

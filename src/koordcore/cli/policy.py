@@ -22,7 +22,7 @@ from koordcore.manifests.config_maps import unpacked
 from koordcore.manifests.loading import opened
 from koordcore.manifests.named_policies import POLICY_NAMES
 from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION
-from koordcore.manifests.policy_args import write_args
+from koordcore.manifests.policy_args import OUR_ARGUMENTS, write_args
 from koordcore.manifests.policy_lint import lint_configuration
 from koordcore.manifests.policy_manifest import configuration_manifest
 from koordcore.manifests.scheduler_config import (
@@ -73,9 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     findings = [one for each in configurations for one in lint_configuration(each, known_plugins())]
     profiles = [one for each in configurations for one in each.profiles]
     if arguments.output == CONFIG:
-        print(
-            json.dumps(configuration_manifest(*(one.policy(known_plugins()) for one in profiles)), indent=2)
-        )
+        _print_configuration(arguments, *(one.policy(known_plugins()) for one in profiles))
         return 0
     if for_programs(arguments):
         record = [{"profile": one.profile, "plugin": one.plugin, "message": one.message} for one in findings]
@@ -98,13 +96,26 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_known(policy: Policy, arguments: argparse.Namespace) -> int:
     """Print a policy that has a name: there is nothing to say against it."""
     if arguments.output == CONFIG:
-        print(json.dumps(configuration_manifest(policy), indent=2))
+        _print_configuration(arguments, policy)
     elif for_programs(arguments):
         print_record(arguments, [])
     else:
         show(_table(policy))
         say(_counts(1, 0))
     return 0
+
+
+def _print_configuration(arguments: argparse.Namespace, *policies: Policy) -> None:
+    """Write policies out, and name the arguments that are ours."""
+    written = configuration_manifest(*policies)
+    print(json.dumps(written, indent=2))
+    for number, profile in enumerate(() if arguments.quiet else written["profiles"]):
+        for one in profile.get("pluginConfig", ()):
+            for name in OUR_ARGUMENTS.get(one["name"], ()):
+                if name in one["args"]:
+                    place = f"profiles[{number}].pluginConfig[{one['name']}].args.{name}"
+                    told = f"{place}: koordcore alone reads it, other schedulers refuse it"
+                    print(f"warning: {told}", file=sys.stderr)
 
 
 def _counts(profiles: int, findings: int) -> str:

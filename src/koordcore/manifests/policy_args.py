@@ -68,11 +68,12 @@ def _node_affinity(args: NodeAffinityArgs) -> Object:
 
 
 def _fit_plus(args: FitPlusArgs) -> Object:
-    return {
-        "resources": {
-            name: {"type": strategy, "weight": weight} for name, (strategy, weight) in args.resources.items()
-        }
-    }
+    def rated(one: tuple[str, int]) -> Object:
+        return {"type": one[0], "weight": one[1]}
+
+    named = {name: rated(one) for name, one in args.resources.items()}
+    others = {} if args.extended is None else {"extendedResources": rated(args.extended)}
+    return {**({"resources": named} if named or not others else {}), **others}
 
 
 def _scarce(args: ScarceArgs) -> Object:
@@ -187,6 +188,8 @@ def _gangs(args: CoschedulingArgs) -> Object:
 
 def _quota(args: QuotaPolicy) -> Object:
     default = QuotaPolicy()
+    if args.checks:
+        raise ModelError("ElasticQuota: checks are functions, which arguments do not hold")
     written = _changed(
         args,
         default,
@@ -276,6 +279,17 @@ ARGS_WRITERS: Final[Mapping[str, Callable[[Any], Object]]] = {
     "Reservation": _reservations,
 }
 """Plugin name to what writes its arguments."""
+
+
+OUR_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = immutabledict(
+    {
+        "NodeResourcesFitPlus": ("extendedResources",),
+        "DynamicResources": ("scoringStrategy", "allocationMode", "awaitClaims"),
+        "Coscheduling": ("gangFit",),
+        "Reservation": ("matching",),
+    }
+)
+"""Plugin to the arguments that no other scheduler knows."""
 
 
 def gates_of(name: str, args: Any) -> dict[str, bool]:

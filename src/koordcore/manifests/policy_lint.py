@@ -186,10 +186,12 @@ def _gangs(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
 def _scores_for_nothing(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
     scorers = profile.names("score")
     plus = profile.args.get("NodeResourcesFitPlus")
-    if "NodeResourcesFitPlus" in scorers and not (isinstance(plus, FitPlusArgs) and plus.resources):
+    rates = isinstance(plus, FitPlusArgs) and (plus.resources or plus.extended is not None)
+    if "NodeResourcesFitPlus" in scorers and not rates:
         yield "NodeResourcesFitPlus", "names no resources: every node scores 100, its weight can never matter"
     if isinstance(plus, FitPlusArgs):
-        for resource, (strategy, _) in plus.resources.items():
+        others = {} if plus.extended is None else {"other extended resources": plus.extended}
+        for resource, (strategy, _) in {**plus.resources, **others}.items():
             if strategy not in (ScoringStrategy.LEAST_ALLOCATED, ScoringStrategy.MOST_ALLOCATED):
                 yield (
                     "NodeResourcesFitPlus",

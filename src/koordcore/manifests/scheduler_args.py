@@ -199,8 +199,11 @@ def _fit_plus_resource(value: Json) -> tuple[str, int]:
 
 
 def fit_plus_args(raw: Mapping[str, Json]) -> FitPlusArgs:
-    """Read NodeResourcesFitPlusArgs."""
-    return FitPlusArgs(resources=optional(raw, "resources", _fit_plus_resources, _NOTHING))
+    """Read NodeResourcesFitPlusArgs. ``extendedResources`` is ours."""
+    return FitPlusArgs(
+        resources=optional(raw, "resources", _fit_plus_resources, _NOTHING),
+        extended=optional(raw, "extendedResources", _fit_plus_resource, None),
+    )
 
 
 def _fit_plus_resources(value: Json) -> dict[str, tuple[str, int]]:
