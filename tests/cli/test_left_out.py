@@ -12,6 +12,7 @@ from koordcore import Policy, schedule
 from koordcore.cli import main
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.scheduler_config import policies_from_manifest
+from koordcore.model.policy import PluginSetting
 from koordcore.model.preemption import PreemptionRules
 from tests.manifests.builders import container, node, pod
 
@@ -238,3 +239,65 @@ def test_a_pending_reservation_stands_in_the_tables(
     out = capsys.readouterr().out
     assert "reservation/more" in out.partition("Not placed")[0]
     assert "reservation/want" in out.partition("Not placed")[2]
+
+
+OWN_FILTERS = (
+    "NodeResourcesFit",
+    "NodeAffinity",
+    "InterPodAffinity",
+    "PodTopologySpread",
+    "NodePorts",
+    "VolumeBinding",
+    "NodeUnschedulable",
+    "TaintToleration",
+)
+
+
+def neighbours(required: bool) -> dict[str, Any]:
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+    if required:
+        return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_filters_of_kubernetes_that_only_score_are_named(hard: bool) -> None:
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"a": "b"}},
+    }
+    asking = pod(
+        "p",
+        containers=[container(requests={"cpu": "100"})],
+        nodeSelector={"no": "such"},
+        affinity={"podAntiAffinity": neighbours(hard)},
+        topologySpreadConstraints=[spread],
+    )
+    off = [{"name": name} for name in OWN_FILTERS]
+    config = {**CONFIG, "profiles": [{"schedulerName": "lean", "plugins": {"filter": {"disabled": off}}}]}
+    (policy,) = policies_from_manifest(config)
+    snapshot = snapshot_from_objects(
+        [CLUSTER[0], {**asking, "spec": {**asking["spec"], "schedulerName": "lean"}}]
+    )
+    result = schedule(snapshot.snapshot, policy=policy)
+    assert len(result.bound) == 1
+    told = {str(one) for one in result.not_looked_at}
+    assert {
+        "1 pod with requests (the profile lean has NodeResourcesFit for its score alone)",
+        "1 pod with a choice of nodes by labels (the profile lean has NodeAffinity for its score alone)",
+        "1 node cordoned (the profile lean has no NodeUnschedulable)",
+        "1 node tainted (the profile lean has TaintToleration for its score alone)",
+    } <= told
+    for what, plugin in (("pod affinity", "InterPodAffinity"), ("spread constraints", "PodTopologySpread")):
+        line = f"1 pod with {what} (the profile lean has {plugin} for its score alone)"
+        assert (line in told) == hard
+
+
+def test_a_policy_of_cards_counts_what_nodes_have() -> None:
+    policy = Policy(plugins=(PluginSetting(name="GpuShare"),))
+    snapshot = snapshot_from_objects(
+        [node("n1", BIG), pod("p", containers=[container(requests={"cpu": "1"})])]
+    )
+    assert schedule(snapshot.snapshot, policy=policy).not_looked_at == ()

@@ -428,6 +428,19 @@ def test_entries_of_plugin_sets_that_change_nothing_are_named(plugins: dict[str,
     assert f"profiles[0].plugins.{text}" in findings({"plugins": plugins})
 
 
+def test_filters_of_kubernetes_that_a_profile_lacks_are_named() -> None:
+    for plugins, where in (
+        ({"filter": {"disabled": [entry("*")]}}, " at filter"),
+        ({"multiPoint": {"disabled": [entry("*")]}}, ""),
+    ):
+        told = findings({"plugins": plugins})
+        assert (
+            f"default-scheduler: NodeResourcesFit: not enabled{where}: nodes take more than they have" in told
+        )
+        assert f"default-scheduler: TaintToleration: not enabled{where}: taints keep nobody away" in told
+    assert "NodeResourcesFit" not in findings({})
+
+
 def test_what_is_really_disabled_is_no_finding() -> None:
     plugins = {
         "multiPoint": {"enabled": [entry("DeviceShare", 2)], "disabled": [entry("ImageLocality")]},

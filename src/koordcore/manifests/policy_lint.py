@@ -97,6 +97,21 @@ _WITHOUT: Final = {
     "DynamicResources": "pods with resource claims find no place",
 }
 """Plugin to what follows where a profile has it nowhere."""
+_UNFILTERED: Final = {
+    "NodeResourcesFit": "nodes take more than they have",
+    "TaintToleration": "taints keep nobody away",
+    "NodeUnschedulable": "cordoned nodes take pods",
+    "NodeName": "whoever names a node goes to any",
+    "NodeAffinity": "node selectors and required node affinity bind nobody",
+    "NodePorts": "pods of one node may have the same host port",
+    "PodTopologySpread": "hard spread constraints bind nobody",
+    "InterPodAffinity": "required affinity and anti-affinity to pods bind nobody",
+    "VolumeRestrictions": "a volume for one pod, or one node, may have several",
+    "NodeVolumeLimits": "nodes attach more volumes than they can",
+    "VolumeBinding": "volumes bind nobody to nodes",
+    "VolumeZone": "volumes bind nobody to zones",
+}
+"""Plugin of Kubernetes' own to what follows where it does not filter."""
 
 
 def _absent(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
@@ -107,6 +122,11 @@ def _absent(profile: SchedulerProfile) -> Iterator[tuple[str, str]]:
         elif name not in (*profile.deciding, *profile.holding) and name != "Coscheduling":
             points = ", ".join(point for point, refs in profile.points.items() if name in _names(refs))
             yield name, f"enabled at {points} only, where nothing is decided: {effect}"
+
+    for name, effect in _UNFILTERED.items():
+        if name not in profile.names("filter"):
+            where = " at filter" if name in there else ""
+            yield name, f"not enabled{where}: {effect}"
 
 
 def _names(refs: Iterable[PluginRef]) -> set[str]:

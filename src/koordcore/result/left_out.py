@@ -8,7 +8,7 @@ from typing import Final
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.model.affinity import TaintEffect
+from koordcore.model.affinity import TaintEffect, UnsatisfiableAction
 from koordcore.model.claims import ResourceClaim
 from koordcore.model.cluster import Unreadable
 from koordcore.model.devices import (
@@ -112,6 +112,7 @@ _PODS: Final[tuple[tuple[str, str, Callable[[Pod], bool]], ...]] = (
         _annotated(ANNOTATION_SCHEDULING_HINT, DEPRECATED_SCHEDULING_HINT),
     ),
     ("Reservation", "with reservation affinity", _annotated(RESERVATION_AFFINITY)),
+    ("NodeResourcesFit", "with requests", lambda pod: bool(pod.requests)),
     ("NodeAffinity", "with a choice of nodes by labels", _picks_nodes),
     (
         "InterPodAffinity",
@@ -123,6 +124,23 @@ _PODS: Final[tuple[tuple[str, str, Callable[[Pod], bool]], ...]] = (
     ("VolumeBinding", "with volume claims", lambda pod: bool(pod.claims)),
 )
 """Plugin, what pods say that only it heeds, and whether a pod does."""
+_HARD: Final[Mapping[str, Callable[..., bool]]] = immutabledict(
+    {
+        "InterPodAffinity": lambda pod: any(
+            one is not None and one.required
+            for one in ((pod.affinity.pod, pod.affinity.anti) if pod.affinity else ())
+        ),
+        "PodTopologySpread": lambda pod: any(
+            one.when_unsatisfiable is UnsatisfiableAction.DO_NOT_SCHEDULE for one in pod.spread_constraints
+        ),
+    }
+)
+"""Plugin to whether a pod says what a score does not heed, where that is only a part of what it says."""
+_KUBERNETES: Final = frozenset(
+    {"NodeResourcesFit", "NodeAffinity", "InterPodAffinity", "PodTopologySpread", "NodePorts"}
+    | {"VolumeBinding", "NodeUnschedulable", "TaintToleration"}
+)
+"""Plugins that heed what they are told here only where they filter."""
 _NODES: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
     ("NodeUnschedulable", "cordoned", lambda node: node.unschedulable),
     (
@@ -204,11 +222,16 @@ def _counted(
     policy: Policy,
     kind: str,
 ) -> Iterator[LeftOut]:
+    filtering = {one.name for one in policy.plugins if one.filters}
     for plugin, saying, holds in table:
-        if plugin not in here:
-            count = sum(map(holds, things))
+        scored = plugin in here and plugin in _KUBERNETES and plugin not in filtering
+        served = plugin == "NodeResourcesFit" and "GpuShare" in filtering  # which counts what nodes have
+        if (scored or plugin not in here) and not served:
+            count = sum(map(_HARD.get(plugin, holds) if scored else holds, things))
             if count:
-                yield LeftOut(f"{kind}{'s' * (count > 1)} {saying}", count, _absent(policy, plugin))
+                why = f"the profile {policy.name} has {plugin} for its score alone"
+                why = why if scored else _absent(policy, plugin)
+                yield LeftOut(f"{kind}{'s' * (count > 1)} {saying}", count, why)
 
 
 def quota_trees(snapshot: ClusterSnapshot, policy: Policy) -> Iterator[LeftOut]:
