@@ -177,3 +177,52 @@ def test_an_input_that_holds_no_object_is_refused(
     said = capsys.readouterr()
     assert not said.out
     assert f"{file}: {told}" in said.err
+
+
+OWN = """
+import numpy as np
+
+from koordcore import PluginSetting, Policy
+from koordcore.framework import Evaluator, Plugin
+
+
+class Second(Plugin):
+    def request_of(self, pod):
+        return "any"
+
+    def evaluator(self, pod, request):
+        made = There()
+        made.mask = np.array(["s2" in node.name for node in self.workspace.layout.nodes], bool)
+        return made
+
+
+class There(Evaluator):
+    def fits(self, view):
+        return self.mask[view.rows]
+
+    def reasons(self, view):
+        return [("is not of the second spine", ~self.fits(view))]
+
+
+POLICY = Policy(plugins=(*Policy().plugins, PluginSetting(plugin=Second, scores=False)))
+"""
+
+
+def test_a_dump_is_played_by_policies_of_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Known ones, a configuration, and those of one's own with the plugins in them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_second.py").write_text(OWN)
+    assert main(["policy", "default", "-o", "config"]) == 0
+    (tmp_path / "config.yaml").write_text(capsys.readouterr().out)
+    names = ["default", "config.yaml", "own_second:POLICY", "own_second:Second"]
+    asked = [part for name in names for part in ("--policy", name)]
+    assert main(["simulate", str(EXAMPLE), "-o", "json", "-q", *asked]) == 0
+    runs = {one["cell"]["policy"]: one for one in json.loads(capsys.readouterr().out)}
+    assert [*runs] == names
+    assert runs["own_second:POLICY"]["digest"] == runs["own_second:Second"]["digest"]
+    assert runs["own_second:POLICY"]["refused"] > runs["default"]["refused"]
+    assert runs["default"]["peak"] > 50
+    assert main(["simulate", str(EXAMPLE), "--policy", "default", "--policy", "fgd"]) == 2
+    assert "--policy fgd: looks at cards only" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,16 +16,19 @@ from koordcore.cli.interrupt import INTERRUPTED
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.own_policies import own_policy
+from koordcore.cli.policies import policy_called
 from koordcore.cli.pools import WorkerPool
 from koordcore.cli.progress import add_quiet, working
 from koordcore.cli.tables import show
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations
+from koordcore.framework import Plugin
 from koordcore.manifests import load
 from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
 from koordcore.manifests.podless import OPENED_KINDS
 from koordcore.model.claims import DeviceClass
 from koordcore.model.kueue import KueueWorkload
+from koordcore.model.policy import Policy
 from koordcore.model.scheduling_groups import SchedulingPodGroup, SchedulingWorkload
 from koordcore.protocol.extended_resources import classes_by_resource
 from koordcore.scheduling.plugins.gpu_share import demand_of
@@ -84,10 +87,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         action="append",
-        metavar="NAME|MODULE:CLASS",
+        metavar="NAME|FILE|MODULE:NAME",
         help=f"{', '.join(PolicyName)}, {ALL}, or your own; repeat for several (default: bestfit and fgd). "
-        f"Where pods of a dump ask for devices by claims: {', '.join(POLICY_NAMES)} "
-        f"(default: {' and '.join(_OF_CLAIMS)})",
+        f"Of a dump also {', '.join(POLICY_NAMES)}, a KubeSchedulerConfiguration, or a Policy or Plugin "
+        f"of your own, which `schedule` plays; where its pods ask for devices by claims the default is "
+        f"{' and '.join(_OF_CLAIMS)}",
     )
     parser.add_argument(
         "--seed", action="append", type=int, metavar="N", help="order of arrival; repeat for several (42)"
@@ -195,8 +199,9 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     claiming = sum(
         bool(pod.resource_claims) or any(name in classes for name in pod.requests) for pod in snapshot.pending
     )
-    if claiming and not _cards_only(arguments):
-        return tuple(_play_claims(snapshot, arguments))
+    scheduled = _of_schedule(arguments)
+    if scheduled or (claiming and not arguments.policy):
+        return tuple(_play_scheduled(snapshot, arguments, scheduled))
     if claiming and not arguments.quiet:
         message = f"{claiming} of {len(snapshot.pending)} pods that wait ask for devices by claims"
         print(f"warning: {message}: this replay looks at cards only; {_PLAYED}", file=sys.stderr)
@@ -216,26 +221,39 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
     return tuple(results)
 
 
-def _cards_only(arguments: argparse.Namespace) -> bool:
-    """Tell whether policies were asked for that know cards, and not those of ``schedule``."""
+def _of_schedule(arguments: argparse.Namespace) -> dict[str, Policy]:
+    """Give the policies of ``schedule`` that were asked for; the others look at cards alone."""
     names: list[str] = arguments.policy or []
-    own = [name for name in names if name not in POLICY_NAMES]
-    other = next((name for name in names if name in POLICY_NAMES), "")
-    if own and other:
-        raise ModelError(f"--policy {own[0]}: looks at cards only, and is not comparable with {other}")
-    return bool(own)
+    found = {name: policy for name in names if (policy := _scheduling(name, quiet=arguments.quiet))}
+    other = next((name for name in names if name not in found), "")
+    if found and other:
+        raise ModelError(
+            f"--policy {other}: looks at cards only, and is not comparable with {next(iter(found))}"
+        )
+    return found
 
 
-def _play_claims(snapshot: ClusterSnapshot, arguments: argparse.Namespace) -> Iterator[CellResult]:
+def _scheduling(name: str, *, quiet: bool) -> Policy | None:
+    """Read a policy of ``schedule``: a known one, a configuration, or one's own; ``None`` for another."""
+    if name in POLICY_NAMES or Path(name).is_file():
+        return policy_called(name, quiet=quiet)
+    own: object = None if name in tuple(PolicyName) else own_policy(name)
+    ours = isinstance(own, Policy) or (isinstance(own, type) and issubclass(own, Plugin))
+    return policy_called(name, quiet=quiet) if ours else None
+
+
+def _play_scheduled(
+    snapshot: ClusterSnapshot, arguments: argparse.Namespace, policies: Mapping[str, Policy]
+) -> Iterator[CellResult]:
     """Let the pods arrive one after another and ``schedule`` give them nodes, devices of claims among it."""
     if arguments.output == "csv":
         raise ModelError("-o csv: is by percent arrived; of claims -o json tells what is in use over time")
     if arguments.plot and arguments.kind != PlotKind.WAITING:
         raise ModelError(f"--kind {arguments.kind}: of claims only those who wait are drawn (--kind waiting)")
     cluster, events = stream_of(snapshot, *expectations(snapshot, None))
-    for name in arguments.policy or _OF_CLAIMS:
+    for name, policy in (policies or {name: named_policy(name) for name in _OF_CLAIMS}).items():
         with working(f"playing {name}") as step:
-            result = replay_schedule(cluster, events, policy=named_policy(name), progress=step)
+            result = replay_schedule(cluster, events, policy=policy, progress=step)
         yield summarise_schedule(Cell(arguments.folder.name.split(".")[0], name, 0, Clock.TRACE), result)
 
 

@@ -1,4 +1,4 @@
-"""How much of the cards that drivers publish is in use by claims, while a replay goes on."""
+"""How much of the cards is in use while a replay goes on: what claims hold of them, or what pods ask for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import Final
 from koordcore._record import record
 from koordcore.model.claims import ClaimAllocation, DeviceResult, ResourceClaim
 from koordcore.model.device_slices import CounterSet, DeviceId, ResourceSlice, SliceDevice
+from koordcore.model.devices import DeviceObject
+from koordcore.model.nodes import NodeState
+from koordcore.scheduling.plain_cards import plain_cards
+from koordcore.scheduling.plugins.gpu_share import gpu_node
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.following import node_values, per_node
 
 WHOLE: Final = 1000
 """A card in the unit in which use is told."""
@@ -54,6 +59,35 @@ class PublishedCards:
             if name in capacity and capacity[name].value > 0
         ]
         return max(parts, default=0)
+
+
+@record
+class CountedCards:
+    """The cards of nodes for which no driver publishes devices.
+
+    Parameters
+    ----------
+    cards
+        How many there are at the start.
+    """
+
+    cards: int
+
+    def in_use(self, snapshot: ClusterSnapshot) -> int:
+        """Give what pods hold, in thousandths of a card."""
+        return sum(held for _, held in node_values(snapshot, _cards_on))
+
+
+@per_node(DeviceObject)
+def _cards_on(snapshot: ClusterSnapshot, state: NodeState) -> tuple[int, int]:
+    """Count the cards of a node, and the thousandths of one that its pods hold."""
+    idle = gpu_node(snapshot, state).cards or plain_cards(state)
+    return len(idle), WHOLE * len(idle) - sum(idle)
+
+
+def counted_cards(snapshot: ClusterSnapshot) -> CountedCards:
+    """Count the cards that nodes have at the start."""
+    return CountedCards(sum(number for number, _ in node_values(snapshot, _cards_on)))
 
 
 def published_cards(slices: Iterable[ResourceSlice]) -> PublishedCards:

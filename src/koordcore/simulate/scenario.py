@@ -228,7 +228,7 @@ def summarise(cell: Cell, result: Replay) -> CellResult:
 
 
 def summarise_schedule(cell: Cell, result: ScheduledReplay) -> CellResult:
-    """Keep of a replay by ``schedule`` what tables and plots need; cards are those that claims are given.
+    """Keep of a replay by ``schedule`` what tables and plots need; see there for which cards are in use.
 
     How much is in use by percent arrived is not told.
     """

@@ -30,7 +30,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.reservations.lifecycle import controlled
 from koordcore.scheduling import schedule
-from koordcore.simulate.claimed_cards import PublishedCards, published_cards
+from koordcore.simulate.claimed_cards import CountedCards, PublishedCards, counted_cards, published_cards
 from koordcore.simulate.course import Placement
 from koordcore.simulate.events import Departure, NodeDrained, NodeFailed
 from koordcore.snapshot import ClusterSnapshot
@@ -85,7 +85,8 @@ class ScheduledReplay:
     resources, requested
         Names, and ``(R, E)`` what the bound pods ask for, in the resource's unit.
     cards, in_use
-        Cards that drivers publish, and ``(E,)`` the thousandths of one that claims hold after each.
+        Cards, and ``(E,)`` the thousandths of one that are held after each: of those that drivers publish by
+        claims; where none does, of those of the nodes at the start by what pods ask for.
     placements
         Every binding, in order; ``slots`` is empty, what a pod holds is told by its annotations.
     snapshot
@@ -117,7 +118,7 @@ class _Clock:
     policy: Policy
     start: datetime
     resources: tuple[str, ...]
-    published: PublishedCards
+    known: PublishedCards | CountedCards
     ends: list[tuple[int, int, PodKey]] = attrs.Factory(list)
     arrived: dict[PodKey, PodArrival] = attrs.Factory(dict)
     since: dict[PodKey, int] = attrs.Factory(dict)
@@ -210,7 +211,7 @@ class _Clock:
         self.used.append(
             [int(columns.requested[index[name]].sum()) if name in index else 0 for name in self.resources]
         )
-        self.in_use.append(self.published.in_use(self.snapshot) if self.published.cards else 0)
+        self.in_use.append(self.known.in_use(self.snapshot) if self.known.cards else 0)
 
 
 def replay_schedule(
@@ -264,7 +265,8 @@ def replay_schedule(
     if fresh:
         snapshot = snapshot.with_records(*fresh)
     published = published_cards(snapshot.of(ResourceSlice))
-    clock = _Clock(snapshot, policy, start, tuple(resources), published)
+    known = published if published.cards else counted_cards(snapshot)
+    clock = _Clock(snapshot, policy, start, tuple(resources), known)
     clock.play(stream, progress)
     table = np.array(clock.rows, np.int64).reshape(len(clock.rows), 3)
     used = np.array(clock.used, np.int64).reshape(len(clock.rows), len(clock.resources))
@@ -274,7 +276,7 @@ def replay_schedule(
         waited=table[:, 2],
         resources=clock.resources,
         requested=used.T,
-        cards=published.cards,
+        cards=known.cards,
         in_use=np.array(clock.in_use, np.int64),
         placements=tuple(clock.placements),
         snapshot=clock.snapshot,
