@@ -29,13 +29,11 @@ from koordcore.protocol.fields import (
 from koordcore.protocol.rebalance import (
     _COMMON,
     _COMMON_POINTERS,
-    _float,
-    _map_of,
     _namespaces_of,
     _pod_selector_of,
-    _struct,
     _switch,
 )
+from koordcore.protocol.strict_fields import as_number, map_of, struct
 
 
 class BinPackStrategy(StrEnum):
@@ -131,18 +129,18 @@ def scale_down_bin_pack_problems(defaulted: Mapping[str, Any]) -> tuple[str, ...
     return tuple(sorted(found))
 
 
-_fragmentation_aware: Final = _struct(
+_fragmentation_aware: Final = struct(
     {
         **_COMMON,
         **_switch("dryRun", "nodeFit"),
-        **dict.fromkeys(("imbalanceThreshold", "minImprovementThreshold"), _float),
+        **dict.fromkeys(("imbalanceThreshold", "minImprovementThreshold"), as_number),
     },
     _COMMON_POINTERS | {"dryRun", "nodeFit", "imbalanceThreshold", "minImprovementThreshold"},
 )
 
 
-_scale_down: Final = _struct(
-    {**_COMMON, "strategy": as_str, "maxPodsToEvict": as_int, "resourceWeights": _map_of(_float)},
+_scale_down: Final = struct(
+    {**_COMMON, "strategy": as_str, "maxPodsToEvict": as_int, "resourceWeights": map_of(as_number)},
     _COMMON_POINTERS | {"maxPodsToEvict"},
 )
 

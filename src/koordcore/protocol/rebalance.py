@@ -6,14 +6,13 @@ the versioned object as it would be printed; what is left out when empty is left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, ModelError
-from koordcore.model.durations import format_duration
 from koordcore.model.mappings import EMPTY
 from koordcore.model.migration import DEFAULT_JOB_MODE, JobMode
 from koordcore.model.rebalance import (
@@ -41,80 +40,45 @@ from koordcore.protocol.fields import (
     collect,
     list_of,
     optional,
-    show,
 )
 from koordcore.protocol.selector_text import label_selector_of
+from koordcore.protocol.strict_fields import (
+    Converter,
+    as_duration_text,
+    as_number,
+    as_share,
+    map_of,
+    number_or_text,
+    struct,
+)
 
-_Convert: TypeAlias = Callable[[Json], Any]
 _MINUTE: Final = "1m0s"
 _DEFAULT_WEIGHTED: Final = ("cpu", "memory")
 
 
-def _float(value: Json) -> float | int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ManifestError.at("", f"expected a number, got {show(value)}")
-    return value
-
-
-def _duration(value: Json) -> str:
-    return format_duration(as_duration(value))
-
-
-def _share(value: Json) -> int | str:
-    return value if isinstance(value, str) else as_int(value)
-
-
-def _number_or_text(value: Json) -> float | int | str:
-    return value if isinstance(value, str) else _float(value)
-
-
-def _map_of(convert: _Convert) -> _Convert:
-    return lambda value: {name: at(f"[{name}]", convert, one) for name, one in as_mapping(value).items()}
-
-
-def _struct(fields: Mapping[str, _Convert], kept: frozenset[str] = frozenset()) -> _Convert:
-    """Make a strict decoder; an empty value is left out unless its field is ``kept`` as a pointer is."""
-
-    def decode(value: Json) -> dict[str, Any]:
-        raw = as_mapping(value)
-        unknown = sorted(set(raw) - set(fields))
-        if unknown:
-            raise ManifestError.at("", f"unknown field {show(unknown[0])}")
-        decoded = {}
-        for name, convert in fields.items():
-            if raw.get(name) is None:
-                continue
-            made = at(name, convert, raw[name])
-            if name in kept or made not in (False, 0, "", [], (), {}):
-                decoded[name] = list(made) if isinstance(made, tuple) else made
-        return decoded
-
-    return decode
-
-
 _strings: Final = list_of(as_str)
-_requirement: Final = _struct({"key": as_str, "operator": as_str, "values": _strings}, frozenset({"key"}))
-_selector: Final = _struct({"matchLabels": _map_of(as_str), "matchExpressions": list_of(_requirement)})
-_namespaces: Final = _struct({"include": _strings, "exclude": _strings})
-_pod_selectors: Final = list_of(_struct({"name": as_str, "selector": _selector}, frozenset({"selector"})))
-_anomaly: Final = _struct(
-    {"timeout": _duration, "consecutiveAbnormalities": as_int, "consecutiveNormalities": as_int},
+_requirement: Final = struct({"key": as_str, "operator": as_str, "values": _strings}, frozenset({"key"}))
+_selector: Final = struct({"matchLabels": map_of(as_str), "matchExpressions": list_of(_requirement)})
+_namespaces: Final = struct({"include": _strings, "exclude": _strings})
+_pod_selectors: Final = list_of(struct({"name": as_str, "selector": _selector}, frozenset({"selector"})))
+_anomaly: Final = struct(
+    {"timeout": as_duration_text, "consecutiveAbnormalities": as_int, "consecutiveNormalities": as_int},
     frozenset({"timeout"}),
 )
-_thresholds: Final[Mapping[str, _Convert]] = {
+_thresholds: Final[Mapping[str, Converter]] = {
     "useDeviationThresholds": as_bool,
-    "highThresholds": _map_of(_float),
-    "lowThresholds": _map_of(_float),
-    "prodHighThresholds": _map_of(_float),
-    "prodLowThresholds": _map_of(_float),
-    "resourceWeights": _map_of(as_int),
+    "highThresholds": map_of(as_number),
+    "lowThresholds": map_of(as_number),
+    "prodHighThresholds": map_of(as_number),
+    "prodLowThresholds": map_of(as_number),
+    "resourceWeights": map_of(as_int),
     "anomalyCondition": _anomaly,
     "nodeSelector": _selector,
 }
 _INHERITED: Final = ("highThresholds", "lowThresholds", "prodHighThresholds", "prodLowThresholds")
 _POINTERS: Final = frozenset({"nodeSelector", "anomalyCondition", "evictableNamespaces", *_INHERITED})
-_pool: Final = _struct({"name": as_str, **_thresholds}, _POINTERS | {"resourceWeights"})
-_low_node_load: Final = _struct(
+_pool: Final = struct({"name": as_str, **_thresholds}, _POINTERS | {"resourceWeights"})
+_low_node_load: Final = struct(
     {
         "paused": as_bool,
         "dryRun": as_bool,
@@ -123,7 +87,7 @@ _low_node_load: Final = _struct(
         "nodeFit": as_bool,
         "evictableNamespaces": _namespaces,
         "podSelectors": _pod_selectors,
-        "detectorCacheTimeout": _duration,
+        "detectorCacheTimeout": as_duration_text,
         "nodePools": list_of(_pool),
         **_thresholds,
     },
@@ -247,15 +211,16 @@ def low_node_load_args(raw: Mapping[str, Json]) -> LowNodeLoadArgs:
     )
 
 
-def _switch(*names: str) -> dict[str, _Convert]:
+def _switch(*names: str) -> dict[str, Converter]:
     return dict.fromkeys(names, as_bool)
 
 
-_priority_threshold: Final = _struct({"name": as_str, "value": as_int}, frozenset({"value"}))
-_limiter: Final = _struct(
-    {"duration": _duration, "maxMigrating": _share, "burst": as_int}, frozenset({"duration", "maxMigrating"})
+_priority_threshold: Final = struct({"name": as_str, "value": as_int}, frozenset({"value"}))
+_limiter: Final = struct(
+    {"duration": as_duration_text, "maxMigrating": as_share, "burst": as_int},
+    frozenset({"duration", "maxMigrating"}),
 )
-_EVICTOR: Final[Mapping[str, _Convert]] = {
+_EVICTOR: Final[Mapping[str, Converter]] = {
     **_switch("evictFailedBarePods", "evictAllBarePods", "evictLocalStoragePods"),
     **_switch("evictSystemCriticalPods", "ignorePvcPods"),
     "priorityThreshold": _priority_threshold,
@@ -272,23 +237,25 @@ _PRINTED_SWITCHES: Final = (
 )
 _COUNTS: Final = ("maxMigratingGlobally", "maxMigratingPerNamespace", "maxMigratingPerNode")
 _SHARES: Final = ("maxMigratingPerWorkload", "maxUnavailablePerWorkload")
-_migration_controller: Final = _struct(
+_migration_controller: Final = struct(
     {
         **_EVICTOR,
         **_switch("dryRun", "nodeFit", "skipCheckExpectedReplicas"),
         "maxConcurrentReconciles": as_int,
         "nodeSelector": as_str,
         **dict.fromkeys(_COUNTS, as_int),
-        **dict.fromkeys(_SHARES, _share),
-        "objectLimiters": _map_of(_limiter),
+        **dict.fromkeys(_SHARES, as_share),
+        "objectLimiters": map_of(_limiter),
         "defaultJobMode": as_str,
-        "defaultJobTTL": _duration,
+        "defaultJobTTL": as_duration_text,
         "schedulerNames": _strings,
-        "evictQPS": _number_or_text,
+        "evictQPS": number_or_text,
         "evictBurst": as_int,
         "evictionPolicy": as_str,
         "defaultDeleteOptions": as_mapping,
-        "arbitrationArgs": _struct({"enabled": as_bool, "interval": _duration}, frozenset({"interval"})),
+        "arbitrationArgs": struct(
+            {"enabled": as_bool, "interval": as_duration_text}, frozenset({"interval"})
+        ),
     },
     frozenset(
         {
@@ -377,7 +344,7 @@ def _limiter_of(value: Json) -> ObjectLimiter:
     raw = as_mapping(value)
     return ObjectLimiter(
         duration=optional(raw, "duration", as_duration, 0),
-        max_migrating=optional(raw, "maxMigrating", _share, None),
+        max_migrating=optional(raw, "maxMigrating", as_share, None),
         burst=optional(raw, "burst", as_int, 0) or 1,
     )
 
@@ -435,7 +402,7 @@ def migration_controller_args(
     )
 
 
-_COMMON: Final[Mapping[str, _Convert]] = {
+_COMMON: Final[Mapping[str, Converter]] = {
     "paused": as_bool,
     "nodeSelector": _selector,
     "evictableNamespaces": _namespaces,
