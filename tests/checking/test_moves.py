@@ -16,9 +16,16 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.moves import Move
 from koordcore.model.nodes import Node
 from koordcore.model.pods import HostPort, OwnerReference, Pod, PodKey
-from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
+from koordcore.model.rebalance import (
+    NO_LIMITS,
+    EvictionGate,
+    EvictionLimits,
+    EvictorArgs,
+    MigrationControllerArgs,
+)
 from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import EVERYTHING
+from koordcore.protocol.migration import ANNOTATION_EVICT
 from koordcore.snapshot import ClusterSnapshot
 
 OWNER = (OwnerReference("ReplicaSet", "w", "w", controller=True),)
@@ -162,11 +169,34 @@ def test_shares_of_a_workload(share: int | str | None, most: int) -> None:
     ten = Workload(kind="ReplicaSet", name="w", uid="w", replicas=10)
     snapshot = world(*(pod(f"p{index}", "a", 0) for index in range(8)), records=[ten])
     args = MigrationControllerArgs(
-        max_unavailable_per_workload=share, max_migrating_per_workload=share, max_migrating_per_node=0
+        max_unavailable_per_workload=share,
+        max_migrating_per_workload=share,
+        max_migrating_per_node=0,
+        skip_check_expected_replicas=True,
     )
     moves = [go(f"p{index}", "a", "b") for index in range(8)]
     assert found(snapshot, *moves[:most], args=args) == []
     assert most >= 8 or found(snapshot, *moves[: most + 1], args=args) != []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        MigrationControllerArgs(max_unavailable_per_workload="100%"),
+        MigrationControllerArgs(max_migrating_per_workload=2),
+    ],
+)
+def test_a_workload_as_large_as_one_of_its_limits_stays(args: MigrationControllerArgs) -> None:
+    """The controller migrates none of it, unless the pod or a gate says otherwise."""
+    two = Workload(kind="ReplicaSet", name="w", uid="w", replicas=2)
+    standing, willing = pod("p", "a", 1), pod("q", "a", 1, annotations={ANNOTATION_EVICT: ""})
+    snapshot = world(standing, willing, records=[two])
+    assert found(snapshot, go("p", "a", "b"), args=args) == [
+        (ViolationKind.BUDGET, "ReplicaSet default/w", "wave 1: 1 away, 0 allowed")
+    ]
+    assert found(snapshot, go("q", "a", "b"), args=args) == []
+    open_gate = EvictorArgs(skip_gates=frozenset({EvictionGate.EXPECTED_REPLICAS}))
+    assert found(snapshot, go("p", "a", "b"), args=attrs.evolve(args, evictor=open_gate)) == []
 
 
 def test_a_gang_keeps_its_minimum() -> None:

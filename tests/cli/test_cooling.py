@@ -315,3 +315,45 @@ def test_where_jobs_take_up_a_limit_nothing_moves_and_the_limit_is_named(
         "maxMigratingPerNode of hot, beside 2 active PodMigrationJobs, lets 0 of 6 move"
         in found["why"]["hot"][0]
     )
+
+
+def of_job(name: str, on: str) -> dict[str, Any]:
+    """A pod whose owner tells no number of replicas."""
+    pod = running(name, on, "train")
+    pod["metadata"]["ownerReferences"][0] |= {"apiVersion": "batch/v1", "kind": "Job"}
+    return pod
+
+
+def test_moves_that_the_controller_refuses_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Job tells no number of replicas: its pods' PodMigrationJobs fail, unless the gates are skipped."""
+    objects = [node("hot", ROOM), node("cool", ROOM), report("cool", {})]
+    objects += [of_job("train-0", "hot"), report("hot", {"train-0": "8", "gone": "4"})]
+    words = ["rebalance", written(tmp_path / "d.json", *objects), "--high", "cpu=70", "-o", "patches"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert [json.loads(line)["kind"] for line in shown.out.splitlines()] == ["Reservation", "PodMigrationJob"]
+    assert "lets no pod of a Job go" in shown.err
+    assert "evict default/train-0 by hand" in shown.err
+    gates = ["ExpectedReplicas", "MaxMigratingPerWorkload", "MaxUnavailablePerWorkload"]
+    migration = tmp_path / "m.json"
+    migration.write_text(json.dumps({"skipEvictionGates": gates}))
+    assert main([*words, "--migration", str(migration)]) == 0
+    assert "lets no pod" not in capsys.readouterr().err
+
+
+def test_no_pod_of_a_workload_as_large_as_its_limit_moves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The controller would refuse its PodMigrationJob; the node stays hot, and it is said why."""
+    objects = [node("hot", ROOM), node("cool", ROOM), replica_set("web", 2), report("cool", {"web-1": "1"})]
+    objects += [running("web-0", "hot"), running("web-1", "cool"), report("hot", {"web-0": "8", "gone": "4"})]
+    dump = written(tmp_path / "d.json", *objects)
+    limits = tmp_path / "m.json"
+    limits.write_text(json.dumps({"maxUnavailablePerWorkload": 2}))
+    found = plan(capsys, dump, "--high", "cpu=70", "--migration", str(limits))
+    assert (found["moves"], found["certificate"]["status"]) == ([], "Proven")
+    why = "1 pod: ReplicaSet default/web, whose limit equals its size, lets 0 of 2 move"
+    assert found["why"] == {"hot": [why]}
+    assert len(plan(capsys, dump, "--high", "cpu=70")["moves"]) == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
+
 from koordcore.descheduling.budgets import migrating_groups, move_groups
+from koordcore.descheduling.migration.filter import MigrationFilter
 from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
 from koordcore.descheduling.plan import plan_rebalance
 from koordcore.model.cluster import PodDisruptionBudget, Workload
@@ -10,6 +13,7 @@ from koordcore.model.pods import OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import EVERYTHING
+from koordcore.protocol.migration import ANNOTATION_EVICT
 
 
 def pods(count: int, ready: int) -> list[Pod]:
@@ -35,6 +39,35 @@ def test_a_single_pod_stays() -> None:
     """A workload of one is not moved."""
     (group,) = move_groups(pods(1, 1), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=1)])
     assert group.most == 0
+
+
+def test_a_workload_as_large_as_its_limit_stays() -> None:
+    """The limit of two lets none of two move; one that says that it may be evicted may."""
+    two = Workload(kind="ReplicaSet", name="w", uid="w", replicas=2)
+    first, second = pods(2, 2)
+    willing = attrs.evolve(second, annotations={ANNOTATION_EVICT: ""})
+    for args in (
+        MigrationControllerArgs(max_unavailable_per_workload=2),
+        MigrationControllerArgs(max_migrating_per_workload=2),
+    ):
+        groups = move_groups([first, willing], workloads=[two], args=args)
+        stays = [one for one in groups if one.most == 0]
+        assert [(one.name, one.pods) for one in stays] == [
+            ("ReplicaSet default/w, whose limit equals its size,", (first.key,))
+        ]
+        skipping = attrs.evolve(args, skip_check_expected_replicas=True)
+        assert all(one.most for one in move_groups([first, willing], workloads=[two], args=skipping))
+
+
+def test_pods_whose_workload_tells_no_size_move() -> None:
+    """A workload that the dump lacks limits nothing, nor does a Job; the controller refuses both."""
+    owner = (OwnerReference("Job", "w", "w", controller=True),)
+    of_job = [attrs.evolve(one, owners=owner) for one in pods(2, 2)]
+    job = Workload(kind="Job", name="w", uid="w", replicas=2)
+    for own, records in ((of_job, [job]), (pods(2, 2), [])):
+        assert move_groups(own, workloads=records) == ()
+        controller = MigrationFilter(MigrationControllerArgs(), own, records)
+        assert controller.permanent(own[0]) is not None
 
 
 def test_a_gang_keeps_its_minimum() -> None:

@@ -15,6 +15,7 @@ from koordcore.model.moves import Move
 from koordcore.model.pods import OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, Share
 from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.migration import ANNOTATION_EVICT
 from koordcore.snapshot import ClusterSnapshot
 
 COUNTED: Final = ("ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "CloneSet")
@@ -101,11 +102,14 @@ def _workloads(
         keys = frozenset(pod.key for pod in pods)
         away = frozenset(pod.key for pod in pods if not pod.ready or pod.deleted is not None or pod.finished)
         away |= keys & moving
-        alone = replicas == 1 and not args.skip_check_expected_replicas
         subject = f"{kind} {namespace}/{name}"
-        for share in (args.max_unavailable_per_workload, args.max_migrating_per_workload):
-            most = 0 if alone else _scaled(replicas, share)
+        shares = (args.max_unavailable_per_workload, args.max_migrating_per_workload)
+        limits = [_scaled(replicas, share) for share in shares]
+        for most in limits:
             yield _Limit(ViolationKind.BUDGET, subject, keys, most, away)
+        if args.checks_expected_replicas and replicas in (1, *limits):
+            staying = frozenset(pod.key for pod in pods if ANNOTATION_EVICT not in pod.annotations)
+            yield _Limit(ViolationKind.BUDGET, subject, staying, 0)
 
 
 def _scaled(replicas: int, share: Share | None) -> int:

@@ -132,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         snapshot,
         moving,
+        rules,
         won={
             **({"staying": list(kept)} if kept else {}),
             **({"never": list(never)} if never else {}),
@@ -198,7 +199,7 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
         "place": None if done.place is None else done.place.node,
         "devices": devices,
     }
-    print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
+    print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason=REASON)
     return 0 if done.place is not None else 1
 
 
@@ -225,7 +226,7 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
         say(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
 
     won = {"emptied": list(done.emptied), "gains": list(done.gains), "prices": list(done.prices)}
-    print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
+    print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason=REASON)
     return 0 if moving.legal and len(done.emptied) >= max(1, arguments.empty) else 1
 
 
@@ -257,7 +258,7 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
         "gains": list(done.gains),
         "prices": list(done.prices),
     }
-    print_plan(arguments, snapshot, moving, won=won, tables=tables, reason=REASON)
+    print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason=REASON)
     return 0 if moving.legal else 1
 
 

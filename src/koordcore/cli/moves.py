@@ -21,17 +21,20 @@ from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.descheduling.args import limiter_problems, migration_controller_problems
 from koordcore.descheduling.checked_moves import Plan
+from koordcore.descheduling.migration.filter import LOOKUP_ERRORS, MigrationFilter
+from koordcore.descheduling.migration.workloads import UnknownScale
 from koordcore.descheduling.plans import MoveRules, Moving
 from koordcore.manifests.move_records import moves_record
 from koordcore.manifests.pods import BUILT_IN_PRIORITIES
 from koordcore.manifests.proof_records import claim_record, proofs_record
 from koordcore.model.certificates import Certificate
-from koordcore.model.cluster import PriorityClass
+from koordcore.model.cluster import PriorityClass, Workload
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.rebalance import MigrationControllerArgs
 from koordcore.model.resources import format_resources
-from koordcore.protocol.migration import ANNOTATION_EVICT_REASON, format_job
+from koordcore.protocol.migration import ANNOTATION_EVICT, ANNOTATION_EVICT_REASON, format_job
 from koordcore.protocol.rebalance import (
     default_migration_controller,
     migration_controller_args,
@@ -110,6 +113,7 @@ def print_plan(
     arguments: argparse.Namespace,
     snapshot: ClusterSnapshot,
     moving: Moving[P],
+    rules: MoveRules,
     *,
     won: Mapping[str, Any],
     tables: Callable[[], None],
@@ -121,8 +125,8 @@ def print_plan(
     ----------
     arguments
         With ``output`` and ``proofs``.
-    snapshot, moving
-        The cluster, and the plan with what the plugins say of its moves.
+    snapshot, moving, rules
+        The cluster, the plan with what the plugins say of its moves, and what it kept to.
     won
         What the plan reaches, for JSON.
     tables
@@ -144,10 +148,33 @@ def print_plan(
     elif arguments.output == "patches":
         for one in move_objects(snapshot, moves, reason):
             print(json.dumps(one))
+        for line in () if arguments.quiet else _never_migrated(snapshot, moves, rules.migration):
+            print(f"warning: {line}", file=sys.stderr)
     else:
         tables()
     if checked.refused is not None:
         print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
+
+
+def _never_migrated(
+    snapshot: ClusterSnapshot, moves: Sequence[Move], args: MigrationControllerArgs
+) -> Iterator[str]:
+    """Name the moves whose PodMigrationJobs fail because nobody tells how large the workload is."""
+    controller = MigrationFilter(args, snapshot.bound_pods(), snapshot.of(Workload))
+    by_kind: dict[str, list[str]] = {}
+    for move in moves:
+        pod = snapshot.pod(move.pod)
+        workload = None if pod is None else controller.workloads.of(pod)
+        if pod is not None and isinstance(workload, UnknownScale):
+            refusal = controller.permanent(pod) or controller.retryable(pod)
+            if refusal is not None and refusal.rule in LOOKUP_ERRORS:
+                by_kind.setdefault(workload.kind, []).append(str(pod.key))
+    for kind, pods in sorted(by_kind.items()):
+        yield (
+            f"the migration controller lets no pod of a {kind} go, for it tells no number of replicas: "
+            f"evict {', '.join(pods)} by hand, annotate with {ANNOTATION_EVICT}, or skip the gates "
+            "ExpectedReplicas, MaxMigratingPerWorkload and MaxUnavailablePerWorkload"
+        )
 
 
 def certificate_text(certificate: Certificate, what: str, aims: Sequence[str] = ROOM_AIMS) -> str:

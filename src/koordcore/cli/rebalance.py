@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
             pods = f"{other.evictions} evictions, {len(other.waiting)} pods without a place"
             say(f"LowNodeLoad in one round: {pods}, {len(other.after)} hot nodes after")
 
-    print_plan(arguments, snapshot, moving, won=won, tables=tables, reason="node is overutilized")
+    print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason="node is overutilized")
     return 0 if moving.legal and not moving.plan.after else 1
 
 

@@ -14,6 +14,7 @@ from koordcore.model.migration import PodMigrationJob
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs, ObjectLimiter
 from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.migration import ANNOTATION_EVICT
 from koordcore.snapshot import ClusterSnapshot
 
 _IN_ALL: Final = ("maxNoOfPodsToEvictPerNode", "maxNoOfPodsToEvictPerNamespace", "maxNoOfPodsToEvictTotal")
@@ -43,7 +44,8 @@ def move_groups(
     budgets
         A pod that several of them cover counts in each.
     workloads
-        Those with a known number of replicas; a workload of one pod is not moved unless ``args`` says so.
+        Those with a known number of replicas; one of a single pod, or as large as one of its limits, is not
+        moved unless ``args`` says so.
     minimums
         Members that each gang needs at least, by ``namespace/name``.
     jobs
@@ -99,17 +101,18 @@ def _workload_groups(
             replicas[key] = workload.replicas or 0
     groups = []
     for key, own in sorted(members.items()):
-        most = min(
-            max_unavailable(replicas[key], args.max_unavailable_per_workload),
-            max_unavailable(replicas[key], args.max_migrating_per_workload),
-        )
-        if replicas[key] == 1 and not args.skip_check_expected_replicas:
-            most = 0
+        size = replicas[key]
+        shares = (args.max_unavailable_per_workload, args.max_migrating_per_workload)
+        limits = [max_unavailable(size, share) for share in shares]
         away = sum(
             not pod.ready or pod.deleted is not None or pod.finished or pod.key in moving for pod in own
         )
         name = f"{key[1]} {key[0]}/{key[2]}"
-        groups.append(Group(name, tuple(sorted(pod.key for pod in own)), max(0, most - away)))
+        groups.append(Group(name, tuple(sorted(pod.key for pod in own)), max(0, min(limits) - away)))
+        if args.checks_expected_replicas and size in (1, *limits):
+            # Those that say that they may be evicted pass this rule.
+            bound = tuple(sorted(pod.key for pod in own if ANNOTATION_EVICT not in pod.annotations))
+            groups.append(Group(f"{name}, whose limit equals its size,", bound, 0))
     return groups
 
 

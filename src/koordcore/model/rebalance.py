@@ -260,6 +260,12 @@ class MigrationControllerArgs:
 
     __attrs_post_init__ = check_fields
 
+    @property
+    def checks_expected_replicas(self) -> bool:
+        """Pods of a workload of one, or whose limit equals its size, stay."""
+        gates = self.evictor.skip_gates
+        return not self.skip_check_expected_replicas and EvictionGate.EXPECTED_REPLICAS not in gates
+
     def selects(self, node: Node) -> bool:
         """Tell whether pods may leave a node, or go there."""
         return all(one.matches(node.labels) for one in self.node_selectors)

@@ -22,6 +22,8 @@ from koordcore.protocol.migration import (
     cost_of,
 )
 
+LOOKUP_ERRORS: Final = ("expectedReplicas:error", "workloadLookup:error")
+"""Rules that refuse a pod whose workload tells no number of replicas."""
 _SYSTEM_CRITICAL: Final = 2 * 10**9
 
 
@@ -161,14 +163,11 @@ class MigrationFilter:
         return evictability(pod, self._args.evictor) or self._expected_replicas(pod)
 
     def _expected_replicas(self, pod: Pod) -> Refusal | None:
-        args = self._args
-        if args.skip_check_expected_replicas or EvictionGate.EXPECTED_REPLICAS in args.evictor.skip_gates:
-            return None
-        if pod.controller is None:
+        if not self._args.checks_expected_replicas or pod.controller is None:
             return None
         workload = self.workloads.of(pod)
         if isinstance(workload, UnknownScale):
-            return Refusal("expectedReplicas:error")
+            return Refusal(LOOKUP_ERRORS[0])
         replicas, migrating, unavailable = self._limits_of(workload)
         return Refusal("expectedReplicas") if replicas in (1, migrating, unavailable) else None
 
@@ -208,7 +207,7 @@ class MigrationFilter:
             return None
         workload = self.workloads.of(pod)
         if isinstance(workload, UnknownScale):
-            return Refusal("workloadLookup:error", retryable=True)
+            return Refusal(LOOKUP_ERRORS[1], retryable=True)
         _, most_migrating, most_unavailable = self._limits_of(workload)
         moving = {self._pod_of(job) for job in jobs}
         migrating = {one.key for one in self.workloads.siblings(pod) if one.key in moving}
