@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from koordcore.descheduling.evict import CycleEvictor
 from koordcore.descheduling.load_problem import problem_of_load, prod_usage, resource_of, spared
-from koordcore.descheduling.moves import MoveProblem
+from koordcore.descheduling.moves import Host, Movable, MoveProblem
 from koordcore.descheduling.plan import plan_rebalance
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node
-from koordcore.model.pods import OwnerReference, Pod, PodPhase
+from koordcore.model.pods import OwnerReference, Pod, PodKey, PodPhase
 from koordcore.model.rebalance import EvictorArgs, LowNodeLoadArgs, NodePool, Thresholds
+from koordcore.model.resources import make_resources
 
 NOW = 10**18
 OWNER = (OwnerReference("ReplicaSet", "rs", "rs", controller=True),)
@@ -94,3 +95,33 @@ def test_no_node_is_given_up_for_others() -> None:
     plan = plan_rebalance(spared(asked))
     assert (len(plan.after), plan.moves) == (2, ())
     assert plan.certificate.proven
+
+
+def test_a_node_that_stays_hot_takes_no_pod() -> None:
+    """One that gives up three cores would take two of another's, and cool both a little; it may not."""
+    size, high = make_resources({"cpu": 10}), make_resources({"cpu": 5})
+    hosts = (
+        Host(
+            name="big",
+            allocatable=make_resources({"cpu": 100}),
+            usage=make_resources({"cpu": 68}),
+            high=make_resources({"cpu": 50}),
+        ),
+        Host(name="small", allocatable=size, usage=make_resources({"cpu": 9}), high=high),
+        Host(name="third", allocatable=size, usage=make_resources({"cpu": 1}), high=high),
+    )
+    movable = (
+        Movable(pod=PodKey("a", "x"), node="small", usage=make_resources({"cpu": 2})),
+        Movable(pod=PodKey("a", "y"), node="big", usage=make_resources({"cpu": 3})),
+    )
+
+    def allows(pod: PodKey, node: str) -> bool:
+        return (pod.name, node) in {("x", "big"), ("y", "third")}
+
+    problem = MoveProblem(hosts=hosts, movable=movable, allows=allows)
+    given_up = plan_rebalance(problem)
+    assert {(move.pod.name, move.target) for move in given_up.moves} == {("x", "big"), ("y", "third")}
+    kept = plan_rebalance(spared(problem))
+    assert [(move.pod.name, move.target) for move in kept.moves] == [("y", "third")]
+    assert kept.certificate.proven
+    assert kept.certificate.objective[:3] == (2, 150 + 400, 1)

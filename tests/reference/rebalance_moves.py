@@ -65,14 +65,9 @@ def hot(problem: MoveProblem, moved: Mapping[PodKey, str]) -> set[str]:
 
 
 def heats_nobody(problem: MoveProblem, moved: Mapping[PodKey, str]) -> bool:
-    """Tell whether no node becomes hot, and none that was passes its ceiling."""
-    after, before = amounts(problem, moved, "usage"), hot(problem, {})
-    return hot(problem, moved) <= before and all(
-        after[host.name].get(name, 0) <= host.ceiling.get(name, after[host.name].get(name, 0))
-        for host in problem.hosts
-        if host.name in before
-        for name in host.high
-    )
+    """Tell whether no node becomes hot, and none that is spared takes a pod and stays so."""
+    staying, spared = hot(problem, moved), {host.name for host in problem.hosts if host.spared}
+    return staying <= hot(problem, {}) and not staying & spared & {*moved.values()}
 
 
 def excess(problem: MoveProblem, moved: Mapping[PodKey, str]) -> int:

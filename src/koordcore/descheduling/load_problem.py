@@ -10,7 +10,7 @@ from immutabledict import immutabledict
 
 from koordcore.descheduling.classify import NodeLoad, classify_pool
 from koordcore.descheduling.evict import Evictor, admitted
-from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem, hot_hosts
+from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
@@ -137,16 +137,8 @@ def problem_of_requests(
 
 
 def spared(problem: MoveProblem) -> MoveProblem:
-    """Keep nodes that stay hot from getting hotter: none is given up to spare others."""
-    hot = {host.name for host in hot_hosts(problem.hosts)}
-
-    def host(one: Host) -> Host:
-        if one.name not in hot:
-            return one
-        ceiling = {name: max(limit, one.usage.get(name, 0)) for name, limit in one.high.items()}
-        return attrs.evolve(one, ceiling=ceiling)
-
-    return attrs.evolve(problem, hosts=tuple(map(host, problem.hosts)))
+    """Keep pods off nodes that stay hot: none is given up to spare others."""
+    return attrs.evolve(problem, hosts=tuple(attrs.evolve(one, spared=True) for one in problem.hosts))
 
 
 def _by_name(pod: Pod) -> tuple[str, str]:

@@ -64,9 +64,8 @@ class Host:
     usage, high
         The node is hot while it uses more than ``high`` of something; a resource without a limit never
         makes it hot.
-    ceiling
-        What a node that stays hot may use after the moves, at least what it uses now; a resource without one
-        may grow there, so that a plan can give one node up to spare others.
+    spared
+        A node that stays hot takes no pod. Where it may, a plan can give one node up to spare others.
     receives
         Pods may move here.
     """
@@ -76,7 +75,7 @@ class Host:
     allocatable: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     usage: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     high: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
-    ceiling: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
+    spared: bool = False
     receives: bool = True
 
 

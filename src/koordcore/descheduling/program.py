@@ -58,13 +58,12 @@ def bind_amounts(
         if host.name in hot:
             over[host.name] = program.boolean()
             stays = (over[host.name],)
+            for _, variable in into if host.spared else ():
+                program.require([(variable, 1), (over[host.name], 1)], at_most=1)
         for name, limit in host.high.items():
             terms = [(variable, -one.usage.get(name, 0)) for one, variable in out]
             terms += [(variable, one.usage.get(name, 0)) for one, variable in into]
-            used = host.usage.get(name, 0)
-            program.require(terms, at_most=limit - used, unless=stays)
-            if stays and name in host.ceiling:
-                program.require(terms, at_most=host.ceiling[name] - used)
+            program.require(terms, at_most=limit - host.usage.get(name, 0), unless=stays)
         kept = (slots or {}).get(host.name)
         asked = {name for one, _ in into for name, amount in one.requests.items() if amount}
         for name in sorted(asked if kept is None else {*asked, *slot}):
