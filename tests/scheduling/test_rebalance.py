@@ -6,17 +6,19 @@ import json
 
 import attrs
 
+from koordcore._record import record
 from koordcore.descheduling.checked_moves import check_moves, checked_plan, static_allows
 from koordcore.descheduling.defrag import DefragmentationPlan, Wanted, plan_defragmentation
 from koordcore.descheduling.evict import CycleEvictor
 from koordcore.descheduling.load_problem import problem_of_requests
 from koordcore.descheduling.moves import Allows, MoveProblem
-from koordcore.descheduling.plans import MoveRules, plan_room
+from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
+from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, Device, DeviceObject, DeviceType
 from koordcore.model.moves import Move
 from koordcore.model.nodes import Node
-from koordcore.model.pods import OwnerReference, Pod, PodKey, PodPhase
+from koordcore.model.pods import HostPort, OwnerReference, Pod, PodKey, PodPhase
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.rebalance import EvictorArgs
 from koordcore.model.selectors import LabelSelector
@@ -172,3 +174,79 @@ def test_reserved_room_is_kept_for_its_owners() -> None:
         assert moving.legal
         assert [(move.pod.name, move.target) for move in moving.plan.moves] == [("q", target)]
         assert [one.reservation for one in moving.checked.bound] == ["r" if owner == "mine" else ""]
+
+
+PORT = (HostPort(80),)
+
+
+def by_itself(name: str, cpu: int, on: str, **changes: object) -> Pod:
+    """A pod that is the only one of its owner; nobody may evict those of the owner `guard`."""
+    owners = (OwnerReference("ReplicaSet", name, name, controller=True),)
+    return attrs.evolve(pod(name, cpu, on, **changes), owners=owners)
+
+
+def guarded(count: int, *others: Pod) -> ClusterSnapshot:
+    """Nodes on each of which a pod that stays holds the port."""
+    names = [f"n{index:02}" for index in range(count)]
+    guards = [attrs.evolve(pod(f"guard-{name}", 100, name, host_ports=PORT), owners=()) for name in names]
+    return ClusterSnapshot(nodes=[node("hot"), *map(node, names)]).assume(*guards, *others)
+
+
+def test_one_pod_that_no_node_takes_hides_no_plan() -> None:
+    """On thirty nodes somebody else holds the port; the pod beside it goes, and a bound is kept."""
+    pinned = by_itself("pinned", 3000, "hot", host_ports=PORT)
+    snapshot = guarded(30, pinned, *(by_itself(f"free-{one}", 2000, "hot") for one in range(2)))
+    moving = plan_room(snapshot, Wanted(requests={"cpu": 3000}, nodes=("hot",)))
+    assert moving.legal
+    assert [(move.pod.name, move.target) for move in moving.plan.moves] == [("free-0", "n00")]
+    assert moving.plan.certificate.proven  # one move had to be, whichever
+    larger = plan_room(snapshot, Wanted(requests={"cpu": 4000}, nodes=("hot",)))
+    assert [move.pod.name for move in larger.plan.moves] == ["free-0", "free-1"]
+    assert (larger.plan.certificate.proven, larger.plan.certificate.bound) == (False, (0, 1, 1))
+
+
+def test_many_pods_of_many_workloads_that_no_node_takes_hide_no_plan() -> None:
+    """Forty nodes could be emptied by one move each but for ports; the one that is cordoned can, by two."""
+    names = [f"m{index:02}" for index in range(40)]
+    pinned = [by_itself(f"pinned-{name}", 1000, name, host_ports=PORT) for name in names]
+    free = [by_itself(f"free-{one}", 1000, "x") for one in range(2)]
+    closed = attrs.evolve(node("x"), unschedulable=True)
+    snapshot = ClusterSnapshot(nodes=[closed, *map(node, names)]).assume(*pinned, *free)
+    moving = plan_empty_nodes(snapshot, most=1)
+    assert moving.legal
+    assert (moving.plan.emptied, len(moving.plan.moves)) == (("x",), 2)
+    assert not moving.plan.certificate.proven
+
+
+@record
+class _First:
+    moves: tuple[Move, ...]
+    certificate: Certificate
+
+
+def test_where_everything_is_refused_nothing_moves() -> None:
+    """A planner that never tires of trying is given nobody in the end; what it then proves is no proof."""
+    pinned = [
+        by_itself(f"pinned-{index:02}", 100, "hot", host_ports=(HostPort(80), HostPort(100 + index)))
+        for index in range(40)
+    ]
+    snapshot = guarded(2, *pinned)
+
+    def plan(allows: Allows) -> _First:
+        pairs = ((one.key, name) for one in pinned for name in ("n00", "n01"))
+        found = [Move(pod=key, source="hot", target=name) for key, name in pairs if allows(key, name)][:1]
+        return _First(tuple(found), Certificate.make_proven((1 - len(found),)))
+
+    assert len(plan(static_allows(snapshot)).moves) == 1
+    done, checked = checked_plan(snapshot, plan)
+    assert (done.moves, checked.refused) == ((), None)
+    assert done.certificate == Certificate.make_bounded((1,), (0,))
+
+    def unbounded(allows: Allows) -> _First:
+        made = plan(allows)
+        status = CertificateStatus.HEURISTIC if made.moves else CertificateStatus.PROVEN_BY_SOLVER
+        bound = () if made.moves else made.certificate.objective
+        return attrs.evolve(made, certificate=Certificate(status, made.certificate.objective, bound))
+
+    done, _ = checked_plan(snapshot, unbounded)
+    assert done.certificate == Certificate(CertificateStatus.HEURISTIC, (1,))

@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
         tables=lambda: _print_tables(wanted, done, chosen(arguments, snapshot, done.moves), kept, never),
         reason=REASON,
     )
-    return 0 if moving.legal and not done.missing else 1
+    return 1 if done.missing else 0
 
 
 def _check_numbers(arguments: argparse.Namespace) -> None:
@@ -227,11 +227,11 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
 
     won = {"emptied": list(done.emptied), "gains": list(done.gains), "prices": list(done.prices)}
     print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason=REASON)
-    return 0 if moving.legal and len(done.emptied) >= max(1, arguments.empty) else 1
+    return 0 if len(done.emptied) >= max(1, arguments.empty) else 1
 
 
 def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
-    """Plan to lower fragmentation; 1 only when the plan could not be confirmed."""
+    """Plan to lower fragmentation."""
     expected = load([arguments.mix], sys.stdin, strict=True).snapshot if arguments.mix else snapshot
     aim = fragments_of(snapshot, mix=mix_of(expected), worth=int(arguments.worth * CARD), most=arguments.most)
     if not aim.nodes:
@@ -259,7 +259,7 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
         "prices": list(done.prices),
     }
     print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason=REASON)
-    return 0 if moving.legal else 1
+    return 0
 
 
 def read_wanted(arguments: argparse.Namespace, snapshot: ClusterSnapshot, policy: Policy) -> Wanted:

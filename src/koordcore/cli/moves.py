@@ -134,11 +134,14 @@ def print_plan(
     reason
         Why pods are evicted, for the objects.
 
-    Notes
-    -----
-    A move that was refused in the end is named on standard error.
+    Raises
+    ------
+    ModelError
+        Where a plugin or the checker refuses a move: nothing of such a plan is printed.
     """
     moves, checked = moving.plan.moves, moving.checked
+    if checked.refused is not None:
+        raise ModelError(f"no legal plan was found: {checked.refused[0]} is refused on {checked.refused[1]}")
     if arguments.proofs:
         proofs = proofs_record({"moves": moving.plan.certificate})
         arguments.proofs.write_text(json.dumps(proofs) + "\n", encoding="utf-8")
@@ -152,8 +155,6 @@ def print_plan(
             print(f"warning: {line}", file=sys.stderr)
     else:
         tables()
-    if checked.refused is not None:
-        print(f"koordcore: {checked.refused[0]} is refused on {checked.refused[1]}", file=sys.stderr)
 
 
 def _never_migrated(

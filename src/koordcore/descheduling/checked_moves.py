@@ -2,12 +2,14 @@
 
 The planners of this package know amounts. Here their moves are carried out on a private copy of the cluster,
 one after the other, by the same plugins that place pods; then :mod:`koordcore.checking.moves` checks every
-step. A pair of pod and node that either refuses is excluded and the plan is made again.
+step. What either refuses is excluded and the plan is made again: the pair of pod and node, and what
+:mod:`koordcore.descheduling.refused_places` finds beside it; in the end the pod, and at last every pod. So no
+plan with a refused move is given, and each is certified by the bound of the first, which left nothing out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import attrs
@@ -17,11 +19,12 @@ from koordcore.checking.moves import verify_moves
 from koordcore.checking.violation import Violation
 from koordcore.descheduling.budgets import migrating_groups, move_groups, selected_groups
 from koordcore.descheduling.moves import Allows, Group
+from koordcore.descheduling.refused_places import RefusedPlaces
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.requests import kinds_with
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, tolerated
-from koordcore.model.certificates import Certificate
+from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.decisions import Bound
 from koordcore.model.migration import PodMigrationJob
@@ -38,6 +41,9 @@ from koordcore.snapshot import ClusterSnapshot
 
 _STEPS: Final = 3
 _MOST_ROUNDS: Final = 20
+"""Rounds in which pairs of pod and node are excluded."""
+_LAST_ROUNDS: Final = 8
+"""Rounds after these, in which pods are."""
 _DEFAULT_ARGS: Final = MigrationControllerArgs()
 
 
@@ -246,6 +252,7 @@ def checked_plan(
     policy: Policy = Policy(),
     args: MigrationControllerArgs | None = None,
     limits: EvictionLimits = NO_LIMITS,
+    movable: Collection[PodKey] = (),
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[P, CheckedMoves]:
     """Plan, check, and plan again without what a plugin or the checker refuses.
@@ -260,6 +267,8 @@ def checked_plan(
         Which plugins have a say.
     args, limits
         The limits that the plan was made with; see :func:`limits_of`.
+    movable
+        Pods that the plan may move, to ask the plugins about more than those whose moves they refuse.
     progress
         Called after planning, after asking the plugins and after the check with how many of these are done,
         and of how many; they begin anew where something is refused.
@@ -267,13 +276,19 @@ def checked_plan(
     Returns
     -------
     plan, CheckedMoves
-        ``refused`` of the second is set when the rounds ran out; the plan should then not be carried out.
+        The plan has no refused move, and no moves at all where nothing else does. ``refused`` of the second
+        is set only where a planner moves pods that it may not move.
     """
     static = static_allows(snapshot, args or _DEFAULT_ARGS)
+    places = RefusedPlaces(snapshot, policy, movable)
     excluded: set[tuple[PodKey, str]] = set()
+    staying: set[PodKey] = set()
+    over = False
 
     def allows(key: PodKey, name: str) -> bool:
-        return (key, name) not in excluded and static(key, name)
+        if over or key in staying or (key, name) in excluded or places.refuses(key, name):
+            return False
+        return static(key, name)
 
     def attempt() -> tuple[P, CheckedMoves]:
         made = plan(allows)
@@ -287,12 +302,18 @@ def checked_plan(
 
     made, checked = attempt()
     first = made.certificate
-    for _ in range(_MOST_ROUNDS):
+    for number in range(_MOST_ROUNDS + _LAST_ROUNDS + 1):
         if checked.refused is None:
             break
-        excluded.update(checked.refusals)
+        pods = tuple(dict.fromkeys(pod for pod, _ in checked.refusals))
+        if number < _MOST_ROUNDS:
+            excluded.update(checked.refusals)
+            places.ask(pods)
+        else:
+            staying.update(pods)
+        over = number == _MOST_ROUNDS + _LAST_ROUNDS
         made, checked = attempt()
-    return (bounded(made, first) if excluded else made), checked
+    return bounded(made, first), checked
 
 
 def bounded(made: P, first: Certificate) -> P:
@@ -300,11 +321,16 @@ def bounded(made: P, first: Certificate) -> P:
 
     What is refused beside some moves might be allowed beside others, so a proof that leaves it out is none.
     """
-    objective = made.certificate.objective
-    if not first.bound:
+    own = made.certificate
+    if own == first:
         return made
-    certificate = first if first.objective == objective else Certificate.make_bounded(objective, first.bound)
-    return cast("P", attrs.evolve(cast("Any", made), certificate=certificate))
+    if own.objective == first.objective:
+        known = first
+    elif first.bound:
+        known = Certificate.make_bounded(own.objective, first.bound)
+    else:
+        known = Certificate(CertificateStatus.HEURISTIC, own.objective)
+    return cast("P", attrs.evolve(cast("Any", made), certificate=known))
 
 
 def _blamed(moves: Sequence[Move], found: Sequence[Violation]) -> tuple[tuple[PodKey, str], ...]:

@@ -92,7 +92,7 @@ class Moving(Generic[P]):
     plan
         The plan.
     checked
-        What each pod gets at its target; the plan is not to be carried out where something is refused.
+        What each pod gets at its target. The planners of this package give no plan with a refused move.
     """
 
     snapshot: ClusterSnapshot = attrs.field(repr=False)
@@ -246,10 +246,7 @@ def plan_room(
         plan = partial(plan_defragmentation, wanted=aim, limits=budget)
         moving = confirmed(snapshot, problem, plan, rules, progress)
         first = moving.plan.certificate if first is None else first
-        unfit: tuple[str, ...] = ()
-        if moving.legal:
-            places = moving.plan.places
-            unfit = fits_there(moving.checked.snapshot, shape, places, rules.policy)
+        unfit = fits_there(moving.checked.snapshot, shape, moving.plan.places, rules.policy)
         if not unfit:
             return attrs.evolve(moving, plan=bounded(moving.plan, first))
         serving = tuple(name for name in serving if name not in unfit)
@@ -310,6 +307,7 @@ def confirmed(
         policy=rules.policy,
         args=rules.migration,
         limits=rules.limits,
+        movable={one.pod for one in problem.movable},
         progress=progress,
     )
     return Moving(snapshot, problem, done, checked)
