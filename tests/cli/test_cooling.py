@@ -357,3 +357,34 @@ def test_no_pod_of_a_workload_as_large_as_its_limit_moves(
     why = "1 pod: ReplicaSet default/web, whose limit equals its size, lets 0 of 2 move"
     assert found["why"] == {"hot": [why]}
     assert len(plan(capsys, dump, "--high", "cpu=70")["moves"]) == 1
+
+
+def test_nodes_whose_usage_nobody_knows_are_not_called_cool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One report is missing and one too old; where all are, it is no success that no node is hot."""
+    dump = written(tmp_path / "d.json", *six(), node("new", ROOM))
+    found = plan(capsys, dump, "--high", "cpu=95")
+    assert (found["hotBefore"], found["unmeasured"]) == ([], ["new"])
+    assert main(["rebalance", dump, "--high", "cpu=95"]) == 0
+    assert "not looked at: 1 node without a NodeMetric: new\n" in capsys.readouterr().err
+    later = ["rebalance", dump, "--high", "cpu=60", "--now", "2026-01-01T01:00:00Z"]
+    assert main(later) == 1
+    shown = capsys.readouterr()
+    assert "0 hot nodes before" in shown.out
+    assert "2 nodes whose NodeMetric tells no usage or is 180 s old or older: cool, hot\n" in shown.err
+    assert main([*later, "-q"]) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_nodes_that_no_threshold_is_about_are_not_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without thresholds at the top, one pool selects one node; the others need no report."""
+    objects = [node(name, ROOM) for name in ("in", "out")]
+    objects[0]["metadata"]["labels"] = {"pool": "a"}
+    args = tmp_path / "args.json"
+    pool = {"name": "a", "nodeSelector": {"matchLabels": {"pool": "a"}}, "highThresholds": {"cpu": 60}}
+    args.write_text(json.dumps({"nodePools": [pool | {"lowThresholds": {"cpu": 30}}]}))
+    found = plan(capsys, written(tmp_path / "d.json", *objects, report("gone", {})), "--args", str(args))
+    assert found["unmeasured"] == ["in"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
@@ -52,6 +52,8 @@ from koordcore.snapshot import ClusterSnapshot
 
 _ALL: Final = 100
 """Percent."""
+_NAMES: Final = 4
+"""Nodes that are named where many are alike."""
 EPILOG: Final = """\
 examples:
   koordcore rebalance cluster.yaml --high cpu=65,memory=80
@@ -96,7 +98,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan, check, print; 1 when a node stays hot."""
+    """Plan, check, print; 1 when a node stays hot, or none was looked at."""
     need_folder(arguments.proofs, "--proofs")
     also_migrates(arguments)
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
@@ -126,6 +128,10 @@ def run(arguments: argparse.Namespace) -> int:
     won: dict[str, Any] = {"hotBefore": list(moving.plan.before), "hotAfter": list(moving.plan.after)}
     if moving.plan.why:
         won["why"] = {name: list(reasons) for name, reasons in moving.plan.why.items()}
+    if moving.plan.unmeasured:
+        won["unmeasured"] = list(moving.plan.unmeasured)
+    for line in () if arguments.quiet else _unmeasured(moving.plan, metrics, args.metric_expiration):
+        print(f"not looked at: {line}", file=sys.stderr)
     other = None
     if arguments.compare:
         other = compare_round(snapshot, args, moving.problem, now=now, metrics=metrics, rules=rules)
@@ -139,7 +145,20 @@ def run(arguments: argparse.Namespace) -> int:
             say(f"LowNodeLoad in one round: {pods}, {len(other.after)} hot nodes after")
 
     print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason="node is overutilized")
-    return 1 if moving.plan.after else 0
+    blind = moving.plan.unmeasured and len(moving.plan.unmeasured) == len(snapshot.nodes)
+    return 1 if moving.plan.after or blind else 0
+
+
+def _unmeasured(plan: RebalancePlan, metrics: Mapping[str, NodeMetric], expiration: int) -> Iterator[str]:
+    """Name the nodes that may be hot and that nobody looked at."""
+    stale = [name for name in plan.unmeasured if name in metrics]
+    for names, what in (
+        ([name for name in plan.unmeasured if name not in metrics], "without a NodeMetric"),
+        (stale, f"whose NodeMetric tells no usage or is {expiration} s old or older"),
+    ):
+        if names:
+            more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+            yield f"{many(len(names), 'node')} {what}: {', '.join(names[:_NAMES])}{more}"
 
 
 def read_args(

@@ -66,10 +66,14 @@ def problem_of_load(
     """
     by_node = _running(pods)
     loads: dict[str, tuple[NodeLoad, frozenset[str]]] = {}
+    unmeasured: set[str] = set()
     for pool in args.pools:
         # Without prod thresholds of its own a pool has nothing to say about prod usage.
         prod = frozenset({*(pool.prod_high or ()), *(pool.prod_low or ())} - {PODS})
-        for load in classify_pool(pool, nodes, by_node, metrics, args, now).loads:
+        found = classify_pool(pool, nodes, by_node, metrics, args, now)
+        # The first pool has all nodes, also where it has no thresholds, and nothing to say of them.
+        unmeasured.update(found.skipped if pool.high or pool.low or prod else ())
+        for load in found.loads:
             loads[load.name] = (load, prod)
     admits = admitted(evictor, args.namespaces, args.pod_selectors)
     hosts: list[Host] = []
@@ -78,7 +82,8 @@ def problem_of_load(
         own = sorted(by_node.get(node.name, ()), key=_by_name)
         known = loads.get(node.name)
         if known is None:
-            hosts.append(_host(node, own, receives=False))
+            missing = node.name in unmeasured
+            hosts.append(attrs.evolve(_host(node, own, receives=False), measured=not missing))
             continue
         load, prod = known
         usage, used = _usages(load, own, prod)

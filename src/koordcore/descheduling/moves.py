@@ -68,6 +68,8 @@ class Host:
         A node that stays hot takes no pod. Where it may, a plan can give one node up to spare others.
     receives
         Pods may move here.
+    measured
+        Its usage is known; where it is not, nobody knows whether the node is hot.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Host:
     high: Resources = attrs.field(default=NO_RESOURCES, converter=make_resources)
     spared: bool = False
     receives: bool = True
+    measured: bool = True
 
 
 @names_its_fields

@@ -59,6 +59,8 @@ class RebalancePlan:
         has, rounded up for each resource, summed), moves, cost of the moves.
     why
         Of each node that stays hot, what keeps its pods there: the limits that bind, and what they lack.
+    unmeasured
+        Names of nodes that nobody looked at, as their usage is not known; they may be hot.
     """
 
     moves: tuple[Move, ...]
@@ -66,6 +68,7 @@ class RebalancePlan:
     after: tuple[str, ...]
     certificate: Certificate
     why: immutabledict[str, tuple[str, ...]] = attrs.field(default=immutabledict(), converter=immutabledict)
+    unmeasured: tuple[str, ...] = ()
 
 
 def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> RebalancePlan:
@@ -88,9 +91,10 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
         Proven when the objective meets its bound; never worse than doing nothing.
     """
     hot = hot_hosts(problem.hosts)
+    unmeasured = tuple(sorted(host.name for host in problem.hosts if not host.measured))
     if not hot:
         nothing = certified(Program().problem((Stage(()),) * 4), (), limits)
-        return RebalancePlan(moves=(), before=(), after=(), certificate=nothing)
+        return RebalancePlan(moves=(), before=(), after=(), certificate=nothing, unmeasured=unmeasured)
     by_node: dict[str, list[Movable]] = {}
     for one in problem.movable:
         by_node.setdefault(one.node, []).append(one)
@@ -125,6 +129,7 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
         after=tuple(sorted(host.name for host in still)),
         certificate=certificate,
         why=why_hot(problem, still, targets),
+        unmeasured=unmeasured,
     )
 
 

@@ -210,6 +210,8 @@ def _won(moving: Moving[Any]) -> Iterator[tuple[str, str]]:
         yield "hot nodes", f"{len(plan.before)} before, {len(plan.after)} after"
         for node, reasons in sorted(plan.why.items()):
             yield f"{node} stays hot", "; ".join(reasons)
+        if plan.unmeasured:
+            yield "not looked at", f"{_count(len(plan.unmeasured), 'node')} without a fresh report"
     if moving.checked.refused is not None:
         pod, node = moving.checked.refused
         yield "not to be carried out", f"{pod} is refused on {node}"
