@@ -388,3 +388,20 @@ def test_nodes_that_no_threshold_is_about_are_not_missed(
     args.write_text(json.dumps({"nodePools": [pool | {"lowThresholds": {"cpu": 30}}]}))
     found = plan(capsys, written(tmp_path / "d.json", *objects, report("gone", {})), "--args", str(args))
     assert found["unmeasured"] == ["in"]
+
+
+@pytest.mark.parametrize(("top", "pool"), [(60, 95), (95, 60)])
+def test_a_node_of_two_pools_is_held_to_the_lower_threshold(
+    top: int, pool: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The top of the file is a first pool of all nodes; any pool evicts from what it finds hot."""
+    objects = six()
+    for one in objects[:2]:
+        one["metadata"]["labels"] = {"pool": "a"}
+    args = tmp_path / "args.json"
+    own = {"name": "a", "nodeSelector": {"matchLabels": {"pool": "a"}}, "highThresholds": {"cpu": pool}}
+    low = {"lowThresholds": {"cpu": 30}, "anomalyCondition": {"consecutiveAbnormalities": 1}}
+    args.write_text(json.dumps({"highThresholds": {"cpu": top}, **low, "nodePools": [own | low]}))
+    found = plan(capsys, written(tmp_path / "d.json", *objects), "--args", str(args), "--compare")
+    assert (found["hotBefore"], len(found["moves"])) == (["hot"], 2)
+    assert found["reference"]["evictions"] > 0

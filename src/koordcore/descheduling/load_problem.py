@@ -47,9 +47,10 @@ def problem_of_load(
 ) -> MoveProblem:
     """Set up the cooling of hot nodes as a problem of moves.
 
-    A node belongs to the last pool that selects it; without a fresh report it neither gives nor takes. Where
-    its pool has prod thresholds, what prod pods use must stay below these, too: a node above one is hot, and
-    no move makes it so.
+    A node is held to the lowest threshold of all pools that select it: the first one selects every node, and
+    any pool that finds a node hot evicts from it. Without a fresh report it neither gives nor takes. Where a
+    pool has prod thresholds, what prod pods use must stay below these, too: a node above one is hot, and no
+    move makes it so.
 
     Parameters
     ----------
@@ -65,7 +66,9 @@ def problem_of_load(
         Limits, and prices other than 1.
     """
     by_node = _running(pods)
-    loads: dict[str, tuple[NodeLoad, frozenset[str]]] = {}
+    loads: dict[str, NodeLoad] = {}
+    prods: dict[str, frozenset[str]] = {}
+    limits: dict[str, dict[str, int]] = {}
     unmeasured: set[str] = set()
     for pool in args.pools:
         # Without prod thresholds of its own a pool has nothing to say about prod usage.
@@ -74,7 +77,11 @@ def problem_of_load(
         # The first pool has all nodes, also where it has no thresholds, and nothing to say of them.
         unmeasured.update(found.skipped if pool.high or pool.low or prod else ())
         for load in found.loads:
-            loads[load.name] = (load, prod)
+            loads[load.name] = load
+            prods[load.name] = prods.get(load.name, frozenset()) | prod
+            lowest = limits.setdefault(load.name, {})
+            for name, limit in _limits(load, prod).items():
+                lowest[name] = min(limit, lowest.get(name, limit))
     admits = admitted(evictor, args.namespaces, args.pod_selectors)
     hosts: list[Host] = []
     movable: list[Movable] = []
@@ -85,9 +92,9 @@ def problem_of_load(
             missing = node.name in unmeasured
             hosts.append(attrs.evolve(_host(node, own, receives=False), measured=not missing))
             continue
-        load, prod = known
-        usage, used = _usages(load, own, prod)
-        hosts.append(_host(node, own, receives=not node.unschedulable, usage=usage, high=_limits(load, prod)))
+        usage, used = _usages(known, own, prods[node.name])
+        high = make_resources(limits[node.name])
+        hosts.append(_host(node, own, receives=not node.unschedulable, usage=usage, high=high))
         for pod, amounts in zip(own, used, strict=True):
             if admits(pod):
                 key = pod.key
