@@ -24,6 +24,7 @@ from koordcore.descheduling.checked_moves import Plan
 from koordcore.descheduling.migration.filter import LOOKUP_ERRORS, MigrationFilter
 from koordcore.descheduling.migration.workloads import UnknownScale
 from koordcore.descheduling.plans import MoveRules, Moving
+from koordcore.errors import ModelError
 from koordcore.manifests.move_records import moves_record
 from koordcore.manifests.pods import BUILT_IN_PRIORITIES
 from koordcore.manifests.proof_records import claim_record, proofs_record
