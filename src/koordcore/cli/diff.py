@@ -20,12 +20,8 @@ from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.selection import add_selection, nobody_selected, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.errors import ModelError
-from koordcore.explaining.differences import (
-    ClusterDifference,
-    PlanDifference,
-    cluster_differences,
-    plan_differences,
-)
+from koordcore.explaining.cluster_changes import ClusterDifference, cluster_differences
+from koordcore.explaining.differences import PlanDifference, plan_differences
 from koordcore.manifests.records import FORMAT, result_from_record
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
@@ -136,7 +132,7 @@ def _print(
     }
     found = [
         one
-        for one in plan_differences(first, second)
+        for one in plan_differences(first, second, changes)
         if selection.all or (one.pod in pods and selection.pod(pods[one.pod]))
     ]
     if for_programs(arguments):

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from koordcore._record import record
 from koordcore.explaining.audit import reason_of
+from koordcore.explaining.cluster_changes import ClusterDifference, asked_otherwise, losses
 from koordcore.model.decisions import Bound, PodDecision
-from koordcore.model.nodes import NodeState
 from koordcore.model.pods import PodKey
+from koordcore.model.resources import Resources
 from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.quota import quota_label
 from koordcore.result import ScheduleResult
-from koordcore.snapshot import ClusterSnapshot
 
 _NAMED = 3
 _OTHER_RULES = "the plans follow other rules"
@@ -37,8 +38,18 @@ class PlanDifference:
     why: str = ""
 
 
-def plan_differences(first: ScheduleResult, second: ScheduleResult) -> tuple[PlanDifference, ...]:
+def plan_differences(
+    first: ScheduleResult, second: ScheduleResult, changes: Sequence[ClusterDifference] = ()
+) -> tuple[PlanDifference, ...]:
     """Compare two plans, of one cluster or of two.
+
+    Parameters
+    ----------
+    first, second
+        The plans.
+    changes
+        What is different between the clusters, as
+        :func:`~koordcore.explaining.cluster_changes.cluster_differences` tells it.
 
     Returns
     -------
@@ -46,6 +57,7 @@ def plan_differences(first: ScheduleResult, second: ScheduleResult) -> tuple[Pla
         In the order in which the first plan decides, then the second; reasons alone count as well.
     """
     plans = _Plan(first), _Plan(second)
+    objects = [one for one in changes if one.kind not in ("node", "pod")]
     taken, other = plans[0].decisions, plans[1].decisions
     found = []
     ruled = False
@@ -53,12 +65,15 @@ def plan_differences(first: ScheduleResult, second: ScheduleResult) -> tuple[Pla
         before, after = taken.get(pod), other.get(pod)
         texts = _decision_text(before), _decision_text(after)
         if texts[0] != texts[1]:
-            why = _why(pod, before, after, *plans)
-            if not why and isinstance(before, Bound) and isinstance(after, Bound):
+            why = _why(pod, before, after, *plans) or _objects_of(pod, plans[1], objects)
+            placed = isinstance(before, Bound), isinstance(after, Bound)
+            if not why and all(placed):
                 # Once the rules are known to differ there is no other reason to look for.
                 alike = not ruled and plans[0].alike(plans[1], pod)
-                why = _OTHER_RULES if ruled else _ranked(alike=alike)
-                ruled = ruled or alike
+                why = _OTHER_RULES if ruled else _ranked(objects, alike=alike)
+                ruled = ruled or (alike and not objects)
+            elif not why and any(placed) and objects:
+                why = _beside(objects)
             found.append(PlanDifference(pod=pod, first=texts[0], second=texts[1], why=why))
     return tuple(found)
 
@@ -71,13 +86,13 @@ class _Plan:
         self.decisions = {one.pod: one for one in result.decisions}
         self._turns = {pod: turn for turn, pod in enumerate(self.decisions)}
 
-    def before(self, pod: PodKey, node: str) -> set[PodKey]:
-        """Name who was on a node when a pod's turn came, but for the rest of its gang."""
-        turn, gang = self._turns[pod], self._gang(pod)
+    def before(self, pod: PodKey, node: str) -> dict[PodKey, Resources]:
+        """Tell who was on a node when a pod's turn came, but for the rest of its gang, and for how much."""
+        turn, gang = self._turns[pod], self.gang(pod)
         return {
-            one.key
+            one.key: one.requests
             for one in self.snapshot.node(node).pods
-            if self._turns.get(one.key, -1) < turn and not (gang and self._gang(one.key) == gang)
+            if self._turns.get(one.key, -1) < turn and not (gang and self.gang(one.key) == gang)
         }
 
     def alike(self, other: _Plan, pod: PodKey) -> bool:
@@ -89,20 +104,45 @@ class _Plan:
             for name in names
         )
 
-    def _gang(self, key: PodKey) -> str:
+    def gang(self, key: PodKey) -> str:
+        """Name the gang of a pod; empty where it has none."""
         pod = self.snapshot.pod(key)
         name = "" if pod is None else gang_name(pod.labels, pod.annotations)
         return name and f"{key.namespace}/{name}"
 
 
-def _ranked(*, alike: bool) -> str:
+def _beside(objects: Sequence[ClusterDifference]) -> str:
+    return f"beside nodes and pods there is different: {_some([_named(one) for one in objects])}"
+
+
+def _ranked(objects: Sequence[ClusterDifference], *, alike: bool) -> str:
     """Say what else was different when a pod's turn came whose nodes were alike in both plans.
 
     Scores are not said: each is of another node, at another moment, and maybe by other rules.
     """
+    if alike and objects:
+        return _beside(objects)
     if alike:
         return f"nothing was different before its turn: {_OTHER_RULES}"
     return "both nodes were the same before its turn, others were not"
+
+
+def _objects_of(key: PodKey, plan: _Plan, objects: Sequence[ClusterDifference]) -> str:
+    """Say what is different about the gang or the quota that a pod names."""
+    pod = plan.snapshot.pod(key)
+    if pod is None:
+        return ""
+    quota, gang = quota_label(pod.labels), plan.gang(key)
+    for one in objects:
+        own = one.kind == "PodGroup" and one.name == gang
+        own = own or (one.kind == "ElasticQuota" and bool(quota) and one.name.rpartition("/")[2] == quota)
+        if own:
+            return _named(one)
+    return ""
+
+
+def _named(one: ClusterDifference) -> str:
+    return f"{one.kind} {one.name}: {one.what}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -130,6 +170,9 @@ def _why(
         if node is not None and there is not missing:
             return f"runs on {node} already in the {'first' if before is None else 'second'}"
         return f"is not among the pods of the {'first' if before is None else 'second'}"
+    itself = asked_otherwise(pod, first.snapshot, second.snapshot)
+    if itself:
+        return f"it is different itself: {itself}"
     if isinstance(before, Bound):
         lost = _lost(before.node, pod, first, second, "second")
         if lost:
@@ -143,9 +186,16 @@ def _why(
             (before.node, first, second, "first"),
             (after.node, second, first, "second"),
         ):
-            alone = sorted(map(str, plan.before(pod, node) - others.before(pod, node)))
+            own, theirs = plan.before(pod, node), others.before(pod, node)
+            alone = sorted(map(str, own.keys() - theirs.keys()))
             if alone:
                 return f"{node} held {_some(alone)} before its turn in the {which} alone"
+    for node in [one.node for one in (before, after) if isinstance(one, Bound)]:
+        own, theirs = first.before(pod, node), second.before(pod, node)
+        other = sorted(str(key) for key, amounts in own.items() if theirs.get(key) != amounts)
+        if other:
+            ask = "ask" if len(other) > 1 else "asks"
+            return f"{_some(other)} on {node} {ask} for other amounts in the second"
     return ""
 
 
@@ -153,107 +203,10 @@ def _lost(node: str, pod: PodKey, here: _Plan, there: _Plan, which: str) -> str:
     """Say what keeps a pod off a node in the other plan: who came later does not."""
     if node not in there.snapshot.layout.row_of:
         return f"{node} does not exist in the {which}"
-    changes = _changes(here.snapshot.node(node), there.snapshot.node(node))
+    changes = losses(here.snapshot.node(node), there.snapshot.node(node))
     if changes:
-        return f"{node} {changes} in the {which}"
-    come = sorted(map(str, there.before(pod, node) - here.before(pod, node)))
+        return f"{node} {', '.join(changes)} in the {which}"
+    come = sorted(map(str, there.before(pod, node).keys() - here.before(pod, node).keys()))
     if come:
         return f"{node} is taken by {_some(come)} in the {which}"
     return ""
-
-
-def _changes(mine: NodeState, other: NodeState) -> str:
-    """Say what a node has lost."""
-    if other.node.unschedulable and not mine.node.unschedulable:
-        return "is cordoned"
-    taints = [str(one) for one in other.node.taints if one not in mine.node.taints]
-    if taints:
-        return f"has the taint {', '.join(taints)}"
-    less = [
-        name
-        for name, amount in sorted(mine.node.allocatable.items())
-        if other.node.allocatable.get(name, 0) < amount
-    ]
-    if less:
-        return f"offers less {', '.join(less)}"
-    labels = [
-        name for name, value in sorted(mine.node.labels.items()) if other.node.labels.get(name) != value
-    ]
-    return f"has another label {', '.join(labels)}" if labels else ""
-
-
-def _regained(lost: str) -> str:
-    """Turn what a node has lost into what it has got back.
-
-    >>> _regained("is cordoned"), _regained("offers less cpu")
-    ('no longer cordoned', 'offers more cpu')
-    """
-    for word, other in (("offers less ", "offers more "), ("has another label ", "has the new label ")):
-        if lost.startswith(word):
-            return other + lost.removeprefix(word)
-    return f"no longer {lost.removeprefix('is ')}"
-
-
-@record
-class ClusterDifference:
-    """One node or running pod that two dumps tell differently.
-
-    Parameters
-    ----------
-    kind
-        ``node`` or ``pod``.
-    name
-        Which.
-    what
-        What became of it between the first and the second.
-    """
-
-    kind: str
-    name: str
-    what: str
-
-
-def cluster_differences(first: ClusterSnapshot, second: ClusterSnapshot) -> tuple[ClusterDifference, ...]:
-    """Compare two dumps of a cluster: nodes that came, left or changed, pods that started, ended or moved.
-
-    Returns
-    -------
-    tuple of ClusterDifference
-        Nodes by name, then pods by key.
-    """
-    found = []
-    names = {state.name: state for state in first.nodes}
-    others = {state.name: state for state in second.nodes}
-    for name in sorted({*names, *others}):
-        if name not in others:
-            found.append(ClusterDifference("node", name, "left"))
-        elif name not in names:
-            found.append(ClusterDifference("node", name, "came"))
-        else:
-            changes = _changes(names[name], others[name])
-            back = "" if changes else _changes(others[name], names[name])
-            if changes or back:
-                text = changes or _regained(back)
-                found.append(ClusterDifference("node", name, text))
-    for key in sorted({*_pods(first), *_pods(second)}):
-        was, now = first.location.get(key), second.location.get(key)
-        if was != now:
-            found.append(ClusterDifference("pod", str(key), _moved(key, was, now, first, second)))
-        elif was is None and (first.pod(key) is None) != (second.pod(key) is None):
-            text = "waits, and is new" if first.pod(key) is None else "waits no more"
-            found.append(ClusterDifference("pod", str(key), text))
-    return tuple(found)
-
-
-def _pods(snapshot: ClusterSnapshot) -> set[PodKey]:
-    return {pod.key for pod in (*snapshot.bound_pods(), *snapshot.pending)}
-
-
-def _moved(
-    key: PodKey, was: str | None, now: str | None, first: ClusterSnapshot, second: ClusterSnapshot
-) -> str:
-    if was is None:
-        return f"started on {now}" if first.pod(key) is not None else f"is new and runs on {now}"
-    if now is None:
-        return f"ended on {was}" if second.pod(key) is None else f"left {was} and waits"
-    return f"moved from {was} to {now}"
