@@ -69,7 +69,7 @@ def test_who_is_in_one_of_two_dumps_is_no_slip(tmp_path: Path, capsys: pytest.Ca
     [
         ("job/thesis", "; did you mean thesis?"),
         ("job/default/thesi", "; did you mean thesis?"),
-        ("job/ml/thesis", ""),
+        ("job/ml/thesis", "; did you mean default/thesis?"),
     ],
 )
 def test_who_takes_a_workload_for_a_job_is_told_its_name(
@@ -205,3 +205,59 @@ def test_no_number_of_nodes_to_be_emptied_is_as_many_as_possible(
 ) -> None:
     assert main(["defrag", EXAMPLE, *empty]) == 0
     assert "2 nodes emptied" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rebalance", EXAMPLE, "-n", "default", "-o", "patches"), "a plan is written whole"),
+        (("rebalance", EXAMPLE, "-l", "a=b", "-o", "json"), "a plan is written whole"),
+        (("defrag", EXAMPLE, "--empty", "-n", "default", "-o", "yaml"), "a plan is written whole"),
+        (("schedule", EXAMPLE, "-n", "default", "-o", "patches"), "a plan is written whole"),
+        (("colocation", EXAMPLE, "-l", "a=b", "-o", "patches"), "a plan is written whole"),
+        (("colocation", EXAMPLE, "-n", "default"), "-n: what nodes lend is of no namespace"),
+        (("colocation", EXAMPLE, "--node", "cpu-1", "-l", "a=b"), "about one node"),
+        (("quota", EXAMPLE, "-l", "a=b"), "-l: quotas have no labels here"),
+        (("quota", "reclaim", EXAMPLE, "-n", "default"), "-n: who leaves is told for the whole tree"),
+        (("topology", EXAMPLE, "-l", "a=b"), "-l: it chooses nodes, which --nodes lists"),
+        (("explain", "pretrain-0", EXAMPLE, "-l", "a=b"), "about one pod"),
+        (("when", "pretrain-0", EXAMPLE, "-l", "a=b"), "about one pod"),
+        (("defrag", EXAMPLE, "--for", "pretrain-0", "-l", "a=b"), "about one pod"),
+    ],
+)
+def test_a_selection_that_would_choose_nothing_is_refused(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who looked at a table of one namespace applies no plan for all of them."""
+    assert main([*words, "-q"]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, said in shown.err) == ("", True)
+
+
+def test_migration_jobs_are_chosen_by_their_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moving = tmp_path / "jobs.jsonl"
+    main(["rebalance", EXAMPLE, "--high", "cpu=65", "-o", "patches", "-q"])
+    moving.write_text(capsys.readouterr().out)
+    words = ["rebalance", EXAMPLE, str(moving), "--jobs", "-q"]
+    main([*words, "-n", "default"])
+    assert "move-default-search-0" in capsys.readouterr().out
+    main([*words, "-l", "app=nobody"])
+    assert "move-default-search-0" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("pretrain", "-n", "zz"), "pretrain in namespace zz of the dump; did you mean default/pretrain?"),
+        (("pretran", "-n", "default"), "pretran in namespace default of the dump; did you mean pretrain?"),
+        (("default/nope",), "default/nope in the dump"),
+        (("default/pretran",), "default/pretran in the dump; did you mean default/pretrain?"),
+        (("defalt/pretrain",), "defalt/pretrain in the dump; did you mean default/pretrain?"),
+        (("defalt/pretran",), "defalt/pretran in the dump; did you mean default/pretrain?"),
+    ],
+)
+def test_a_hint_names_somebody_there_is(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", words[0], EXAMPLE, *words[1:], "-q"]) == 2
+    assert f"koordcore: no pod {said}\n" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from koordcore.cli.finding import find_node
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_uncounted
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import NAME, TABLE, add_output, for_programs, print_record
-from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.selection import add_selection, need_tables, need_use, selection_of
 from koordcore.cli.tables import amount, say, show
 from koordcore.colocation import (
     config_of_snapshot,
@@ -53,6 +53,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the table or one node's waterfalls."""
     selection = selection_of(arguments)
+    need_use(arguments, namespace="what nodes lend is of no namespace")
+    if arguments.output == "patches":
+        need_tables(arguments)
+    if arguments.node is not None:
+        need_use(arguments, labels="it chooses rows of tables, and this is about one node")
     snapshot = load_paths(arguments).snapshot
     given = read_now(arguments)
     now = latest_report(snapshot) if given is None else moment_of(given)

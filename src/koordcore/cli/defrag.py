@@ -25,6 +25,7 @@ from koordcore.cli.moves import (
 )
 from koordcore.cli.progress import working
 from koordcore.cli.resource_names import meant, offered_names
+from koordcore.cli.selection import ONE_POD, need_tables, need_use
 from koordcore.cli.tables import say, show
 from koordcore.cli.words import many
 from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
@@ -109,6 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when the shape does not fit whatever moves."""
     need_folder(arguments.proofs, "--proofs")
     _check_numbers(arguments)
+    if arguments.pod is None:
+        need_tables(arguments)
+    else:
+        need_use(arguments, labels=ONE_POD)
     snapshot = as_of(arguments, load_paths(arguments).snapshot)
     rules = read_rules(arguments, snapshot)
     if arguments.empty is not None:
@@ -159,7 +164,7 @@ def _check_numbers(arguments: argparse.Namespace) -> None:
 
 def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
     """Plan room for one pod; 1 when no moves were found after which it fits."""
-    subject = find_subject(snapshot, arguments.pod)
+    subject = find_subject(snapshot, arguments.pod, arguments.namespace or "")
     if subject.kind != "pod":
         raise ModelError(f"--for {arguments.pod}: is a {subject.kind}; name one of its pods")
     pod = subject.pods[0]

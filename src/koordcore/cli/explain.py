@@ -28,7 +28,7 @@ from koordcore.cli.plan_tables import jobs_table
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queues import decide, in_queue, said, workload_record
-from koordcore.cli.selection import add_selection
+from koordcore.cli.selection import ONE_POD, add_selection, need_use
 from koordcore.cli.tables import check_heading, say, show
 from koordcore.cli.useful_moves import with_moves
 from koordcore.controlplane.workload_pods import workload_of
@@ -109,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.paths.insert(0, arguments.pod)
         first, second = (read_plan(one, "--diff") for one in arguments.diff)
         return compare_plans(arguments, first, second)
+    need_use(arguments, labels=ONE_POD)
     arguments.pod, arguments.paths = _name_first(arguments)
     arguments.as_gangs = arguments.as_gangs or is_of_jobs(arguments.pod)
     arguments.job = job_named(arguments.pod, arguments.namespace or "")

@@ -102,7 +102,8 @@ def find_subject(
         raise ModelError(
             f"no pod {text} in the dump; the Workload of Kueue is workload/{found_queued[0].key}"
         )
-    raise ModelError(f"no pod {text} in the dump{_hint(snapshot, text)}")
+    looked = f"namespace {namespace} of the dump" if namespace and space == namespace else "the dump"
+    raise ModelError(f"no pod {text} in {looked}{_hint(snapshot, text, space)}")
 
 
 def is_of_jobs(text: str) -> bool:
@@ -230,9 +231,18 @@ def _group(snapshot: ClusterSnapshot, text: str) -> Subject | None:
 
 
 def _hint(snapshot: ClusterSnapshot, text: str, space: str = "") -> str:
-    pods = [pod for pod in _everybody(snapshot) if space in ("", pod.namespace)]
-    if "/" in text:
-        return near(
-            text, (f"{pod.namespace}/{name}" for pod in pods for name in (pod.name, workload_of(pod)))
-        )
-    return near(text, (name for pod in pods for name in (pod.name, workload_of(pod), _gang(pod)) if name))
+    """Name somebody like it: of the namespace, else of that name in another one, else anybody."""
+    name = text.rpartition("/")[2]
+    known: dict[str, set[str]] = {}
+    for pod in _everybody(snapshot):
+        known.setdefault(pod.namespace, set()).update({pod.name, workload_of(pod), _gang(pod)} - {""})
+    whole = [f"{own}/{one}" for own, names in sorted(known.items()) for one in sorted(names)]
+    if not space:
+        return near(text, (one for names in known.values() for one in names))
+    found = near(name, known.get(space, ()))
+    if found:
+        return found.replace("mean ", f"mean {space}/") if "/" in text else found
+    elsewhere = [one for one in whole if one.rpartition("/")[2] == name]
+    if elsewhere:
+        return f"; did you mean {elsewhere[0]}?"
+    return near(text, whole) if space not in known else ""

@@ -10,6 +10,7 @@ import attrs
 
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import for_programs, print_record
+from koordcore.cli.selection import selection_of
 from koordcore.cli.tables import say, show
 from koordcore.descheduling.migration.arbitrate import arbitrate
 from koordcore.descheduling.migration.filter import MigrationFilter, passed
@@ -37,6 +38,8 @@ def print_arbitration(
     paused = [job for job in waiting if job.paused]
     rows = [(job.name, str(job.pod or ""), *_outcome(job, rules, pods)) for job in decided]
     rows += [(job.name, str(job.pod or ""), "waits", "is paused") for job in paused]
+    selection = selection_of(arguments)
+    chosen = {str(pod.key) for pod in pods.values() if selection.pod(pod)}
     if for_programs(arguments):
         heads = ("job", "pod", "outcome", "why")
         print_record(arguments, {"jobs": [dict(zip(heads, row, strict=True)) for row in rows]})
@@ -52,8 +55,9 @@ def print_arbitration(
             Column("OUTCOME"),
             Column("WHY", tone=Tone.BAD, text=True),
         )
+        shown = [row for row in rows if selection.all or row[1] in chosen]
         if rows:
-            show(Table(title="Migration jobs, in the order of their turns", columns=titles, rows=rows))
+            show(Table(title="Migration jobs, in the order of their turns", columns=titles, rows=shown))
         running = sum(job.active for job in jobs) - len(waiting)
         through = sum(row[2] == "passes" for row in rows)
         say(f"{len(rows)} jobs wait · {through} pass · {running} under way")

@@ -14,7 +14,7 @@ from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import NAME, add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.quota_evictions import print_reclaims, print_revokes
-from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.selection import add_selection, need_use, selection_of
 from koordcore.cli.tables import amount, say, show
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
@@ -59,6 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the tree, or one quota's waterfalls."""
     question = arguments.paths.pop(0) if arguments.paths[:1] in ([one] for one in _QUESTIONS) else ""
     selection = selection_of(arguments)
+    need_use(
+        arguments,
+        namespace="who leaves is told for the whole tree" if question else "",
+        labels="quotas have no labels here; -n, --tree and --quota choose them",
+    )
     if question and not arguments.paths and not arguments.live:
         raise ModelError(f"quota {question}: which dump?")
     snapshot = load_paths(arguments).snapshot

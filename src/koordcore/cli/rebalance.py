@@ -32,6 +32,7 @@ from koordcore.cli.moves import (
 )
 from koordcore.cli.progress import working
 from koordcore.cli.resource_names import meant, offered_names
+from koordcore.cli.selection import need_tables
 from koordcore.cli.tables import say, show
 from koordcore.cli.words import many
 from koordcore.descheduling.args import low_node_load_problems
@@ -100,6 +101,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when a node stays hot, or none was looked at."""
     need_folder(arguments.proofs, "--proofs")
+    need_tables(arguments)
     also_migrates(arguments)
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     if arguments.jobs:

@@ -27,9 +27,8 @@ from koordcore.cli.plan_tables import Rows, cut, print_tables
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queues import Decided, decide, workload_record, workloads_table
-from koordcore.cli.selection import Selection, add_selection, selection_of
+from koordcore.cli.selection import Selection, add_selection, need_tables, selection_of
 from koordcore.cli.tables import show
-from koordcore.errors import ModelError
 from koordcore.manifests import Loaded
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
@@ -106,8 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     need_folder(arguments.record, "--record")
     need_folder(arguments.proofs, "--proofs")
     selection = selection_of(arguments)
-    if not selection.all and (for_programs(arguments) or arguments.output == "patches"):
-        raise ModelError("-n, -l: they choose rows of tables; a plan is written whole")
+    need_tables(arguments)
     loaded = load_paths(arguments)
     policy = read_policy(arguments)
     snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordcore._record import record
+from koordcore.cli.output import for_programs
 from koordcore.cli.words import near
 from koordcore.errors import ModelError
 from koordcore.model.gangs import PodGroup
@@ -72,6 +73,8 @@ class Selection:
         return self.namespace in ("", namespace) and (labels is None or self.labels.matches(labels))
 
 
+ONE_POD: Final = "it chooses rows of tables, and this is about one pod, gang or job"
+"""Why labels choose nothing where somebody is named."""
 _ALL_THE_SAME: Final = "; what is decided is the whole cluster's all the same"
 ALL: Final = Selection()
 """Everybody."""
@@ -90,6 +93,31 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     except ModelError as error:
         raise ModelError(f"-l: {error}") from None
     return Selection(arguments.namespace or "", labels)
+
+
+def need_tables(arguments: argparse.Namespace) -> None:
+    """Refuse ``-n`` and ``-l`` where a plan is written for programs, or to be applied.
+
+    Raises
+    ------
+    ModelError
+        When one of them is there.
+    """
+    if (for_programs(arguments) or arguments.output == "patches") and not selection_of(arguments).all:
+        raise ModelError("-n, -l: they choose rows of tables; a plan is written whole")
+
+
+def need_use(arguments: argparse.Namespace, *, namespace: str = "", labels: str = "") -> None:
+    """Refuse ``-n`` or ``-l`` where it would choose nothing, each where a reason is given.
+
+    Raises
+    ------
+    ModelError
+        With the reason.
+    """
+    for option, value, why in (("-n", arguments.namespace, namespace), ("-l", arguments.selector, labels)):
+        if value and why:
+            raise ModelError(f"{option}: {why}")
 
 
 def nobody_selected(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> str:

@@ -13,7 +13,7 @@ import attrs
 from koordcore.cli.inputs import add_paths, load_paths, need_picture
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
-from koordcore.cli.selection import Selection, add_selection, selection_of
+from koordcore.cli.selection import Selection, add_selection, need_use, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.errors import MissingExtraError, ModelError
 from koordcore.explaining.network import DomainRow, domain_rows, jobs_by_node
@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the tree, and draw it where that was asked for."""
     need_picture(arguments.plot)
     selection = selection_of(arguments)
+    need_use(arguments, labels="" if arguments.nodes else "it chooses nodes, which --nodes lists")
     snapshot = load_paths(arguments).snapshot
     found = domain_rows(snapshot)
     if found is None:

@@ -18,7 +18,7 @@ from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
 from koordcore.cli.queues import decide, in_queue, said, waiting_members, workload_record, workload_starts
-from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.selection import ONE_POD, add_selection, need_use, selection_of
 from koordcore.cli.tables import check_heading, say, show
 from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
@@ -88,6 +88,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer for one pod or gang, or for the whole queue; 1 when there is no start."""
     name = "" if arguments.all else _first_of(arguments)
+    need_use(arguments, labels="" if arguments.all else ONE_POD)
     arguments.as_gangs = arguments.as_gangs or is_of_jobs(name)
     arguments.job = job_named(name, arguments.namespace or "")
     loaded = load_paths(arguments)
