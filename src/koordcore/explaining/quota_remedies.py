@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from koordcore.explaining.attempts import Attempts
-from koordcore.explaining.remedy import Remedy, RemedyKind, shown_amount, some
+from koordcore.explaining.remedy import Remedy, RemedyKind, exact_amount, rounded_up, some, told_apart
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.resources import Resources
@@ -67,8 +67,8 @@ def never_by_quota(asked: Attempts) -> Iterator[str]:
         one = _object(asked, quota)
         for name, most in sorted(one.max.items()) if one is not None else ():
             if wanted.get(name, 0) > most:
-                asks, has = shown_amount(name, wanted[name]), shown_amount(name, most).partition(" ")[0]
-                yield f"the max of quota {quota} is {has}, below {asks}"
+                asks, has = told_apart(name, wanted[name], most)
+                yield f"the max of quota {quota} is {has.partition(' ')[0]}, below {asks}"
 
 
 def _ends(pods: Sequence[PodKey]) -> str:
@@ -106,7 +106,8 @@ def _needed(used: Resources, wanted: dict[str, int]) -> dict[str, int]:
 
 
 def _grown(one: ElasticQuota, needed: dict[str, int], *, promise: bool) -> ElasticQuota:
-    top = {name: max(amount, needed.get(name, 0)) for name, amount in one.max.items()}
+    """Raise what is too small, to amounts that can be told as they are tried."""
+    top = {name: _at_least(name, amount, needed.get(name, 0)) for name, amount in one.max.items()}
     floor = one.min
     if promise:
         short = {name: amount for name, amount in needed.items() if name in top}
@@ -115,7 +116,11 @@ def _grown(one: ElasticQuota, needed: dict[str, int], *, promise: bool) -> Elast
 
 
 def _most(known: Resources, other: dict[str, int]) -> dict[str, int]:
-    return {name: max(known.get(name, 0), amount) for name, amount in other.items()}
+    return {name: _at_least(name, known.get(name, 0), amount) for name, amount in other.items()}
+
+
+def _at_least(name: str, known: int, needed: int) -> int:
+    return known if known >= needed else rounded_up(name, needed)
 
 
 def _attempt_text(asked: Attempts, grown: ElasticQuota) -> str:
@@ -123,7 +128,7 @@ def _attempt_text(asked: Attempts, grown: ElasticQuota) -> str:
     was = _object(asked, grown.name)
     assert was is not None
     parts = [
-        f"{bound} {shown_amount(name, amount)}"
+        f"{bound} {exact_amount(name, amount)}"
         for bound, before, after in (("max", was.max, grown.max), ("min", was.min, grown.min))
         for name, amount in sorted(after.items())
         if amount != before.get(name, 0)

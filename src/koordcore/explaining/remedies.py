@@ -12,7 +12,15 @@ from koordcore.explaining.claim_remedies import fewer_devices, slices_like, slic
 from koordcore.explaining.node_remedies import selecting, uncordoning
 from koordcore.explaining.node_states import cards_of
 from koordcore.explaining.relaxing import relaxing
-from koordcore.explaining.remedy import Remedy, RemedyKind, shown_amount, some
+from koordcore.explaining.remedy import (
+    Remedy,
+    RemedyKind,
+    exact_amount,
+    rounded_down,
+    shown_amount,
+    some,
+    told_apart,
+)
 from koordcore.explaining.waiting import waiting
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.model.affinity import Taint, TaintEffect, Toleration, TolerationOperator
@@ -67,8 +75,8 @@ def beyond_any(nodes: Sequence[NodeState], name: str, wanted: int) -> tuple[str,
         return (f"no node offers {name}",)
     having = [state.name for state in nodes if state.node.allocatable.get(name, 0) == most]
     more = f" and {len(having) - 1} more" * (len(having) > 1)
-    amount, _, _ = shown_amount(name, most).partition(" ")
-    return (f"no node has ever {shown_amount(name, wanted)}: the most is {amount}, on {having[0]}{more}",)
+    asks, has = told_apart(name, wanted, most)
+    return (f"no node has ever {asks}: the most is {has.partition(' ')[0]}, on {having[0]}{more}",)
 
 
 # -- what the pod says -----------------------------------------------------------------------------------
@@ -128,19 +136,27 @@ def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
 def _shrink(asked: Attempts) -> Iterator[Remedy]:
     """Find the most of one resource that would fit, all else as it is asked for."""
     for names in _shrinking(asked):
-        most = _most(asked, names)
-        wanted = max(pod.requests.get(names[0], 0) for pod in asked.members)
-        amount = wanted * most // 100 if len(names) > 1 else most
+        wanted = _greatest(asked, names)
+        most, top = _most(asked, names), wanted[names[0]] if len(names) == 1 else 100
+        amounts = {name: rounded_down(name, amount * most // top) for name, amount in wanted.items()}
         # A few percent of little are nothing, which is no advice.
-        if not amount:
+        if not all(amounts.values()):
             continue
-        text = (
-            f"{shown_amount(names[0], amount)} instead of {shown_amount(names[0], wanted).partition(' ')[0]}"
+        text = " and ".join(
+            f"{exact_amount(name, amount)} instead of {exact_amount(name, wanted[name]).partition(' ')[0]}"
+            for name, amount in amounts.items()
         )
+        if any(pod.requests.get(name, 0) != wanted[name] for pod in asked.members for name in names):
+            text += ", the other members in proportion"
         if len(asked.members) == 1:
-            text += _split(asked, names[0], -(-wanted // amount))
+            text += _split(asked, names[0], -(-wanted[names[0]] // amounts[names[0]]))
         yield Remedy(kind=RemedyKind.SHRINK, text=text)
         return
+
+
+def _greatest(asked: Attempts, names: Sequence[str]) -> dict[str, int]:
+    """Give the most of each resource that one of the members asks for."""
+    return {name: max(pod.requests.get(name, 0) for pod in asked.members) for name in names}
 
 
 def _shrinking(asked: Attempts) -> list[tuple[str, ...]]:
@@ -154,7 +170,7 @@ def _shrinking(asked: Attempts) -> list[tuple[str, ...]]:
 
 def _most(asked: Attempts, names: tuple[str, ...]) -> int:
     """Search the greatest amount that fits; in percent of the request where several names go together."""
-    wanted = max(pod.requests.get(names[0], 0) for pod in asked.members)
+    wanted = _greatest(asked, names)[names[0]]
     top = 100 if len(names) > 1 else wanted
     step = 1000 if names[0] == "cpu" else max(1, top // 1024) if len(names) == 1 else 1
     fitting, failing = 0, -(-top // step)
@@ -172,7 +188,11 @@ def _most(asked: Attempts, names: tuple[str, ...]) -> int:
 
 def _scaled(asked: Attempts, names: tuple[str, ...], amount: int, top: int) -> list[Pod]:
     def less(requests: Mapping[str, int]) -> dict[str, int]:
-        return {name: (value * amount // top if name in names else value) for name, value in requests.items()}
+        # As it is told: what is found to fit has to fit as it is written.
+        return {
+            name: (rounded_down(name, value * amount // top) if name in names else value)
+            for name, value in requests.items()
+        }
 
     # Containers say it, too: a claim for what only device classes serve is made of what they ask for.
     return [
@@ -190,7 +210,7 @@ def _split(asked: Attempts, name: str, least: int) -> str:
     wanted = asked.members[0].requests.get(name, 0)
     for parts in range(max(least, 2), _PARTS + 1):
         if wanted % parts == 0 and _split_fits(asked, parts):
-            return f"; or {parts} pods of {shown_amount(name, wanted // parts)} each"
+            return f"; or {parts} pods of {exact_amount(name, wanted // parts)} each"
     return ""
 
 

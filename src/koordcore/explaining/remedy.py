@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Final
 
 from koordcore._record import record
 from koordcore.model.pods import PodKey
+from koordcore.model.quantity import format_quantity
+
+_MIB: Final = 2**20
+_GIB: Final = 2**30
 
 
 class RemedyKind(StrEnum):
@@ -57,9 +62,57 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 
 def shown_amount(name: str, value: int) -> str:
-    """Write an amount of a resource as people say it."""
+    """Write an amount of a resource as people say it; odd numbers of bytes to six digits."""
+    if _in_bytes(name):
+        return f"{value / _GIB:g}Gi {name.rpartition('/')[2]}"
+    return exact_amount(name, value)
+
+
+def exact_amount(name: str, value: int) -> str:
+    """Write an amount so that who asks for just that asks for no less and no more.
+
+    Examples
+    --------
+    >>> exact_amount("cpu", 1234567), exact_amount("memory", 3 * 2**29), exact_amount("memory", 7 * 10**9)
+    ('1234.567 cpu', '1.5Gi memory', '7G memory')
+    >>> exact_amount("memory", 2**30 + 2**20), exact_amount("nvidia.com/gpu", 8)
+    ('1025Mi memory', '8 nvidia.com/gpu')
+    """
     if name == "cpu":
-        return f"{value / 1000:g} cpu"
-    if name == "memory" or name.endswith(("memory", "storage")):
-        return f"{value / 2**30:g}Gi {name.rpartition('/')[2]}"
-    return f"{value} {name}"
+        return f"{value / 1000:.3f}".rstrip("0").rstrip(".") + " cpu"
+    if not _in_bytes(name):
+        return f"{value} {name}"
+    ways = [format_quantity(value, binary=True), format_quantity(value)]
+    if value >= _GIB and value * 8 % _GIB == 0:
+        ways.insert(0, f"{value / _GIB:.3f}".rstrip("0").rstrip(".") + "Gi")
+    return f"{min(ways, key=len)} {name.rpartition('/')[2]}"
+
+
+def told_apart(name: str, value: int, other: int) -> tuple[str, str]:
+    """Write two amounts as people say them, exactly where they would look the same."""
+    shown = shown_amount(name, value), shown_amount(name, other)
+    if value != other and shown[0] == shown[1]:
+        return exact_amount(name, value), exact_amount(name, other)
+    return shown
+
+
+def rounded_up(name: str, value: int) -> int:
+    """Give the next amount that can be written exactly and briefly: at least so much."""
+    step = _grid(name, value)
+    return -(-value // step) * step
+
+
+def rounded_down(name: str, value: int) -> int:
+    """Give the last amount that can be written exactly and briefly: at most so much."""
+    step = _grid(name, value)
+    return value // step * step
+
+
+def _in_bytes(name: str) -> bool:
+    return name.endswith(("memory", "storage"))
+
+
+def _grid(name: str, value: int) -> int:
+    if not _in_bytes(name) or not value % _MIB or not value % 10**6 or value < _MIB:
+        return 1
+    return _MIB if value >= _GIB else 2**10

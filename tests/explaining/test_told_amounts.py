@@ -1,0 +1,101 @@
+"""Amounts that are told do as they are written."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from koordcore.explaining.advice import Advice, advise
+from koordcore.explaining.remedy import Remedy, RemedyKind, exact_amount, rounded_down, rounded_up
+from koordcore.manifests import snapshot_from_objects
+from koordcore.model.quantity import Scale, parse_quantity
+from koordcore.scheduling import schedule
+from tests.manifests.builders import container, node, obj, pod
+
+Object = dict[str, Any]
+ROOM = {"cpu": "64", "memory": "64Gi", "pods": "99"}
+QUOTA = "quota.scheduling.koordinator.sh/name"
+_CARDS = {"core": "koordinator.sh/gpu-core", "ratio": "koordinator.sh/gpu-memory-ratio"}
+UNEVEN = ("8G", "7Gi", "8000000001", "20958643713", "7000001Ki", "9123456M", "123456789")
+
+
+def advice(objects: list[Object], name: str) -> Advice:
+    snapshot = snapshot_from_objects(objects).snapshot
+    return advise(snapshot, schedule(snapshot), f"default/{name}")
+
+
+def helps(objects: list[Object], name: str, kind: RemedyKind) -> Remedy:
+    (found,) = (one for one in advice(objects, name).remedies if one.kind is kind)
+    return found
+
+
+def starts(objects: list[Object], name: str) -> bool:
+    result = schedule(snapshot_from_objects(objects).snapshot)
+    return any(one.pod.name == name for one in result.bound)
+
+
+def asking(name: str, on: str = "", priority: int = 0, **requests: str) -> Object:
+    amounts = {_CARDS.get(key, key): value for key, value in requests.items()}
+    more = {"nodeName": on} if on else {}
+    return pod(name, containers=[container(requests=amounts)], priority=priority, **more)
+
+
+@pytest.mark.parametrize("memory", UNEVEN)
+def test_an_amount_that_is_written_is_read_back_the_same(memory: str) -> None:
+    value = parse_quantity(memory)
+    for one in (value, rounded_up("memory", value), rounded_down("memory", value)):
+        assert parse_quantity(exact_amount("memory", one).removesuffix(" memory")) == one
+    assert rounded_down("memory", value) <= value <= rounded_up("memory", value)
+    milli = 1000 + value % 10**9
+    assert parse_quantity(exact_amount("cpu", milli).removesuffix(" cpu"), scale=Scale.MILLI) == milli
+
+
+@pytest.mark.parametrize("memory", UNEVEN)
+def test_a_larger_quota_does_as_it_is_written(memory: str) -> None:
+    def world(most: str) -> list[Object]:
+        bounds = {"min": {"memory": "0"}, "max": {"memory": most}}
+        asks = asking("p", memory=memory)
+        asks["metadata"]["labels"] = {QUOTA: "q"}
+        own = obj("ElasticQuota", "q", "scheduling.sigs.k8s.io/v1alpha1", spec=bounds)
+        return [node("n", {**ROOM, "memory": "9P"}), own, asks]
+
+    told = helps(world("1Mi"), "p", RemedyKind.QUOTA).text
+    (amount,) = re.findall(r"with max (\S+) memory for q", told)
+    assert starts(world(amount), "p")
+
+
+def test_less_does_as_it_is_written() -> None:
+    for offered in ("6000000001", "5999M", "6Gi"):
+        machine = node("n", {**ROOM, "memory": offered})
+        told = helps([machine, asking("p", memory="7G")], "p", RemedyKind.SHRINK).text
+        (amount, before) = re.findall(r"^(\S+) memory instead of (\S+)", told)[0]
+        assert before == "7G"
+        assert starts([machine, asking("p", memory=amount)], "p"), told
+
+
+def test_all_that_shrinks_together_is_told() -> None:
+    """Half of the core alone does not fit: the memory of cards is asked for beside it."""
+    machine = node("n", {**ROOM, **{_CARDS[one]: "50" for one in _CARDS}})
+    told = helps([machine, asking("p", core="100", ratio="100")], "p", RemedyKind.SHRINK).text
+    assert told.startswith(
+        "50 koordinator.sh/gpu-core instead of 100 and 50 koordinator.sh/gpu-memory-ratio instead of 100"
+    )
+    assert starts([machine, asking("p", core="50", ratio="50")], "p")
+    assert not starts([machine, asking("p", core="50", ratio="100")], "p")
+
+
+def test_members_that_ask_for_less_than_others_shrink_as_well() -> None:
+    group = obj("PodGroup", "g", "scheduling.sigs.k8s.io/v1alpha1", spec={"minMember": 2})
+    members = [asking("m0", cpu="64"), asking("m1", cpu="32")]
+    for one in members:
+        one["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    told = helps([node("n", ROOM), group, *members], "m0", RemedyKind.SHRINK).text
+    assert told == "42 cpu instead of 64, the other members in proportion"
+
+
+def test_amounts_that_differ_by_little_are_told_apart() -> None:
+    offered, wanted = 64 * 2**30, 64 * 2**30 + 2**10
+    told = advice([node("n", {**ROOM, "memory": str(offered)}), asking("p", memory=str(wanted))], "p")
+    assert told.never == (f"no node has ever {wanted // 2**10}Ki memory: the most is 64Gi, on n",)
