@@ -1,4 +1,4 @@
-"""Amounts that are told do as they are written."""
+"""Amounts that are told do as they are written, and evictions that are told are all that it takes."""
 
 from __future__ import annotations
 
@@ -99,3 +99,60 @@ def test_amounts_that_differ_by_little_are_told_apart() -> None:
     offered, wanted = 64 * 2**30, 64 * 2**30 + 2**10
     told = advice([node("n", {**ROOM, "memory": str(offered)}), asking("p", memory=str(wanted))], "p")
     assert told.never == (f"no node has ever {wanted // 2**10}Ki memory: the most is 64Gi, on n",)
+
+
+# -- evictions -----------------------------------------------------------------------------------------------
+
+
+def without(objects: list[Object], remedy: Remedy) -> list[Object]:
+    gone = {one.name for one in remedy.pods}
+    return [one for one in objects if one["metadata"]["name"] not in gone]
+
+
+def test_who_leaves_for_somebody_before_is_named_where_nobody_else_has_to() -> None:
+    """The first needs all that runs to go, and leaves enough for the second."""
+    objects = [
+        node("n", {**ROOM, "cpu": "8"}),
+        asking("r", "n", cpu="8"),
+        asking("a", priority=9, cpu="5"),
+        asking("b", priority=9, cpu="3"),
+    ]
+    told = helps(objects, "b", RemedyKind.EVICT)
+    assert told.text == (
+        "default/r (priority 0) for default/a, before it in the queue; then it fits, too (schedule --preempt)"
+    )
+    assert starts(without(objects, told), "b")
+    assert helps(objects, "a", RemedyKind.EVICT).text.startswith("default/r (priority 0): the cheapest")
+
+
+def test_an_eviction_that_is_not_enough_by_itself_says_who_leaves_before() -> None:
+    """Whoever leaves for the second alone makes room for the first, which takes it."""
+    objects = [
+        node("n", {**ROOM, "cpu": "8"}),
+        node("o", {**ROOM, "cpu": "8"}),
+        asking("r", "n", priority=1, cpu="8"),
+        asking("s", "o", priority=2, cpu="8"),
+        asking("a", priority=9, cpu="8"),
+        asking("b", priority=9, cpu="8"),
+    ]
+    told = helps(objects, "b", RemedyKind.EVICT)
+    assert told.text == (
+        "default/s (priority 2): the cheapest, proven (schedule --preempt); "
+        "first default/r (priority 1) for default/a, before it in the queue"
+    )
+    assert starts(without(objects, told), "b")
+    assert not starts([one for one in objects if one["metadata"]["name"] != "s"], "b")
+
+
+def test_an_eviction_that_is_enough_says_nothing_of_what_leaves_for_others() -> None:
+    objects = [
+        node("n", {**ROOM, "cpu": "8"}),
+        node("o", {**ROOM, "cpu": "4"}),
+        asking("r", "n", priority=1, cpu="8"),
+        asking("s", "o", priority=2, cpu="4"),
+        asking("a", priority=9, cpu="8"),
+        asking("b", priority=9, cpu="4"),
+    ]
+    told = helps(objects, "b", RemedyKind.EVICT)
+    assert told.text == "default/s (priority 2): the cheapest, proven (schedule --preempt)"
+    assert starts(without(objects, told), "b")

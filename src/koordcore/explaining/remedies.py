@@ -24,6 +24,7 @@ from koordcore.explaining.remedy import (
 from koordcore.explaining.waiting import waiting
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.model.affinity import Taint, TaintEffect, Toleration, TolerationOperator
+from koordcore.model.decisions import Victim
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, DeviceObject
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
@@ -35,6 +36,8 @@ from koordcore.snapshot import ClusterSnapshot
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _SHAPES: Final = 8
 """Kinds of nodes that are tried as further nodes."""
+_VICTIMS: Final = 4
+"""Victims that are named."""
 _PARTS: Final = 16
 """Parts that a pod is split into at most."""
 _CARDS: Final = (GPU_CORE, GPU_MEMORY_RATIO, GPU_MEMORY)
@@ -244,15 +247,31 @@ def _evict(asked: Attempts) -> Iterator[Remedy]:
     if result.preemptions and (asked.refused or asked.served):
         result = asked.plan(rules=PreemptionRules(), before=True)
     own = {str(one.key) for one in asked.members}
-    for plan in result.preemptions:
+    for number, plan in enumerate(result.preemptions):
         if own.isdisjoint(plan.nominations):
             continue
         pods = tuple(victim.pod for victim in plan.victims)
-        names = ", ".join(f"{victim.pod} (priority {victim.priority})" for victim in plan.victims[:4])
-        more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""
+        before = [one for one in result.preemptions[:number] if one.victims]
+        if pods and asked.fits(snapshot=asked.snapshot.forget(*pods)):
+            before = []  # what leaves for others is not needed
+        others = [victim for one in before for victim in one.victims]
+        if not pods and not others:
+            continue  # who leaves does so already
         known = "the cheapest, proven" if plan.certificate.proven else plan.certificate.status.text
-        text = f"{names}{more}: {known} (schedule --preempt)"
-        yield Remedy(kind=RemedyKind.EVICT, text=text, pods=pods)
+        text = f"{_named(plan.victims)}: {known} (schedule --preempt)" if pods else ""
+        if others:
+            whom = some([one.job or next(iter(one.nominations)) for one in before])
+            first = f"{_named(others)} for {whom}, before it in the queue"
+            text = f"{text}; first {first}" if pods else f"{first}; then it fits, too (schedule --preempt)"
+        else:
+            text += asked.first(asked.snapshot.forget(*pods))
+        everybody = dict.fromkeys((*(victim.pod for victim in others), *pods))
+        yield Remedy(kind=RemedyKind.EVICT, text=text, pods=tuple(everybody))
+
+
+def _named(victims: Sequence[Victim]) -> str:
+    names = ", ".join(f"{victim.pod} (priority {victim.priority})" for victim in victims[:_VICTIMS])
+    return names + (f" and {len(victims) - _VICTIMS} more" if len(victims) > _VICTIMS else "")
 
 
 def _grow(asked: Attempts) -> Iterator[Remedy]:
