@@ -22,12 +22,12 @@ from koordcore.model.pods import Pod, PodKey, keyed
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import end_after
-from koordcore.protocol.gang_names import gang_name
 from koordcore.reservations.lifecycle import after_ends, known_ends
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
 from koordcore.scheduling.fewest import fewest
+from koordcore.scheduling.gaining import gains_only
 from koordcore.scheduling.gang_groups import JobTable
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.cluster import bind
@@ -60,8 +60,9 @@ class EarliestStart:
     probes
         How many moments were looked at.
     proven
-        No earlier moment can do: the job only gains when others leave. Where its pods look for neighbours, or
-        members of its own leave, every moment was looked at instead.
+        No earlier moment can do: the job only gains when others leave. Where its pods look for neighbours or
+        spread, members of its own leave, it is several pods that differ, or a plugin is not the library's,
+        every moment was looked at instead.
     """
 
     pods: tuple[Pod, ...]
@@ -152,26 +153,6 @@ def _placed(result: ScheduleResult) -> bool:
     return everybody or all(plan.placed >= max(1, plan.least) for plan in result.jobs)
 
 
-def _gains_only(pods: Iterable[Pod]) -> bool:
-    """Tell whether pods can only gain when others leave: they look for no neighbours and spread over none."""
-    for pod in pods:
-        near = pod.affinity.pod if pod.affinity is not None else None
-        if pod.spread_constraints or (near is not None and near.required):
-            return False
-    return True
-
-
-def _members_leave(snapshot: ClusterSnapshot, pods: Iterable[Pod], ends: Mapping[PodKey, datetime]) -> bool:
-    """Tell whether running pods may leave that count for the minimum of a gang or group of these pods."""
-    spaces = {pod.namespace for pod in pods if _in_group(pod)}
-    leaving = (snapshot.pod(key) for key in ends if key.namespace in spaces)
-    return any(pod is not None and _in_group(pod) for pod in leaving)
-
-
-def _in_group(pod: Pod) -> bool:
-    return pod.scheduling_group is not None or bool(gang_name(pod.labels, pod.annotations))
-
-
 class _Search:
     """One job on one cluster, at any moment."""
 
@@ -184,10 +165,8 @@ class _Search:
         now: datetime,
         limits: Limits,
     ) -> None:
-        waiting = {pod.key for pod in pods}
-        self._snapshot = attrs.evolve(
-            snapshot, pending=tuple(pod for pod in snapshot.pending if pod.key in waiting)
-        )
+        # The others wait on: what they ask for counts in quotas, and what they are promised is kept.
+        self._snapshot = snapshot
         self._pods = pods
         self._ends = ends
         self._policy = policy
@@ -235,8 +214,7 @@ class _Search:
         """Give the first moment at which the job fits; ``None`` where there is none."""
         if self.fits(self.now):
             return self.now
-        leave = _members_leave(self._snapshot, self._pods, self._ends)
-        if leave or not (self.gains and _gains_only(self._pods)):
+        if not (self.gains and gains_only(self._snapshot, self._pods, self._ends, self._policy)):
             return next((moment for moment in self.moments if self.fits(moment)), None)
         if not self.moments or not self.fits(self.moments[-1]):
             return None

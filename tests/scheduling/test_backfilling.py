@@ -1,0 +1,124 @@
+"""Starts ahead and what may run before them: what others in the cluster say holds there as it does now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import attrs
+import pytest
+
+from koordcore import (
+    ClusterSnapshot,
+    Node,
+    PodKey,
+    earliest_start,
+    named_policy,
+    schedule,
+)
+from koordcore.model.affinity import (
+    TopologySpreadConstraint,
+    UnsatisfiableAction,
+)
+from koordcore.model.cluster import Workload
+from koordcore.model.plugin_args import SpreadArgs, SpreadDefaulting
+from koordcore.model.policy import PluginSetting, Policy
+from koordcore.model.quotas import ElasticQuota
+from koordcore.model.selectors import LabelSelector
+from koordcore.scheduling.backfilling import EarliestStart, NoStart
+from tests.reservations.worlds import node, pod
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+QUOTA = "quota.scheduling.koordinator.sh/name"
+OWN = {QUOTA: "q"}
+
+
+def key(name: str) -> PodKey:
+    return PodKey("default", name)
+
+
+def in_zone(name: str, zone: str, cpu: int) -> Node:
+    return attrs.evolve(node(name, cpu=cpu), labels={"zone": zone})
+
+
+# -- the first moment ----------------------------------------------------------------------------------------
+
+
+def spreading(action: UnsatisfiableAction) -> Policy:
+    constraint = TopologySpreadConstraint(max_skew=1, topology_key="zone", when_unsatisfiable=action)
+    args = SpreadArgs(defaulting=SpreadDefaulting.LIST, default_constraints=(constraint,))
+    return Policy().with_plugin(PluginSetting(name="PodTopologySpread", args=args))
+
+
+@pytest.mark.parametrize("action", list(UnsatisfiableAction))
+def test_a_start_is_found_before_somebody_leaves_whom_the_policys_spreading_counts(
+    action: UnsatisfiableAction,
+) -> None:
+    """When the pod in the other zone has left as well, one here is one too many."""
+    service = Workload(kind="Service", name="s", selector=LabelSelector({"app": "x"}))
+    running = [
+        pod("big", 4, node_name="a"),
+        pod("here", 2, "x", node_name="a"),
+        pod("there", 2, "x", node_name="b"),
+    ]
+    snapshot = ClusterSnapshot(
+        nodes=[in_zone("a", "za", 6), in_zone("b", "zb", 2)], pending=[pod("p", 4, "x")], records=[service]
+    ).assume(*running)
+    ends = {key("big"): NOW + HOUR, key("there"): NOW + 2 * HOUR}
+    found = earliest_start(snapshot, ["default/p"], ends, now=NOW, policy=spreading(action))
+    assert isinstance(found, EarliestStart)
+    assert (found.start, dict(found.nodes)) == (NOW + HOUR, {key("p"): "a"})
+
+
+def test_several_pods_that_differ_start_before_the_better_node_for_one_leaves_the_other_none() -> None:
+    """Once the larger node is empty the small one goes there, and the large one fits nowhere else."""
+    running = [pod("one", 7, node_name="a"), pod("late", 1, node_name="b")]
+    asked = [pod("small", 2, priority=1), pod("large", 8, node_selector={"zone": "zb"})]
+    nodes = [in_zone("a", "za", 8), in_zone("b", "zb", 9)]
+    snapshot = ClusterSnapshot(nodes=nodes, pending=asked).assume(*running)
+    ends = {key("one"): NOW + HOUR, key("late"): NOW + 2 * HOUR}
+    policy = named_policy("stock")
+    assert len(schedule(snapshot.forget(*ends), asked, policy=policy).bound) == 1
+    found = earliest_start(snapshot, asked, ends, now=NOW, policy=policy)
+    assert isinstance(found, EarliestStart)
+    assert (found.start, dict(found.nodes)) == (NOW + HOUR, {key("small"): "a", key("large"): "b"})
+
+
+def test_of_pods_of_one_template_few_moments_are_looked_at() -> None:
+    """Replicas of a stateful set differ in their names and numbers alone."""
+    label = "apps.kubernetes.io/pod-index"
+    asked = [pod(f"web-{row}", 1, labels={label: str(row)}) for row in range(2)]
+    running = [pod(f"r{row}", 1, node_name="a") for row in range(32)]
+    snapshot = ClusterSnapshot(nodes=[node("a", 32)], pending=asked).assume(*running)
+    ends = {one.key: NOW + row * HOUR for row, one in enumerate(running, 1)}
+    found = earliest_start(snapshot, asked, ends, now=NOW)
+    assert isinstance(found, EarliestStart)
+    assert found.start == NOW + 2 * HOUR
+    assert found.probes < 10
+
+
+def quotas() -> list[ElasticQuota]:
+    return [ElasticQuota(name=name, min={"cpu": 0}, max={"cpu": 8000}) for name in ("q", "r")]
+
+
+def test_what_others_ask_for_counts_in_quotas_while_they_wait() -> None:
+    """Two quotas share nine CPUs: six of them are nobody's where the other waits for all."""
+    asks, other = pod("p", 6, labels=OWN), pod("b", 9, labels={QUOTA: "r"})
+    policy = named_policy("koordinator")
+    snapshot = ClusterSnapshot(nodes=[node("a", cpu=9)], pending=[asks, other], records=quotas()).assume(
+        pod("big", 1, node_name="a")
+    )
+    ends = {key("big"): NOW + HOUR}
+    assert not schedule(snapshot, policy=policy).bound
+    assert isinstance(earliest_start(snapshot, [asks], ends, now=NOW, policy=policy), NoStart)
+    alone = attrs.evolve(snapshot, pending=(asks,))
+    assert isinstance(earliest_start(alone, [asks], ends, now=NOW, policy=policy), EarliestStart)
+
+
+def test_what_is_promised_to_others_is_theirs_while_they_wait() -> None:
+    promised = pod("n", 6, nominated_node="a", priority=9)
+    snapshot = ClusterSnapshot(nodes=[node("a")], pending=[promised, pod("p", 6)]).assume(
+        pod("big", 2, node_name="a")
+    )
+    found = earliest_start(snapshot, ["default/p"], {key("big"): NOW + HOUR}, now=NOW)
+    assert isinstance(found, NoStart)
