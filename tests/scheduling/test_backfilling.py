@@ -10,12 +10,18 @@ import pytest
 from koordcore import (
     ClusterSnapshot,
     Node,
+    Pod,
     PodKey,
+    backfill,
     earliest_start,
     named_policy,
     schedule,
+    verify,
 )
 from koordcore.model.affinity import (
+    Affinity,
+    PodAffinity,
+    PodAffinityTerm,
     TopologySpreadConstraint,
     UnsatisfiableAction,
 )
@@ -25,7 +31,7 @@ from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.selectors import LabelSelector
 from koordcore.scheduling.backfilling import EarliestStart, NoStart
-from tests.reservations.worlds import node, pod
+from tests.reservations.worlds import must, node, pod, reservation
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -122,3 +128,79 @@ def test_what_is_promised_to_others_is_theirs_while_they_wait() -> None:
     )
     found = earliest_start(snapshot, ["default/p"], {key("big"): NOW + HOUR}, now=NOW)
     assert isinstance(found, NoStart)
+
+
+# -- what may run before -------------------------------------------------------------------------------------
+
+
+def planned(*others: Pod, running: tuple[Pod, ...], **rest: list[ElasticQuota]) -> ClusterSnapshot:
+    """A job that gets the larger node when its pod has ended, and others that wait."""
+    return ClusterSnapshot(
+        nodes=[in_zone("a", "z", 8), in_zone("b", "z", 4)], pending=[pod("p", 7, priority=1), *others], **rest
+    ).assume(pod("big", 6, node_name="a"), *running)
+
+
+def before(snapshot: ClusterSnapshot, policy: Policy = Policy()) -> list[str]:
+    """Give who may run before the job; none of them may be illegal in the cluster as it is."""
+    ends = {key("big"): NOW + HOUR}
+    plan = earliest_start(snapshot, ["default/p"], ends, now=NOW, policy=policy)
+    assert isinstance(plan, EarliestStart)
+    found = backfill(snapshot, plan, ends, {}, now=NOW, policy=policy)
+    chosen = {pod: at for job in found.jobs for pod, at in job.pods.items()}
+    current = snapshot
+    for name, at in chosen.items():
+        waiting = current.pod(name)
+        assert waiting is not None
+        kept = attrs.evolve(waiting, node_selector={"at": at})
+        nodes = [
+            attrs.evolve(one, node=attrs.evolve(one.node, labels={**one.node.labels, "at": one.name}))
+            for one in current.nodes
+        ]
+        result = schedule(current.with_nodes(*nodes), [kept], policy=policy, now=NOW)
+        assert result.bound, name
+        assert not verify(current.with_nodes(*nodes), result)
+        current = current.assume(waiting.at(at))
+    return sorted(name.name for name in chosen)
+
+
+def test_a_job_is_kept_away_by_who_runs_on_the_planned_nodes() -> None:
+    term = PodAffinityTerm(topology_key="zone", selector=LabelSelector({"app": "b"}))
+    shy = pod("x", 1, node_name="a", affinity=Affinity(anti=PodAffinity(required=(term,))))
+    assert before(planned(pod("b", 2, "b"), pod("c", 1), running=(shy,))) == ["c"]
+
+
+def test_a_job_finds_company_on_the_planned_nodes() -> None:
+    term = PodAffinityTerm(topology_key="zone", selector=LabelSelector({"app": "x"}))
+    company = Affinity(pod=PodAffinity(required=(term,)))
+    running = (pod("x", 1, "x", node_name="a"),)
+    assert before(planned(pod("b", 2, affinity=company), running=running)) == ["b"]
+
+
+def test_a_job_has_what_those_on_the_planned_nodes_leave_of_its_quota() -> None:
+    quota = ElasticQuota(name="q", min={"cpu": 2000}, max={"cpu": 2000})
+    used = pod("x", 1, node_name="a", labels=OWN)
+    waiting = pod("b", 2, labels=OWN), pod("c", 1, labels=OWN)
+    cluster = planned(*waiting, running=(used,), records=[quota])
+    assert before(cluster, named_policy("koordinator")) == ["c"]
+
+
+def test_pods_of_other_schedulers_are_no_jobs_to_start() -> None:
+    waiting = pod("b", 2, scheduler_name="volcano"), pod("c", 1)
+    snapshot = planned(*waiting, running=())
+    assert before(snapshot) == ["c"]
+    assert before(snapshot, Policy(scheduler_names=None)) == ["b", "c"]
+
+
+def test_a_job_that_ends_in_time_does_not_use_up_a_reservation_that_the_plan_needs() -> None:
+    once = reservation("r", 4, on="a", allocate_once=True)
+    asks, short, other = pod("p", 8, "a", annotations=must()), pod("b", 2, "a"), pod("c", 1)
+    policy = named_policy("koordinator")
+    snapshot = ClusterSnapshot(nodes=[node("a", 9)], pending=[asks, short, other], records=[once]).assume(
+        pod("big", 4, node_name="a")
+    )
+    ends, lasts = {key("big"): NOW + HOUR}, {key("b"): HOUR / 6, key("c"): HOUR / 6}
+    plan = earliest_start(snapshot, [asks], ends, now=NOW, policy=policy)
+    assert isinstance(plan, EarliestStart)
+    found = backfill(snapshot, plan, ends, lasts, now=NOW, policy=policy)
+    assert [dict(job.pods) for job in found.jobs] == [{other.key: "a"}]
+    assert (found.held_back, found.recomputed) == ((short.key,), plan.start)

@@ -7,7 +7,7 @@ room. Each is accepted only after the job has been placed again in the future th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -30,7 +30,6 @@ from koordcore.scheduling.fewest import fewest
 from koordcore.scheduling.gaining import gains_only
 from koordcore.scheduling.gang_groups import JobTable
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.cluster import bind
 
 _TRIES: Final = 64
 """Calls that are spent on finding out whose ends a start needs."""
@@ -307,9 +306,10 @@ def backfill(
 ) -> BackfillPlan:
     """Choose jobs that may start now and leave a reserved start where it is.
 
-    Jobs are taken in queue order. One that ends before the start takes any room; one that does not, or does
-    not say, is placed off the nodes of the plan first and anywhere else; it is accepted when the planned job
-    still fits at its start with all accepted jobs in the way.
+    Jobs of the policy's own pods are taken in queue order. One that ends before the start is tried anywhere;
+    one that does not, or does not say, off the nodes of the plan first and then anywhere. Each is accepted
+    when the planned job still fits at its start with all accepted jobs in the way, and with what they leave
+    behind: reservations that are used up.
 
     Parameters
     ----------
@@ -329,30 +329,28 @@ def backfill(
     jobs: list[BackfilledJob] = []
     held_back: list[PodKey] = []
     without_room: list[PodKey] = []
-    waiting = queue_order(pod for pod in snapshot.pending if pod.key not in planned)
+    ours = [
+        pod
+        for pod in snapshot.pending
+        if pod.key not in planned and policy.profile_of(pod.scheduler_name) is not None
+    ]
     turns = [
-        (turn,) if isinstance(turn, Pod) else turn.pods for turn in JobTable(snapshot, policy).turns(waiting)
+        (turn,) if isinstance(turn, Pod) else turn.pods
+        for turn in JobTable(snapshot, policy).turns(queue_order(ours))
     ]
     for pods in turns:
         spans = [lasting.get(pod.key) for pod in pods]
         end = None if None in spans else end_after(now, max(one for one in spans if one is not None))
         fitted = False
         excluded: set[str] = set()
-        for trial in _trials(current, plan, end, excluded):
-            result = schedule(trial, pods, policy=policy, now=now, limits=limits)
+        for closed in _trials(current, plan, end, excluded):
+            result = schedule(_closing(current, closed), pods, policy=policy, now=now, limits=limits)
             if not _placed(result):
                 continue
             fitted = True
-            by_key = {pod.key: pod for pod in pods}
-            started = [bind(by_key[one.pod], one) for one in result.bound]
-            after = current.assume(*started)
-            later = {**known, **({pod.key: end for pod in started} if end is not None else {})}
-            if end is not None and end <= plan.start:
-                keeps = True
-            else:
-                search = _Search(after, plan.pods, later, policy, now, limits)
-                keeps = search.fits(plan.start)
-            if keeps:
+            after = _as_in(current, result.snapshot, closed)
+            later = {**known, **({one.pod: end for one in result.bound} if end is not None else {})}
+            if _Search(after, plan.pods, later, policy, now, limits).fits(plan.start):
                 current, known = after, later
                 jobs.append(BackfilledJob(pods={one.pod: one.node for one in result.bound}, end=end))
                 break
@@ -375,11 +373,11 @@ _MOST_TRIALS: Final = 32
 
 def _trials(
     current: ClusterSnapshot, plan: EarliestStart, end: datetime | None, excluded: Collection[str]
-) -> Iterable[ClusterSnapshot]:
-    """Give the clusters on which a job is tried.
+) -> Iterator[list[str]]:
+    """Give the nodes that are closed whenever a job is tried.
 
-    Without the planned nodes first where it stays too long, then all nodes; then, while it finds room and
-    delays the plan there, without the nodes where it did.
+    The planned nodes first where it stays too long, then none; then, while it finds room and delays the plan
+    there, the nodes where it did.
 
     Parameters
     ----------
@@ -389,11 +387,27 @@ def _trials(
     if end is None or end > plan.start:
         planned = sorted(set(plan.nodes.values()))
         if len(planned) < len(current.nodes):
-            yield current.without_nodes(*planned)
-    yield current
+            yield planned
+    yield []
     before = 0
     for _ in range(_MOST_TRIALS):
         if not before < len(excluded) < len(current.nodes):
             return
         before = len(excluded)
-        yield current.without_nodes(*sorted(excluded))
+        yield sorted(excluded)
+
+
+def _closing(snapshot: ClusterSnapshot, closed: Sequence[str]) -> ClusterSnapshot:
+    """Cordon nodes: who runs there stays, with its rules, and with what it uses of quotas and claims.
+
+    Who tolerates that goes there all the same, as he may.
+    """
+    states = (snapshot.node(name) for name in closed)
+    return snapshot.with_nodes(
+        *(attrs.evolve(one, node=attrs.evolve(one.node, unschedulable=True)) for one in states)
+    )
+
+
+def _as_in(before: ClusterSnapshot, after: ClusterSnapshot, closed: Sequence[str]) -> ClusterSnapshot:
+    """Open nodes again that were open."""
+    return after.with_nodes(*(attrs.evolve(after.node(name), node=before.node(name).node) for name in closed))
