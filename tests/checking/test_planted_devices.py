@@ -27,6 +27,8 @@ from koordcore.model.devices import (
     DeviceType,
     GPUPartition,
     SharedTemplates,
+    VFGroup,
+    VirtualFunction,
 )
 from koordcore.model.numa import NodeResourceTopology, NUMANodeResource
 from koordcore.model.records import ClusterRecord
@@ -164,8 +166,12 @@ def test_virtual_functions_are_given_once() -> None:
         return {"rdma": [entry]}
 
     old = Pod(name="old", annotations=devices(functions("0.1")))
-    assert told(devices(functions("0.2")), {RDMA: 1}, old) == []
-    assert told(devices(functions("0.1")), {RDMA: 1}, old) == ["VF 0.1 of rdma 0 of n is given twice"]
+    group = VFGroup(vfs=(VirtualFunction("0.1"), VirtualFunction("0.2")))
+    there = (DeviceObject(name="n", devices=(attrs.evolve(nic(0, "a"), vf_groups=(group,)),)),)
+    assert told(devices(functions("0.2")), {RDMA: 1}, old, records=there) == []
+    assert told(devices(functions("0.1")), {RDMA: 1}, old, records=there) == [
+        "VF 0.1 of rdma 0 of n is given twice"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def check_result(
     for number, (own, others) in enumerate(profiles):
         checks = _checks(every, others_hold, domains, kept | more, standing)
         part = _part(progress, number, len(profiles))
-        mine = _check_profile(snapshot, own, checks, part, standing=standing)
+        mine = _check_profile(snapshot, own, checks, part, kept=kept | more, standing=standing)
         found |= {one for one in mine if one.subject not in others}
     return tuple(sorted(found))
 
@@ -160,9 +160,11 @@ def _check_profile(
     book: tuple[Sequence[Check], Sequence[Check]],
     progress: Callable[[int, int], None],
     *,
+    kept: frozenset[PodKey],
     standing: bool,
 ) -> Iterator[Violation]:
     from koordcore.checking.device_choices import check_device_choices
+    from koordcore.checking.device_hints import check_device_hints
     from koordcore.checking.devices import check_device_requests
     from koordcore.checking.numa_choices import check_numa_choices
     from koordcore.checking.places import check_device_places
@@ -191,6 +193,7 @@ def _check_profile(
         partial(check_device_requests, standing=standing),
         check_device_places,
         check_device_choices,
+        partial(check_device_hints, kept=kept, standing=standing),
     )
     checks += [(check, whole) for check in own]
     for number, (check, after) in enumerate(checks, 1):

@@ -51,6 +51,7 @@ class Part:
     minor: int
     amounts: Mapping[str, int]
     vfs: tuple[str, ...]
+    id: str = ""
 
 
 def check_devices(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
@@ -107,8 +108,9 @@ def parts_of(pod: Pod) -> list[Part]:
             # Nobody gives back what others hold.
             amounts = {name: max(0, parse_quantity(value)) for name, value in told.items()}
             extension = entry.get("extension") or {}
-            vfs = tuple(str(vf.get("busID")) for vf in extension.get("vfs") or ())
-            found.append(Part(pod.key, kind, int(entry.get("minor", 0)), amounts, vfs))
+            vfs = tuple(str(vf.get("busID") or "") for vf in extension.get("vfs") or ())
+            minor, name = int(entry.get("minor", 0)), str(entry.get("id") or "")
+            found.append(Part(pod.key, kind, minor, amounts, vfs, name))
     return found
 
 
@@ -164,14 +166,14 @@ def _check_request(pod: Pod, device: DeviceObject, *, beside: bool) -> Iterator[
     except (ValueError, TypeError, AttributeError, KoordcoreError):
         return
     cards = [part for part in parts if part.kind == "gpu"]
-    wrong = list(_check_cards(pod, cards))
+    wrong = list(check_cards(pod, cards))
     yield from wrong or _check_memory(pod, cards, device)
     if beside:
         yield from _check_beside(pod, parts, device)
     yield from _check_joint(pod, parts, device)
 
 
-def _check_cards(pod: Pod, cards: list[Part]) -> Iterator[Violation]:
+def check_cards(pod: Pod, cards: list[Part]) -> Iterator[Violation]:
     """There are as many cards as asked for, each with its even share; parts of a unit are nobody's."""
     asked = asked_of(pod)
     ratio = asked.get(RATIO, 0)
@@ -214,12 +216,16 @@ def _check_beside(pod: Pod, parts: list[Part], device: DeviceObject) -> Iterator
         asked = pod.requests.get(name, 0)
         if not asked or not any(str(one.type) == kind for one in device.devices):
             continue
-        wish = (folded(pod, HINT) or {}).get(kind)
-        for_all = isinstance(wish, Mapping) and "ApplyForAll" in wish.values()
-        wanted = min(asked, WHOLE) if for_all else asked  # so much of each of them
+        wanted = min(asked, WHOLE) if _for_all(pod, kind) else asked  # so much of each of them
         given = sum(part.amounts.get(name, 0) for part in parts if part.kind == kind)
         if given < wanted:
             yield _broken(pod.key, f"asked for {wanted} {name}, holds {given}")
+
+
+def _for_all(pod: Pod, kind: str) -> bool:
+    """Tell whether a pod asks for all devices of a type."""
+    wish = (folded(pod, HINT) or {}).get(kind)
+    return isinstance(wish, Mapping) and "ApplyForAll" in wish.values()
 
 
 def folded(pod: Pod, key: str) -> Mapping[str, Any] | None:
@@ -253,7 +259,12 @@ def _check_joint(pod: Pod, parts: list[Part], device: DeviceObject) -> Iterator[
         return
     if raw.get("requiredscope") != "SamePCIe":
         return
-    kinds = [kind for kind in raw.get("devicetypes") or () if any(part.kind == kind for part in parts)]
+    # Whoever gets all devices of a type gets them wherever they are.
+    kinds = [
+        kind
+        for kind in raw.get("devicetypes") or ()
+        if any(part.kind == kind for part in parts) and not _for_all(pod, kind)
+    ]
     switches: dict[str, set[str]] = {kind: set() for kind in kinds}
     place = {
         (str(one.type), one.minor): one.topology.pcie_id for one in device.devices if one.topology is not None
