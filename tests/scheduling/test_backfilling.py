@@ -27,9 +27,11 @@ from koordcore.model.affinity import (
 )
 from koordcore.model.cluster import Workload
 from koordcore.model.plugin_args import SpreadArgs, SpreadDefaulting
+from koordcore.model.pods import PodPhase
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.reservation import OPERATING_MODE, RESERVATION_OWNERS
 from koordcore.scheduling.backfilling import EarliestStart, NoStart
 from tests.reservations.worlds import must, node, pod, reservation
 
@@ -37,6 +39,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 QUOTA = "quota.scheduling.koordinator.sh/name"
 OWN = {QUOTA: "q"}
+GANG = "gang"
 
 
 def key(name: str) -> PodKey:
@@ -101,6 +104,27 @@ def test_of_pods_of_one_template_few_moments_are_looked_at() -> None:
     assert isinstance(found, EarliestStart)
     assert found.start == NOW + 2 * HOUR
     assert found.probes < 10
+
+
+def test_who_needs_what_a_running_pod_lends_starts_before_that_one_ends() -> None:
+    owners = '[{"labelSelector":{"matchLabels":{"app":"x"}}}]'
+    lender = pod(
+        "lender",
+        4,
+        labels={OPERATING_MODE: "Reservation"},
+        annotations={RESERVATION_OWNERS: owners},
+        node_name="a",
+        phase=PodPhase.RUNNING,
+        ready=True,
+    )
+    asks = pod("p", 8, "x", annotations=must())
+    snapshot = ClusterSnapshot(nodes=[node("a")], pending=[asks]).assume(lender, pod("big", 4, node_name="a"))
+    ends = {key("big"): NOW + HOUR, lender.key: NOW + 2 * HOUR}
+    policy = named_policy("koordinator")
+    assert schedule(snapshot.forget(key("big")), policy=policy, now=NOW).bound
+    found = earliest_start(snapshot, [asks], ends, now=NOW, policy=policy)
+    assert isinstance(found, EarliestStart)
+    assert found.start == NOW + HOUR
 
 
 def quotas() -> list[ElasticQuota]:
