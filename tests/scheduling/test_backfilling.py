@@ -22,6 +22,8 @@ from koordcore.model.affinity import (
     Affinity,
     PodAffinity,
     PodAffinityTerm,
+    Taint,
+    TaintEffect,
     TopologySpreadConstraint,
     UnsatisfiableAction,
 )
@@ -34,6 +36,7 @@ from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.reservation import OPERATING_MODE, RESERVATION_OWNERS
 from koordcore.scheduling.backfilling import EarliestStart, NoStart
 from tests.reservations.worlds import must, node, pod, reservation
+from tests.scheduling.test_gangs import members
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -228,3 +231,38 @@ def test_a_job_that_ends_in_time_does_not_use_up_a_reservation_that_the_plan_nee
     found = backfill(snapshot, plan, ends, lasts, now=NOW, policy=policy)
     assert [dict(job.pods) for job in found.jobs] == [{other.key: "a"}]
     assert (found.held_back, found.recomputed) == ((short.key,), plan.start)
+
+
+def test_a_gang_that_delays_the_plan_on_one_of_its_nodes_starts_on_others() -> None:
+    """Of the first two nodes only one is needed by the plan, and the fourth serves one member."""
+    apart = PodAffinityTerm(
+        topology_key="kubernetes.io/hostname", selector=LabelSelector({GANG: "default/g"})
+    )
+    gang = members("g", 2, 4000, 2)
+    gang = [
+        attrs.evolve(
+            one,
+            labels={**one.labels, GANG: "default/g"},
+            affinity=Affinity(anti=PodAffinity(required=(apart,))),
+        )
+        for one in gang
+    ]
+    asked = [
+        attrs.evolve(one, node_selector={"only": name} if name else {})
+        for one, name in zip(members("p", 2, 8000, 2), ("a1", ""), strict=True)
+    ]
+    taint = Taint("t", "", TaintEffect.PREFER_NO_SCHEDULE)
+    nodes = [
+        attrs.evolve(node(name), labels={"only": name, "kubernetes.io/hostname": name})
+        for name in ("a1", "a2", "a3")
+    ]
+    last = attrs.evolve(node("b", 4), labels={"kubernetes.io/hostname": "b"}, taints=(taint,))
+    snapshot = ClusterSnapshot(nodes=[*nodes, last], pending=[*asked, *gang]).assume(
+        pod("big", 4, node_name="a1"), pod("x", 8, node_name="a3")
+    )
+    ends = {key("big"): NOW + HOUR, key("x"): NOW + HOUR}
+    plan = earliest_start(snapshot, asked, ends, now=NOW)
+    assert isinstance(plan, EarliestStart)
+    found = backfill(snapshot, plan, ends, {}, now=NOW)
+    assert [set(job.pods.values()) for job in found.jobs] == [{"a2", "b"}]
+    assert (found.held_back, found.recomputed) == ((), plan.start)

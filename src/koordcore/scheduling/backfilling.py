@@ -7,6 +7,7 @@ room. Each is accepted only after the job has been placed again in the future th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -114,7 +115,7 @@ class BackfillPlan:
     jobs
         In queue order.
     held_back
-        Pods of jobs that would fit now and would delay the start, or do not say when they end.
+        Pods of jobs that would fit now and would delay the start wherever they were tried.
     without_room
         Pods of jobs that do not fit now in any case.
     recomputed
@@ -342,8 +343,8 @@ def backfill(
         spans = [lasting.get(pod.key) for pod in pods]
         end = None if None in spans else end_after(now, max(one for one in spans if one is not None))
         fitted = False
-        excluded: set[str] = set()
-        for closed in _trials(current, plan, end, excluded):
+        closings = _Closings(current, plan, end)
+        for closed in closings:
             result = schedule(_closing(current, closed), pods, policy=policy, now=now, limits=limits)
             if not _placed(result):
                 continue
@@ -354,7 +355,7 @@ def backfill(
                 current, known = after, later
                 jobs.append(BackfilledJob(pods={one.pod: one.node for one in result.bound}, end=end))
                 break
-            excluded.update(one.node for one in result.bound)
+            closings.delayed(closed, {one.node for one in result.bound})
         else:
             (held_back if fitted else without_room).extend(pod.key for pod in pods)
     again = _Search(current, plan.pods, known, policy, now, limits).first()
@@ -371,30 +372,35 @@ def backfill(
 _MOST_TRIALS: Final = 32
 
 
-def _trials(
-    current: ClusterSnapshot, plan: EarliestStart, end: datetime | None, excluded: Collection[str]
-) -> Iterator[list[str]]:
-    """Give the nodes that are closed whenever a job is tried.
+class _Closings:
+    """The nodes that are closed whenever a job is tried.
 
     The planned nodes first where it stays too long, then none; then, while it finds room and delays the plan
-    there, the nodes where it did.
-
-    Parameters
-    ----------
-    excluded
-        Nodes where the job was in the way; the caller adds to them between the trials.
+    there, the nodes where it did: all of them, and each by itself.
     """
-    if end is None or end > plan.start:
-        planned = sorted(set(plan.nodes.values()))
-        if len(planned) < len(current.nodes):
-            yield planned
-    yield []
-    before = 0
-    for _ in range(_MOST_TRIALS):
-        if not before < len(excluded) < len(current.nodes):
-            return
-        before = len(excluded)
-        yield sorted(excluded)
+
+    def __init__(self, current: ClusterSnapshot, plan: EarliestStart, end: datetime | None) -> None:
+        self._nodes = len(current.nodes)
+        planned = frozenset(plan.nodes.values())
+        long = end is None or end > plan.start
+        self._planned = planned if long and len(planned) < self._nodes else frozenset()
+        self._next = deque(dict.fromkeys((self._planned, frozenset[str]())))
+        self._known = set(self._next)
+
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        for _ in range(_MOST_TRIALS):
+            if not self._next:
+                return
+            yield sorted(self._next.popleft())
+
+    def delayed(self, closed: Sequence[str], used: Collection[str]) -> None:
+        """Take in where a job was in the way of the plan."""
+        before = frozenset(closed) - self._planned
+        for more in (used, *([one] for one in sorted(used))):
+            closing = before.union(more)
+            if closing not in self._known and len(closing) < self._nodes:
+                self._known.add(closing)
+                self._next.append(closing)
 
 
 def _closing(snapshot: ClusterSnapshot, closed: Sequence[str]) -> ClusterSnapshot:
