@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -156,3 +157,42 @@ def test_an_eviction_that_is_enough_says_nothing_of_what_leaves_for_others() -> 
     told = helps(objects, "b", RemedyKind.EVICT)
     assert told.text == "default/s (priority 2): the cheapest, proven (schedule --preempt)"
     assert starts(without(objects, told), "b")
+
+
+# -- nodes with NUMA nodes -------------------------------------------------------------
+
+
+def numa(name: str, cores: int, policy: str = "SingleNUMANodePodLevel") -> Object:
+    """Two NUMA nodes of so many CPUs each."""
+    detail = [
+        {"id": cpu, "core": cpu, "socket": cpu // cores, "node": cpu // cores} for cpu in range(2 * cores)
+    ]
+    amounts = [
+        {"name": kind, "capacity": much, "allocatable": much, "available": much}
+        for kind, much in (("cpu", str(cores)), ("memory", "32Gi"))
+    ]
+    zones = [{"name": f"node-{row}", "type": "Node", "resources": amounts} for row in range(2)]
+    notes = {"node.koordinator.sh/cpu-topology": json.dumps({"detail": detail})}
+    return obj(
+        "NodeResourceTopology",
+        name,
+        "topology.node.k8s.io/v1alpha1",
+        metadata={"annotations": notes},
+        topologyPolicies=[policy],
+        zones=zones,
+    )
+
+
+@pytest.mark.parametrize(("cpus", "helped"), [("6", True), ("10", False)])
+def test_another_node_has_the_numa_nodes_of_the_one_that_it_is_like(cpus: str, helped: bool) -> None:
+    """Ten CPUs are on no single NUMA node of eight, however many such nodes there are."""
+    room = {**ROOM, "cpu": "16"}
+    zones = [{"node": row, "resources": {"cpu": "5", "memory": "1Gi"}} for row in range(2)]
+    running = [asking(f"r{row}", "n", cpu="5", memory="1Gi") for row in range(2)]
+    for one, zone in zip(running, zones, strict=True):
+        status = json.dumps({"numaNodeResources": [zone]})
+        one["metadata"]["annotations"] = {"scheduling.koordinator.sh/resource-status": status}
+    objects = [node("n", room), numa("n", 8), *running, asking("p", cpu=cpus, memory="1Gi")]
+    told = [one.text for one in advice(objects, "p").remedies if one.kind is RemedyKind.GROW]
+    assert told == ["1 more like n (16 cpu, 64Gi memory)"] * helped
+    assert starts([*objects, node("m", room), numa("m", 8)], "p") == helped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -27,12 +27,15 @@ from koordcore.model.affinity import Taint, TaintEffect, Toleration, TolerationO
 from koordcore.model.decisions import Victim
 from koordcore.model.devices import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, DeviceObject
 from koordcore.model.nodes import Node, NodeState
+from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import PODS
+from koordcore.model.volumes import CSINode
 from koordcore.snapshot import ClusterSnapshot
 
+_OfNode: TypeAlias = DeviceObject | NodeResourceTopology | CSINode
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _SHAPES: Final = 8
 """Kinds of nodes that are tried as further nodes."""
@@ -281,7 +284,9 @@ def _grow(asked: Attempts) -> Iterator[Remedy]:
     for state in asked.snapshot.nodes:
         domain = {key: value for key, value in state.node.labels.items() if key != _HOSTNAME}
         driven = tuple((one.driver, len(one.devices)) for one in slices_of(asked.snapshot, state.name))
-        key = (state.node.allocatable, tuple(sorted(domain.items())), state.node.taints, driven)
+        topology = asked.snapshot.find(NodeResourceTopology, state.name)
+        numa = None if topology is None else (topology.policy, topology.topology)
+        key = (state.node.allocatable, tuple(sorted(domain.items())), state.node.taints, driven, numa)
         shapes.setdefault(key, state)
     for state in list(shapes.values())[:_SHAPES]:
         limit = len(asked.members) + len(asked.refused) if best is None else best[0] - 1
@@ -332,16 +337,25 @@ def _enough(asked: Attempts, state: NodeState, number: int) -> bool:
 def _grown(snapshot: ClusterSnapshot, state: NodeState, number: int, prefix: str = "") -> ClusterSnapshot:
     nodes: list[Node] = []
     records: list[ClusterRecord] = []
-    devices = snapshot.find(DeviceObject, state.name)
+    own = _records_of(snapshot, state.name)
     for each in range(number):
         name = f"{prefix}{state.name}-more-{each}"
         labels = {**state.node.labels, **({_HOSTNAME: name} if _HOSTNAME in state.node.labels else {})}
         taints = tuple(one for one in state.node.taints if not one.key.startswith(_STATES))
         nodes.append(attrs.evolve(state.node, name=name, labels=labels, taints=taints, unschedulable=False))
-        if devices is not None:
-            records.append(attrs.evolve(devices, name=name))
+        records += (_renamed(one, name) for one in own)
         records += slices_like(snapshot, state.name, name)
     return snapshot.with_nodes(*nodes).with_records(*records)
+
+
+def _records_of(snapshot: ClusterSnapshot, node: str) -> list[_OfNode]:
+    """Give what is known of a node besides itself: devices, CPUs and NUMA nodes, limits of its drivers."""
+    kinds: tuple[type[_OfNode], ...] = (DeviceObject, NodeResourceTopology, CSINode)
+    return [found for kind in kinds if (found := snapshot.find(kind, node)) is not None]
+
+
+def _renamed(one: _OfNode, name: str) -> _OfNode:
+    return attrs.evolve(one, name=name)
 
 
 QUESTIONS: Final[tuple[Callable[[Attempts], Iterator[Remedy]], ...]] = (
