@@ -159,7 +159,21 @@ def test_an_eviction_that_is_enough_says_nothing_of_what_leaves_for_others() -> 
     assert starts(without(objects, told), "b")
 
 
-# -- nodes with NUMA nodes -------------------------------------------------------------
+# -- less than a core, and nodes with NUMA nodes -------------------------------------------------------------
+
+
+def test_less_than_a_core_can_be_less_as_well_and_never_more() -> None:
+    small = node("n", {**ROOM, "cpu": "300m"})
+    assert helps([small, asking("p", cpu="500m")], "p", RemedyKind.SHRINK).text.startswith(
+        "0.3 cpu instead of 0.5"
+    )
+    bound = asking("p", priority=9000, cpu="500m")
+    bound["metadata"]["labels"] = {"koordinator.sh/qosClass": "LSR"}
+    told = advice([node("n", ROOM), numa("n", 8), bound], "p")
+    assert told.summary == (
+        "gets no node in its turn: 0/1 nodes are available: the requested CPUs must be integer.",
+    )
+    assert RemedyKind.SHRINK not in {one.kind for one in told.remedies}
 
 
 def numa(name: str, cores: int, policy: str = "SingleNUMANodePodLevel") -> Object:

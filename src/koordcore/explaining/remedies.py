@@ -178,11 +178,14 @@ def _most(asked: Attempts, names: tuple[str, ...]) -> int:
     """Search the greatest amount that fits; in percent of the request where several names go together."""
     wanted = _greatest(asked, names)[names[0]]
     top = 100 if len(names) > 1 else wanted
-    step = 1000 if names[0] == "cpu" else max(1, top // 1024) if len(names) == 1 else 1
-    fitting, failing = 0, -(-top // step)
-    if not asked.fits(members=_scaled(asked, names, step, top)):
+    # Cores are tried whole first: pods that are bound to them ask for no parts.
+    steps = (1000, 100, 10) if names[0] == "cpu" else (max(1, top // 1024) if len(names) == 1 else 1,)
+    step = next(
+        (one for one in steps if one < top and asked.fits(members=_scaled(asked, names, one, top))), 0
+    )
+    if not step:
         return 0
-    fitting = 1
+    fitting, failing = 1, -(-top // step)
     while failing - fitting > 1:
         middle = (fitting + failing) // 2
         if asked.fits(members=_scaled(asked, names, middle * step, top)):
