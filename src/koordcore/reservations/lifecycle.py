@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import end_after
+from koordcore.protocol.reservation import is_operating_pod
 from koordcore.protocol.reservation_status import (
     made_available,
     made_expired,
@@ -139,6 +140,12 @@ def after_ends(snapshot: ClusterSnapshot, moment: datetime) -> ClusterSnapshot:
     if not any(end <= moment for end in known_ends(snapshot).values()):
         return snapshot
     return as_of(snapshot, end_after(moment, timedelta(microseconds=1)) or moment)
+
+
+def lenders_leave(snapshot: ClusterSnapshot, ends: Iterable[PodKey]) -> bool:
+    """Tell whether pods may leave that act as reservations: their owners lose what others win."""
+    leaving = (snapshot.pod(key) for key in ends)
+    return any(pod is not None and is_operating_pod(pod) for pod in leaving)
 
 
 def next_sync(reservation: Reservation, now: datetime) -> int:

@@ -23,7 +23,7 @@ from koordcore.model.pods import Pod, PodKey, keyed
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import end_after
-from koordcore.reservations.lifecycle import after_ends, known_ends
+from koordcore.reservations.lifecycle import after_ends, known_ends, lenders_leave
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.entry import schedule
@@ -214,7 +214,8 @@ class _Search:
         """Give the first moment at which the job fits; ``None`` where there is none."""
         if self.fits(self.now):
             return self.now
-        if not (self.gains and gains_only(self._snapshot, self._pods, self._ends, self._policy)):
+        lost = lenders_leave(self._snapshot, self._ends)
+        if lost or not (self.gains and gains_only(self._snapshot, self._pods, self._ends, self._policy)):
             return next((moment for moment in self.moments if self.fits(moment)), None)
         if not self.moments or not self.fits(self.moments[-1]):
             return None

@@ -15,7 +15,6 @@ from koordcore.model.plugin_args import SpreadArgs
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.protocol.gang_names import gang_name
-from koordcore.protocol.reservation import is_operating_pod
 from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.gang_groups import JobTable
 from koordcore.snapshot import ClusterSnapshot
@@ -35,8 +34,8 @@ def gains_only(
     """Tell whether pods that fit at one moment fit at every later one, whoever has left until then.
 
     They look for no neighbours, spread over none, by their own rules or by those of the policy, lose no
-    members nor who lends them room, leave each other the same room wherever they go, and meet no plugin but
-    the library's.
+    members, leave each other the same room wherever they go, and meet no plugin but the library's. Who lends
+    them room the caller looks at.
 
     Parameters
     ----------
@@ -53,8 +52,6 @@ def gains_only(
     if any(one.plugin is not None or one.name not in PLUGINS for one in _settings(policy)):
         return False
     if any(_looks_around(snapshot, pod, policy) for pod in asked):
-        return False
-    if _lenders_leave(snapshot, ends):
         return False
     return _all_alike(snapshot, asked, policy) and not _members_leave(snapshot, asked, ends)
 
@@ -98,12 +95,6 @@ def _like(pod: Pod) -> Pod:
     return attrs.evolve(
         pod, name="pod", uid="", created=None, initialized=None, labels=texts[0], annotations=texts[1]
     )
-
-
-def _lenders_leave(snapshot: ClusterSnapshot, ends: Iterable[PodKey]) -> bool:
-    """Tell whether pods may leave that act as reservations: their owners lose what others win."""
-    leaving = (snapshot.pod(key) for key in ends)
-    return any(pod is not None and is_operating_pod(pod) for pod in leaving)
 
 
 def _members_leave(snapshot: ClusterSnapshot, pods: Iterable[Pod], ends: Mapping[PodKey, datetime]) -> bool:

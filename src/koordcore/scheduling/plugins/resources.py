@@ -368,9 +368,8 @@ class ResourceFit(Plugin):
     def request_of(self, pod: Pod) -> Hashable:
         if not self.served or self.served.isdisjoint(pod.requests):
             return (tuple(pod.requests.items()), tuple(pod.scored_requests.items()))
-        index = self.workspace.layout.index
-        asked = pod.requests.items()
-        counted_here = tuple([one for one in asked if one[0] not in self.served or one[0] in index])
+        served = self.served.difference(self.workspace.layout.index)
+        counted_here = tuple([one for one in pod.requests.items() if one[0] not in served])
         return (counted_here, tuple(pod.scored_requests.items()))
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
@@ -438,10 +437,7 @@ class BalancedAllocation(Plugin):
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())
-        for name, amount in request:
-            if amount and name in self._names:
-                return request
-        return None
+        return request if any(amount and name in self._names for name, amount in request) else None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         requests = dict(request)
