@@ -263,7 +263,9 @@ def _evict(asked: Attempts) -> Iterator[Remedy]:
         others = [victim for one in before for victim in one.victims]
         if not pods and not others:
             continue  # who leaves does so already
-        known = "the cheapest, proven" if plan.certificate.proven else plan.certificate.status.text
+        # A gang is gathered as deeply as can be won, and pays for it.
+        where = f" in one {plan.layer}" if plan.layer and len(plan.nominations) > 1 else ""
+        known = f"the cheapest{where}, proven" if plan.certificate.proven else plan.certificate.status.text
         text = f"{_named(plan.victims)}: {known} (schedule --preempt)" if pods else ""
         if others:
             whom = some([one.job or next(iter(one.nominations)) for one in before])

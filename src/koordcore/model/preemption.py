@@ -174,7 +174,8 @@ class PreemptionPlan:
     damage
         What that costs.
     certificate
-        How good the plan is known to be, in the order of :class:`Damage`.
+        How good the plan is known to be, in the order of :class:`Damage`; with ``Gather.DEEPEST`` among those
+        that gather in one domain of the same layer.
     layer, domain
         Deepest network layer of which one domain holds all members, and that domain; empty without a network.
     moves
