@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from koordcore.cli import main
+from koordcore.cli.live import ExpiredError, read_live
 from koordcore.controlplane.kinds import CORE, GROUPS, JOBS
 from koordcore.manifests.front_door_kinds import OPENERS, TRAIN_JOB
 from koordcore.manifests.koordinator import KOORDINATOR
@@ -42,6 +43,8 @@ class Server(ThreadingHTTPServer):
     """Two nodes on two pages, three pods, a kind in an older version, one that is forbidden."""
 
     asked: list[tuple[str, str]]
+    page: bytes = b""
+    """What it says to everybody, where it is no API server."""
 
     def answer(self, path: str, following: str) -> tuple[int, dict[str, Any]]:
         if path == "/api/v1/nodes":
@@ -76,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
         code, body = self.server.answer(asked.path, following)
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             code, body = 401, {"kind": "Status", "message": "Unauthorized"}
-        data = json.dumps(body).encode()
+        data = self.server.page or json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -216,3 +219,40 @@ def test_what_a_dump_may_hold_is_asked_of_a_live_cluster() -> None:
         ("trainer.kubeflow.org", "trainingruntimes"),
     }
     assert asked == plurals | others
+
+
+def test_pages_that_expire_are_taken_as_a_whole() -> None:
+    """As kubectl does it; what had come of the pages does not come twice."""
+    asked: list[dict[str, str]] = []
+
+    def fetch(path: str, query: dict[str, str]) -> dict[str, Any] | None:
+        if path != "api/v1/nodes":
+            return (
+                {"groups": []} if path == "apis" else listed("Pod", "v1") if path.endswith("pods") else None
+            )
+        asked.append(query)
+        if "continue" in query:
+            raise ExpiredError("410 The provided continue parameter is too old")
+        rest = () if "limit" in query else (("n2", NODE),)
+        return listed("Node", "v1", ("n1", NODE), *rest, more="2" if "limit" in query else "")
+
+    assert [one.raw for one in read_live(fetch)] == [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, **NODE} for name in ("n1", "n2")
+    ]
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("page", [b"<html>Log in</html>", b"[]"])
+def test_what_is_no_api_server_is_told(
+    page: bytes,
+    server: Server,
+    config: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.page = page
+    monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", kubeconfig(tmp_path, server))
+    code, _, err = run(capsys, "schedule", "--live")
+    assert code == 2
+    assert "the answer is no JSON object: is this an API server?" in err

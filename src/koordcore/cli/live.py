@@ -31,6 +31,10 @@ class ForbiddenError(ModelError):
     """Who asks may not see this."""
 
 
+class ExpiredError(ModelError):
+    """The pages of a list have changed since the first of them."""
+
+
 def read_live(
     fetch: Fetch,
     step: Callable[[int], None] = lambda _: None,
@@ -73,25 +77,43 @@ def read_live(
 def _listed(fetch: Fetch, paths: Sequence[str], warn: Callable[[str], None]) -> Iterator[SourceObject]:
     """List a kind page by page, at the first of its places that the server has."""
     for path in paths:
-        query = {"limit": str(_PAGE)}
         try:
-            while (answer := fetch(path, query)) is not None:
-                kind = str(answer.get("kind", "")).removesuffix("List")
-                for item in answer.get("items") or ():
-                    yield SourceObject(
-                        f"live {path}", {"apiVersion": answer["apiVersion"], "kind": kind, **item}
-                    )
-                following = (answer.get("metadata") or {}).get("continue")
-                if not following:
-                    return
-                query = {**query, "continue": following}
+            found = _pages(fetch, path)
         except ForbiddenError as error:
             if path in _NEEDED:
                 raise
             warn(str(error))
             return
+        if found is not None:
+            yield from found
+            return
     if paths[0] in _NEEDED:
         raise ModelError(f"--live: the server does not list {paths[0]}")
+
+
+def _pages(fetch: Fetch, path: str) -> list[SourceObject] | None:
+    """List all of a path, page by page; ``None`` where the server has no such thing."""
+    query = {"limit": str(_PAGE)}
+    found: list[SourceObject] = []
+    while True:
+        try:
+            answer = fetch(path, query)
+        except ExpiredError:
+            if "continue" not in query:
+                raise
+            # Who pages for too long is told so, and takes the list as a whole, as kubectl does.
+            found, query = [], {}
+            continue
+        if answer is None:
+            return None
+        kind = str(answer.get("kind", "")).removesuffix("List")
+        version = answer.get("apiVersion", "v1")
+        for item in answer.get("items") or ():
+            found.append(SourceObject(f"live {path}", {"apiVersion": version, "kind": kind, **item}))
+        following = (answer.get("metadata") or {}).get("continue")
+        if not following:
+            return found
+        query = {**query, "continue": following}
 
 
 def connect(context: str | None) -> Fetch:
@@ -136,9 +158,9 @@ def connect(context: str | None) -> Fetch:
         if answer.status == 403:
             raise ForbiddenError(f"--live: /{path}: {_message(text)}")
         if answer.status != 200:
-            raise ModelError(f"--live: /{path}: {answer.status} {_message(text)}")
-        found: dict[str, Any] = json.loads(text)
-        return found
+            kind = ExpiredError if answer.status == 410 else ModelError
+            raise kind(f"--live: /{path}: {answer.status} {_message(text)}")
+        return _object_in(text, f"--live: {settings.host}/{path}")
 
     return fetch
 
@@ -160,6 +182,16 @@ def _cause(error: BaseException) -> str:
     while isinstance(below := getattr(error, "reason", None) or error.__context__, BaseException):
         error = below
     return getattr(error, "strerror", None) or str(error)
+
+
+def _object_in(text: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ModelError(f"{where}: the answer is no JSON object: is this an API server?")
+    return found
 
 
 def _message(text: bytes) -> str:

@@ -66,14 +66,18 @@ def load(
 
 
 def snapshot_from_objects(
-    objects: Iterable[Mapping[str, Json]], *, as_gangs: bool = False, strict: bool = False
+    objects: Iterable[Mapping[str, Json]] | Mapping[str, Json],
+    *,
+    as_gangs: bool = False,
+    strict: bool = False,
 ) -> Loaded:
     """Make a snapshot of objects that are parsed already.
 
     Parameters
     ----------
     objects
-        Kubernetes and Koordinator objects in any order; equal sets of objects give equal snapshots.
+        Kubernetes and Koordinator objects in any order; equal sets of objects give equal snapshots. One of
+        them, such as a ``List``, may stand for itself.
     as_gangs, strict
         As for :func:`load`.
 
@@ -92,7 +96,8 @@ def snapshot_from_objects(
     >>> [str(pod.key) for pod in loaded.snapshot.bound_pods()]
     ['default/web']
     """
-    numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(objects, 1))
+    several = [objects] if isinstance(objects, Mapping) else objects
+    numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(several, 1))
     return assemble(numbered, as_gangs=as_gangs, strict=strict)
 
 

@@ -46,8 +46,18 @@ class PodKey(NamedTuple):
 
     @classmethod
     def of(cls, key: PodKey | str) -> PodKey:
-        """Give a key as it is, or what a text says (:meth:`parse`)."""
-        return cls.parse(key) if isinstance(key, str) else key
+        """Give a key as it is, or what a text says (:meth:`parse`).
+
+        Raises
+        ------
+        TypeError
+            When it is neither.
+        """
+        if isinstance(key, str):
+            return cls.parse(key)
+        if not isinstance(key, tuple):
+            raise TypeError(f"expected a pod's key or namespace/name, got {shown(key)}")
+        return key
 
     @classmethod
     def parse(cls, text: str) -> PodKey:

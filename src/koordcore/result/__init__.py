@@ -108,9 +108,9 @@ class ScheduleResult:
         return left_out(self.snapshot, self.policy, pods, preempting="nominated" in self.stats)
 
     @names_its_arguments
-    def decision(self, pod: PodKey | str) -> PodDecision | None:
+    def decision(self, pod: Pod | PodKey | str) -> PodDecision | None:
         """Give one pod's decision; ``None`` when it was not asked about. A text is ``"namespace/name"``."""
-        key = PodKey.of(pod)
+        key = pod.key if isinstance(pod, Pod) else PodKey.of(pod)
         return next((one for one in self.decisions if one.pod == key), None)
 
 
