@@ -253,6 +253,30 @@ def test_watching_shows_it_again_until_ctrl_c(
     assert (code, "standard input can be read only once" in err) == (2, True)
 
 
+def test_watching_goes_on_where_a_reading_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is being written anew is gone for a moment; what is not there at first never comes."""
+    dump = tmp_path / "dump.yaml"
+    turns: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        turns.append(seconds)
+        if len(turns) == 1:
+            dump.unlink()
+        elif len(turns) == 2:
+            dump.write_text(Path(EXAMPLE).read_text())
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("koordcore.cli.output.time.sleep", sleep)
+    assert run(capsys, "quota", str(dump), "--watch")[0] == 2
+    dump.write_text(Path(EXAMPLE).read_text())
+    code, out, err = run(capsys, "quota", str(dump), "--watch")
+    assert (code, len(turns), out.count("Quotas")) == (130, 3, 2)
+    assert "no such file" in err
+
+
 def test_progress_is_told_on_a_terminal_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

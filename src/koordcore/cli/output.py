@@ -7,11 +7,12 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, Final
 
 from koordcore.cli.tables import Presentation, need_yaml
 from koordcore.cli.terminal import raw
-from koordcore.errors import ModelError
+from koordcore.errors import KoordcoreError, ModelError
 
 TABLE, WIDE, NAME, JSON, YAML = "table", "wide", "name", "json", "yaml"
 TEXT: Final = "text"
@@ -112,6 +113,8 @@ def _plain(value: Any) -> Any:
 def watched(arguments: argparse.Namespace, once: Callable[[argparse.Namespace], int]) -> int:
     """Run a verb every few seconds until Ctrl-C; a screen is cleared before.
 
+    What fails after the first time, such as a server that is busy, is told, and tried again.
+
     Raises
     ------
     ModelError
@@ -120,10 +123,16 @@ def watched(arguments: argparse.Namespace, once: Callable[[argparse.Namespace], 
     read = (*arguments.paths, *(getattr(arguments, one, "") for one in ("plan", "first", "second")))
     if "-" in read:
         raise ModelError("--watch: standard input can be read only once; give files or --live")
-    while True:
+    for turn in count():
         if sys.stdout.isatty():
             print("\x1b[H\x1b[2J", end="", file=raw(sys.stdout), flush=True)
-        # A verb takes words off its paths; the next round wants them again.
-        once(argparse.Namespace(**{**vars(arguments), "paths": list(arguments.paths)}))
+        try:
+            # A verb takes words off its paths; the next round wants them again.
+            once(argparse.Namespace(**{**vars(arguments), "paths": list(arguments.paths)}))
+        except (KoordcoreError, OSError) as error:
+            if not turn:
+                raise
+            print(f"koordcore: {error}", file=sys.stderr)
         sys.stdout.flush()
         time.sleep(arguments.watch)
+    raise AssertionError("it goes on until somebody stops it")
