@@ -261,3 +261,41 @@ def test_a_hint_names_somebody_there_is(
 ) -> None:
     assert main(["explain", words[0], EXAMPLE, *words[1:], "-q"]) == 2
     assert f"koordcore: no pod {said}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("defrag", EXAMPLE, "--empty", "--most", "0"), "--most: is about --fragments"),
+        (("defrag", EXAMPLE, "--want", "cpu=1", "--worth", "1"), "--worth: is about --fragments"),
+        (("defrag", EXAMPLE, "--for", "pretrain-0", "--mix", "x"), "--mix: is about --fragments"),
+        (("defrag", EXAMPLE, "--fragments", "--per-node", "1"), "--per-node: is about --want"),
+        (("defrag", EXAMPLE, "--empty", "--block", "zone"), "--block: is about --want"),
+        (("rebalance", EXAMPLE, "--jobs", "--high", "cpu=1"), "--high: is about hot nodes"),
+        (("rebalance", EXAMPLE, "--jobs", "--compare"), "--compare: is about hot nodes"),
+        (("rebalance", EXAMPLE, "--args", "ARGS", "--prod-high", "cpu=1"), "thresholds stand in --args"),
+        (("report", EXAMPLE, "--high", "cpu=1"), "--high: is about --rebalance"),
+        (("simulate", EXAMPLE, "--clock", "fill"), "--clock: is about traces"),
+        (("simulate", EXAMPLE, "--trace", "x"), "--trace: is about traces"),
+        (("simulate", EXAMPLE, "--compress", "9"), "--compress: is about traces"),
+        (("simulate", EXAMPLE, "--seed", "1", "--seed", "2"), "--seed: a dump is played once"),
+    ],
+)
+def test_an_option_of_another_question_is_refused(
+    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever types a limit relies on it."""
+    args = tmp_path / "args.json"
+    args.write_text("{}")
+    assert main([str(args) if one == "ARGS" else one for one in words]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, said in shown.err) == ("", True)
+
+
+def test_a_recorded_call_takes_no_other_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = tmp_path / "call.json"
+    main(["schedule", EXAMPLE, "--record", str(call), "-q"])
+    capsys.readouterr()
+    assert main(["simulate", str(call), "--policy", "fgd"]) == 2
+    assert "--policy: a recorded call is made again as it was" in capsys.readouterr().err
+    assert main(["simulate", str(call)]) == 0

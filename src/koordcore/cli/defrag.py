@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Final
 
 from koordcore.cli.finding import find_subject
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.moves import (
@@ -61,6 +62,8 @@ examples:
 """
 REASON: Final = "defragmentation"
 _NOT_ROOM: Final = "it fits on no node even when all who may move have left: `koordcore explain` says why"
+_WORTH: Final = 0.1
+"""Cards that a move must win where nobody says how many."""
 _WANT: Final = re.compile(r"(?:([1-9][0-9]{0,5})x:)?(.+)\Z", re.DOTALL)
 
 
@@ -89,7 +92,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--worth",
         type=float,
-        default=0.1,
         metavar="CARDS",
         help="with --fragments: what a move must win (0.1 cards)",
     )
@@ -158,7 +160,11 @@ def _check_numbers(arguments: argparse.Namespace) -> None:
         number = getattr(arguments, flag)
         if number is not None and number < 0:
             raise ModelError(f"--{flag}: must be at least 0, got {number}")
-    if not isfinite(arguments.worth):
+    if not arguments.fragments:
+        need_use_of(arguments, "is about --fragments", "--worth", "--most", "--mix")
+    if arguments.want is None:
+        need_use_of(arguments, "is about --want", "--per-node", "--block")
+    if arguments.worth is not None and not isfinite(arguments.worth):
         raise ModelError(f"--worth: expected a number of cards, got {arguments.worth}")
 
 
@@ -238,7 +244,8 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
 def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
     """Plan to lower fragmentation."""
     expected = load([arguments.mix], sys.stdin, strict=True).snapshot if arguments.mix else snapshot
-    aim = fragments_of(snapshot, mix=mix_of(expected), worth=int(arguments.worth * CARD), most=arguments.most)
+    worth = int((_WORTH if arguments.worth is None else arguments.worth) * CARD)
+    aim = fragments_of(snapshot, mix=mix_of(expected), worth=worth, most=arguments.most)
     if not aim.nodes:
         raise ModelError("no node of the dump has cards")
     with working(f"looking for pods to move on {len(aim.nodes)} nodes") as step:

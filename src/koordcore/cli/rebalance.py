@@ -17,6 +17,7 @@ from koordcore.cli.descheduler_files import (
     say_idle,
 )
 from koordcore.cli.idle_arguments import LOW_NODE_LOAD, idle_arguments
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder, read_now
 from koordcore.cli.layout import Column, Table
 from koordcore.cli.migration_jobs import print_arbitration
@@ -51,6 +52,8 @@ from koordcore.protocol.rebalance import default_low_node_load, low_node_load_ar
 from koordcore.protocol.times import moment_of
 from koordcore.snapshot import ClusterSnapshot
 
+HIGH: Final = "cpu=65,memory=80"
+"""Thresholds where nobody gives any."""
 _ALL: Final = 100
 """Percent."""
 _NAMES: Final = 4
@@ -80,11 +83,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "as JSON or YAML",
     )
     parser.add_argument(
-        "--high", default="cpu=65,memory=80", metavar="PERCENTS", help="thresholds where --args is left out"
+        "--high",
+        metavar="PERCENTS",
+        help=f"thresholds where --args is left out ({HIGH})",
     )
-    parser.add_argument(
-        "--prod-high", default="", metavar="PERCENTS", help="thresholds for what prod pods use (none)"
-    )
+    parser.add_argument("--prod-high", metavar="PERCENTS", help="thresholds for what prod pods use (none)")
     parser.add_argument(
         "--compare", action="store_true", help="say what the reference's LowNodeLoad would do in one round"
     )
@@ -102,6 +105,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan, check, print; 1 when a node stays hot, or none was looked at."""
     need_folder(arguments.proofs, "--proofs")
     need_tables(arguments)
+    if arguments.jobs:
+        thresholds = ("--high", "--prod-high", "--metrics", "--compare", "--proofs")
+        need_use_of(arguments, "is about hot nodes; --jobs plans no moves", *thresholds)
     also_migrates(arguments)
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     if arguments.jobs:
@@ -182,11 +188,13 @@ def read_args(
     """
     if arguments.args is None:
         known = offered_names(snapshot) | {name for one in metrics for name in one.node_usage or ()}
-        typed = {"highThresholds": _percents("--high", arguments.high, known)}
-        if arguments.prod_high:
+        high = HIGH if arguments.high is None else arguments.high
+        typed = {"highThresholds": _percents("--high", high, known)}
+        if arguments.prod_high is not None:
             typed["prodHighThresholds"] = _percents("--prod-high", arguments.prod_high, known)
         read = PluginFile(typed)
     else:
+        need_use_of(arguments, "thresholds stand in --args", "--high", "--prod-high")
         read = read_plugin_file("--args", arguments.args, COOLING)
         say_idle(arguments, "--args", read)
     read.refuse(low_node_load_problems(read.read(default_low_node_load)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from koordcore.checking import verify
 from koordcore.cli.defrag import read_wanted
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import (
     add_lend,
     add_now,
@@ -25,7 +26,7 @@ from koordcore.cli.output import FORMS
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import Step, working
 from koordcore.cli.queues import decide
-from koordcore.cli.rebalance import read_args
+from koordcore.cli.rebalance import HIGH, read_args
 from koordcore.cli.starts import known_starts
 from koordcore.descheduling.card_moves import fragments_of, plan_less_fragmentation
 from koordcore.descheduling.plans import MoveRules, Moving, plan_cooling, plan_room
@@ -66,18 +67,18 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--relocate", action="store_true", help="with --preempt: prefer those who can move")
     parser.add_argument("--rebalance", action="store_true", help="plan moves that cool hot nodes")
-    parser.add_argument(
-        "--high", default="cpu=65,memory=80", metavar="PERCENTS", help="with --rebalance: what is hot"
-    )
+    parser.add_argument("--high", metavar="PERCENTS", help=f"with --rebalance: what is hot ({HIGH})")
     parser.add_argument("--want", metavar="[Nx:]NAME=AMOUNT,…", help="plan moves that make room for this")
     parser.add_argument("--fragments", action="store_true", help="plan moves for fewer cards idle in vain")
-    parser.set_defaults(run=run, args=None, prod_high="", block=None, per_node=None)
+    parser.set_defaults(run=run, args=None, prod_high=None, block=None, per_node=None)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Schedule, verify, plan, write the page."""
     if arguments.relocate and not arguments.preempt:
         raise ModelError("--relocate: pods move only for a job that preempts; add --preempt")
+    if not arguments.rebalance:
+        need_use_of(arguments, "is about --rebalance", "--high")
     _check_target(arguments.output)
     loaded = load_paths(arguments)
     policy = read_policy(arguments)

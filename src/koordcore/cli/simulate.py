@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import need_picture, say_unreadable
 from koordcore.cli.interrupt import INTERRUPTED
 from koordcore.cli.layout import Column, Table, Tone
@@ -51,6 +52,7 @@ ALL: Final = "all"
 DEFAULT_TRACE: Final = "default"
 _OF_CLAIMS: Final = ("default", "spread")
 """Policies that are compared where pods ask for devices by claims."""
+_OF_TRACES: Final = ("--trace", "--clock", "--compress", "--store")
 _PLAYED: Final = f"--policy {', '.join(POLICY_NAMES[:-1])} and {POLICY_NAMES[-1]} play them"
 EPILOG: Final = """\
 A folder holds nodes.csv, pods_<trace>.csv and, where there are stored runs, runs.json;
@@ -99,13 +101,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clock",
         choices=tuple(Clock),
-        default=Clock.FILL,
         help="fill: ask for 1.3 times the cluster, nobody leaves (default); trace: the trace's own times",
     )
     parser.add_argument(
         "--compress",
         type=int,
-        default=1,
         metavar="N",
         help="with the trace's own times: N times the load (1)",
     )
@@ -130,7 +130,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.folder.is_file():
         text = read_text(arguments.folder)
         if is_record(text):
+            idle = ("--policy", "--plot", "--as-gangs", *_OF_TRACES, "--seed")
+            need_use_of(arguments, "a recorded call is made again as it was", *idle)
             return _replay_record(text)
+        need_use_of(arguments, "is about traces; pods of a dump arrive when they were created", *_OF_TRACES)
+        if len(arguments.seed or ()) > 1:
+            raise ModelError("--seed: a dump is played once; give one")
         return _print(SweepResult(_play_dump(arguments)), arguments)
     cells = _cells(arguments)
     with TemporaryDirectory() as folder:
@@ -148,10 +153,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what would change nothing, or could not be done, before the work."""
     for flag in ("workers", "compress"):
-        if getattr(arguments, flag) < 1:
-            raise ModelError(f"--{flag}: must be at least 1, got {getattr(arguments, flag)}")
-    fills = arguments.clock == Clock.FILL and not arguments.folder.is_file()
-    if fills and arguments.compress > 1:
+        number = getattr(arguments, flag)
+        if number is not None and number < 1:
+            raise ModelError(f"--{flag}: must be at least 1, got {number}")
+    fills = arguments.clock in (None, Clock.FILL) and not arguments.folder.is_file()
+    if fills and (arguments.compress or 1) > 1:
         raise ModelError("--compress: changes nothing without --clock trace")
     if fills and arguments.plot and arguments.kind == PlotKind.WAITING:
         raise ModelError("--kind waiting: nobody waits without --clock trace")
@@ -291,10 +297,10 @@ def _cells(arguments: argparse.Namespace) -> list[Cell]:
     if unknown:
         raise ModelError(f"no trace {unknown[0]} in {arguments.folder}; there are {', '.join(there)}")
     policies = _policies(arguments)
-    clock = Clock(arguments.clock)
+    clock = Clock(arguments.clock or Clock.FILL)
     seeds = arguments.seed or [42]
     return [
-        Cell(trace, policy, seed, clock, arguments.compress)
+        Cell(trace, policy, seed, clock, arguments.compress or 1)
         for trace in traces
         for policy in policies
         for seed in seeds
