@@ -11,6 +11,8 @@ import pytest
 from koordcore.cli import main
 from tests.manifests.builders import container, node, obj, pod
 
+EXAMPLE = "examples/gpu-cluster.yaml"
+
 
 def dump(path: Path, replicas: int | None, running: int) -> str:
     """Three nodes of eight cards with 3, 5 and 1 of them taken, by bare pods or those of one ReplicaSet."""
@@ -45,3 +47,16 @@ def test_who_stays_is_told_with_the_reason(
     assert f"who stays: {told}" in " ".join(capsys.readouterr().out.split())
     assert main(["defrag", cluster, "--want", "3x:nvidia.com/gpu=8", "-o", "json"]) == 1
     assert told in json.loads(capsys.readouterr().out)["staying"]
+
+
+def test_taints_that_a_slot_tolerates_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pod of 64 CPUs gets a node with cards only if it tolerates their taint; who asks for cards does."""
+    assert main(["defrag", EXAMPLE, "--want", "2x:cpu=64", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    taint = "nvidia.com/gpu=present:NoSchedule"
+    assert found["tolerating"] == {name: [taint] for name in found["places"] if name.startswith("gpu")}
+    assert len(found["tolerating"]) == 1
+    main(["defrag", EXAMPLE, "--want", "2x:cpu=64"])
+    assert f"1  {taint}" in capsys.readouterr().out
+    assert main(["defrag", EXAMPLE, "--want", "nvidia.com/gpu=8", "-o", "json"]) == 0
+    assert "tolerating" not in json.loads(capsys.readouterr().out)

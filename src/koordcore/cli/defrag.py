@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Final
 
@@ -40,6 +41,7 @@ from koordcore.errors import ModelError
 from koordcore.explaining.remedies import beyond_any
 from koordcore.manifests import load
 from koordcore.manifests.aliases import canonical_names
+from koordcore.model.affinity import TaintEffect
 from koordcore.model.certificates import Limits
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod
@@ -76,7 +78,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_rules(parser)
     aim = parser.add_mutually_exclusive_group(required=True)
-    aim.add_argument("--want", metavar="SLOTS", help="how many of which size: [Nx:]NAME=AMOUNT,…")
+    aim.add_argument(
+        "--want",
+        metavar="SLOTS",
+        help="how many of which size, whatever taints nodes have: [Nx:]NAME=AMOUNT,…",
+    )
     aim.add_argument("--for", dest="pod", metavar="POD", help="room for a pod that waits")
     aim.add_argument(
         "--empty",
@@ -131,6 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
     done = moving.plan
     kept: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
+    taints = _tolerating(wanted, snapshot, [name for name, _ in done.places])
     if done.missing:
         never = _never(wanted, snapshot)
         moved = [move.pod for move in done.moves]
@@ -143,12 +150,15 @@ def run(arguments: argparse.Namespace) -> int:
         won={
             **({"staying": list(kept)} if kept else {}),
             **({"never": list(never)} if never else {}),
+            **({"tolerating": {name: list(those) for name, those in taints.items()}} if taints else {}),
             "missing": done.missing,
             "places": dict(done.places),
             "gains": list(done.gains),
             "prices": list(done.prices),
         },
-        tables=lambda: _print_tables(wanted, done, chosen(arguments, snapshot, done.moves), kept, never),
+        tables=lambda: _print_tables(
+            wanted, done, chosen(arguments, snapshot, done.moves), kept, never, taints
+        ),
         reason=REASON,
     )
     return 1 if done.missing else 0
@@ -321,6 +331,27 @@ def _never(wanted: Wanted, snapshot: ClusterSnapshot) -> tuple[str, ...]:
     return tuple(text for name in asked for text in beyond_any(snapshot.nodes, name, wanted.requests[name]))
 
 
+def _tolerating(
+    wanted: Wanted, snapshot: ClusterSnapshot, names: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """Name the taints that keep pods off nodes unless they tolerate them, as slots do.
+
+    A taint that is called like a resource of the slot is left out: admission lets such pods tolerate it.
+    """
+    asked = asked_by_parts(wanted.requests).keys()
+    found = {}
+    for name in names:
+        hard = (
+            f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect.value}"
+            for one in snapshot.node(name).node.taints
+            if one.effect is not TaintEffect.PREFER_NO_SCHEDULE
+            and not asked_by_parts({one.key: 1}).keys() <= asked
+        )
+        if taints := tuple(hard):
+            found[name] = taints
+    return found
+
+
 def _requests(text: str) -> Resources:
     raw = {}
     for part in filter(None, text.split(",")):
@@ -337,6 +368,7 @@ def _print_tables(
     shown: tuple[Move, ...],
     kept: tuple[str, ...],
     never: tuple[str, ...],
+    taints: Mapping[str, tuple[str, ...]],
 ) -> None:
     tables = []
     if plan.moves:
@@ -346,8 +378,8 @@ def _print_tables(
         slots = [f"{one}/{wanted.count}" for one in plan.gains]
         tables.append(waves_table(plan.moves, plan.prices, "SLOTS FREE", slots))
     if plan.places:
-        heads = (Column("NODE"), Column("SLOTS", number=True))
-        places = [(name, str(slots)) for name, slots in plan.places]
+        heads = (Column("NODE"), Column("SLOTS", number=True), Column("FOR WHO TOLERATES", text=True))
+        places = [(name, str(slots), ", ".join(taints.get(name, ()))) for name, slots in plan.places]
         tables.append(Table(title="Room", columns=heads, rows=places))
     show(*tables)
     if plan.missing:
