@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import attrs
 
@@ -250,3 +251,24 @@ def test_where_everything_is_refused_nothing_moves() -> None:
 
     done, _ = checked_plan(snapshot, unbounded)
     assert done.certificate == Certificate(CertificateStatus.HEURISTIC, (1,))
+
+
+def test_plans_after_the_first_are_made_with_less_work() -> None:
+    """The first takes what one plan may take; others only where something is refused."""
+    snapshot = guarded(2, by_itself("pinned", 100, "hot", host_ports=PORT))
+    key, made = PodKey("default", "pinned"), []
+
+    def planner(name: str) -> Callable[[Allows], _First]:
+        def plan(allows: Allows) -> _First:
+            made.append(name)
+            nodes = [one for one in ("n00", "n01") if allows(key, one)][:1]
+            found = [Move(pod=key, source="hot", target=one) for one in nodes]
+            return _First(tuple(found), Certificate.make_proven((1 - len(found),)))
+
+        return plan
+
+    checked_plan(snapshot, planner("first"), again=planner("again"))
+    assert made == ["first", "again"]  # both nodes were asked at once
+    made.clear()
+    checked_plan(snapshot.forget("default/guard-n00"), planner("first"), again=planner("again"))
+    assert made == ["first"]

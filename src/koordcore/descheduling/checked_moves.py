@@ -253,6 +253,7 @@ def checked_plan(
     args: MigrationControllerArgs | None = None,
     limits: EvictionLimits = NO_LIMITS,
     movable: Collection[PodKey] = (),
+    again: Callable[[Allows], P] | None = None,
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[P, CheckedMoves]:
     """Plan, check, and plan again without what a plugin or the checker refuses.
@@ -269,6 +270,8 @@ def checked_plan(
         The limits that the plan was made with; see :func:`limits_of`.
     movable
         Pods that the plan may move, to ask the plugins about more than those whose moves they refuse.
+    again
+        Makes the plans after the first, with less work, as there may be many; ``plan`` does when left out.
     progress
         Called after planning, after asking the plugins and after the check with how many of these are done,
         and of how many; they begin anew where something is refused.
@@ -290,7 +293,7 @@ def checked_plan(
             return False
         return static(key, name)
 
-    def attempt() -> tuple[P, CheckedMoves]:
+    def attempt(plan: Callable[[Allows], P]) -> tuple[P, CheckedMoves]:
         made = plan(allows)
         progress(1, _STEPS)
         checked = check_moves(snapshot, made.moves, policy)
@@ -300,7 +303,7 @@ def checked_plan(
             checked = attrs.evolve(checked, violations=found, refusals=_blamed(made.moves, found))
         return made, checked
 
-    made, checked = attempt()
+    made, checked = attempt(plan)
     first = made.certificate
     for number in range(_MOST_ROUNDS + _LAST_ROUNDS + 1):
         if checked.refused is None:
@@ -312,7 +315,7 @@ def checked_plan(
         else:
             staying.update(pods)
         over = number == _MOST_ROUNDS + _LAST_ROUNDS
-        made, checked = attempt()
+        made, checked = attempt(again or plan)
     return bounded(made, first), checked
 
 

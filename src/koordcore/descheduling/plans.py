@@ -44,6 +44,8 @@ from koordcore.model.rebalance import (
 from koordcore.snapshot import ClusterSnapshot
 
 P = TypeVar("P", bound=Plan)
+_MANY: Final = 8
+"""Plans after the first that may take together what the first may."""
 
 
 @names_its_fields
@@ -177,7 +179,8 @@ def plan_cooling(
         costs={**moving_costs(pods), **rules.costs},
     )
     plan = partial(plan_rebalance, limits=budget)
-    return confirmed(snapshot, spared(problem), plan, rules, progress)
+    again = partial(plan_rebalance, limits=_less(budget))
+    return confirmed(snapshot, spared(problem), plan, rules, progress, again)
 
 
 def compare_round(
@@ -244,7 +247,8 @@ def plan_room(
     while True:
         aim = attrs.evolve(wanted, nodes=serving, requests=asked_by_parts(wanted.requests))
         plan = partial(plan_defragmentation, wanted=aim, limits=budget)
-        moving = confirmed(snapshot, problem, plan, rules, progress)
+        again = partial(plan_defragmentation, wanted=aim, limits=_less(budget))
+        moving = confirmed(snapshot, problem, plan, rules, progress, again)
         first = moving.plan.certificate if first is None else first
         unfit = fits_there(moving.checked.snapshot, shape, moving.plan.places, rules.policy)
         if not unfit:
@@ -276,6 +280,11 @@ def plan_empty_nodes(
     return confirmed(snapshot, problem, partial(plan_emptying, most=most), rules, progress)
 
 
+def _less(budget: Limits) -> Limits:
+    """Give the budget of plans after the first: there may be many, and what is proven is the first one's."""
+    return attrs.evolve(budget, deterministic_time=budget.deterministic_time / _MANY)
+
+
 def problem_of_rooms(snapshot: ClusterSnapshot, rules: MoveRules) -> MoveProblem:
     """Set up moves that look at requests alone."""
     groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
@@ -295,10 +304,14 @@ def confirmed(
     plan: Callable[[MoveProblem], P],
     rules: MoveRules,
     progress: Callable[[int, int], None] = lambda _, __: None,
+    again: Callable[[MoveProblem], P] | None = None,
 ) -> Moving[P]:
-    """Make a plan with everything that plugins and checker refuse left out."""
+    """Make a plan with everything that plugins and checker refuse left out.
 
-    def with_places(allows: Allows) -> P:
+    The plans after the first are made by ``again``, where it is given.
+    """
+
+    def with_places(allows: Allows, plan: Callable[[MoveProblem], P] = plan) -> P:
         return plan(attrs.evolve(problem, allows=allows))
 
     done, checked = checked_plan(
@@ -308,6 +321,7 @@ def confirmed(
         args=rules.migration,
         limits=rules.limits,
         movable={one.pod for one in problem.movable},
+        again=partial(with_places, plan=again or plan),
         progress=progress,
     )
     return Moving(snapshot, problem, done, checked)
