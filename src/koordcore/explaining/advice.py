@@ -9,7 +9,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.errors import ModelError
-from koordcore.explaining.attempts import Attempts
+from koordcore.explaining.attempts import Attempts, named
 from koordcore.explaining.claim_remedies import never_by_claims
 from koordcore.explaining.groups import job_of
 from koordcore.explaining.incomplete_gangs import completing
@@ -20,8 +20,12 @@ from koordcore.explaining.remedy import Remedy, RemedyKind
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
+from koordcore.model.reservations import Reservation
+from koordcore.protocol.reservation_status import made_available
 from koordcore.result import ScheduleResult
+from koordcore.scheduling.cycle import waiting_pods
 from koordcore.scheduling.fewest import fewest
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.serving import QueuedStart, queue_units
@@ -138,7 +142,7 @@ def advise(
     decisions = [one for one in result.decisions if one.pod in own]
     least = 1 if job is None else max(1, sum(gang.min_available for gang in job.gangs.values()))
     tried = _placed(snapshot, result, before) if snapshot.of(ElasticQuota) else at_turn
-    refused, served, aside = _replayed(snapshot, queue[: max(0, place - 1)], before)
+    refused, served, aside = _replayed(snapshot, result.policy, queue[: max(0, place - 1)], before)
     attempts = Attempts(
         tried,
         members,
@@ -166,7 +170,7 @@ def advise(
         return advice  # nodes have nothing to do with other schedulers and gates
     if job is not None and job.stopped:
         return attrs.evolve(advice, remedies=tuple(completing(job)))
-    ahead = _ahead(attempts.alone(), snapshot, before)
+    ahead = _ahead(attempts, snapshot, before)
     helps: list[Remedy] = []
     for number, question in enumerate((quota_remedies, *QUESTIONS), 1):
         helps += question(attempts)
@@ -190,15 +194,22 @@ def _remedies(attempts: Attempts) -> Iterator[Remedy]:
 def _not_while(remedy: Remedy, refused: Sequence[Pod]) -> Remedy:
     """Say of what helps the members alone that it does not while those before them wait."""
     wait = (
-        f"the {len(refused)} pods before it wait" if len(refused) > 1 else f"{refused[0].key} waits before it"
+        f"the {len(refused)} pods before it wait"
+        if len(refused) > 1
+        else f"{named(refused[0])} waits before it"
     )
     return attrs.evolve(remedy, text=f"{remedy.text}; not while {wait} in the queue")
 
 
 def _replayed(
-    snapshot: ClusterSnapshot, units: Sequence[QueuedStart], before: Sequence[PodDecision]
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    units: Sequence[QueuedStart],
+    before: Sequence[PodDecision],
 ) -> tuple[tuple[Pod, ...], tuple[Pod, ...], int]:
     """Choose whom of those before to decide about anew with whatever is tried out.
+
+    Reservations that wait are among them, each as the pod that stands for it.
 
     Parameters
     ----------
@@ -211,9 +222,10 @@ def _replayed(
         Those without a node, nearest turn first kept where there are very many; those with one, where there
         are few; how many of the former were left aside.
     """
-    waiting = {one.key: one for one in snapshot.pending}
+    waiting = {one.key: one for one in waiting_pods(snapshot, policy)}
+    pods = {one.key for one in snapshot.pending}
     refused = {one.pod for one in before if isinstance(one, Unschedulable)} & waiting.keys()
-    served = {one.pod for one in before if isinstance(one, Bound)} & waiting.keys()
+    served = {one.pod for one in before if isinstance(one, Bound)} & pods
     chosen: list[PodKey] = []
     for unit in reversed(units):
         own = [key for key in unit.pods if key in refused]
@@ -255,7 +267,16 @@ def _placed(
         and (after := result.snapshot.pod(one.pod)) is not None
         and after.node_name is not None
     ]
-    return snapshot.assume(*placed)
+    stands = {one.pod: one.node for one in before if isinstance(one, Bound)}
+    held = [
+        attrs.evolve(written, status=made_available(one, stands[one.pod_key], None).status)
+        for one in snapshot.of(Reservation)
+        if one.pending
+        and one.pod_key in stands
+        and (written := result.snapshot.find(Reservation, one.name)) is not None
+    ]
+    there = snapshot.assume(*placed)
+    return there.with_records(*held) if held else there
 
 
 def _reasons_of(
@@ -312,7 +333,7 @@ def _ahead(asked: Attempts, snapshot: ClusterSnapshot, before: Sequence[PodDecis
         for one in before
         if isinstance(one, Bound) and one.pod in waiting
     ]
-    own, there = {one.key for one in asked.members}, {one.pod for one in placed}
+    own, there, alone = {one.key for one in asked.members}, {one.pod for one in placed}, asked.alone()
     placed += [
         Ahead(pod=one.key, node=one.nominated_node, priority=one.priority, nominated=True)
         for one in snapshot.pending
@@ -322,6 +343,11 @@ def _ahead(asked: Attempts, snapshot: ClusterSnapshot, before: Sequence[PodDecis
     def fits_without(gone: Sequence[Ahead]) -> bool:
         return bool(asked.fits(snapshot=asked.snapshot.forget(*(one.pod for one in gone))))
 
+    def fits_alone(gone: Sequence[Ahead]) -> bool:
+        return bool(alone.fits(snapshot=asked.snapshot.forget(*(one.pod for one in gone))))
+
     if not placed or not fits_without(placed):
         return ()
-    return tuple(fewest(placed, fits_without, _TRIES))
+    # Whoever was refused before them may take what these leave; that is asked once where it does not.
+    found = fewest(placed, fits_alone, _TRIES)
+    return tuple(found if fits_without(found) else fewest(placed, fits_without, _TRIES))

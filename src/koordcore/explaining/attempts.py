@@ -20,6 +20,8 @@ from koordcore.protocol.gang import (
     LABEL_LIGHTWEIGHT_MIN_AVAILABLE,
 )
 from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.reservation import RESERVATION_NAME
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
@@ -124,7 +126,7 @@ class Attempts:
         if not self.refused:
             return ""
         bound = {one.pod for one in self.plan(snapshot=snapshot, before=True).bound}
-        helped = [str(one.key) for one in self.refused if one.key in bound]
+        helped = [named(one) for one in self.refused if one.key in bound]
         if len(helped) > 1:
             return f"; {len(helped)} pods before it in the queue get theirs first"
         return f"; {helped[0]}, before it in the queue, gets its own first" if helped else ""
@@ -147,6 +149,11 @@ class Attempts:
         groups = [attrs.evolve(one, min_member=number) for one in self.snapshot.of(PodGroup) if one.id in ids]
         chosen = [_with_least(one, number) for one in self.members[:number]]
         return bool(self.fits(snapshot=self.snapshot.with_records(*groups), members=chosen))
+
+
+def named(pod: Pod) -> str:
+    """Name who waits: a pod, or the reservation that it stands for."""
+    return f"reservation {pod.annotations[RESERVATION_NAME]}" if is_reserve_pod(pod) else str(pod.key)
 
 
 def _with_least(pod: Pod, number: int) -> Pod:
