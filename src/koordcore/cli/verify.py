@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from koordcore.checking import Violation, check_certificate, verify
 from koordcore.checking.certificates import CertificateCheck
+from koordcore.checking.costs import cost_fault
 from koordcore.checking.moves import verify_moves
 from koordcore.cli.inputs import (
     add_lend,
@@ -67,8 +68,16 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def _check_proofs(claims: Mapping[str, Certificate], file: str | None, step: Step) -> Table | None:
-    """Repeat the proofs of what is claimed to be the best, or to be impossible; None where nothing is."""
+def _check_proofs(
+    claims: Mapping[str, Certificate], file: str | None, step: Step, faults: Mapping[str, str]
+) -> Table | None:
+    """Repeat the proofs of what is claimed to be the best, or to be impossible; None where nothing is.
+
+    Parameters
+    ----------
+    faults
+        By the name of a claim why it is not about what is in the plan.
+    """
     if not claims:
         return None
     given = {} if file is None else proofs_from_record(read_json("--proofs", file))
@@ -80,6 +89,8 @@ def _check_proofs(claims: Mapping[str, Certificate], file: str | None, step: Ste
             rows.append((name, claim.status.text, "no", "no proof is given" if file else "no --proofs"))
         elif proof != claim:
             rows.append((name, claim.status.text, _REJECTED, "the proof is about another claim"))
+        elif faults.get(name):
+            rows.append((name, claim.status.text, _REJECTED, faults[name]))
         else:
             check = check_certificate(proof.problem, proof)
             words = {CertificateCheck.ACCEPTED: "yes", CertificateCheck.REJECTED: _REJECTED}
@@ -115,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
     record = read_json("--plan", arguments.plan)
-    rules, strangers = read_rules(arguments, snapshot), 0
+    rules, strangers, faults = read_rules(arguments, snapshot), 0, dict[str, str]()
     if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
         moves, bound = moves_from_record(record)
         claim = certificate_from_record(record["certificate"]) if "certificate" in record else None
@@ -140,8 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
         say_left_out(result, quiet=arguments.quiet)
         checked = f"{len(result.decisions)} decisions"
         claims = {name: one for name, one in certificates_of(result).items() if one.proven}
+        faults = {f"preemption {one.job}": cost_fault(snapshot, one) for one in result.preemptions}
     with working("repeating proofs") as step:
-        proofs = _check_proofs(claims, arguments.proofs, step)
+        proofs = _check_proofs(claims, arguments.proofs, step, faults)
     if for_programs(arguments):
         rejected = proofs is not None and any(row[2] == _REJECTED for row in proofs.rows)
         print_record(arguments, _record(checked, violations, proofs))
