@@ -83,7 +83,8 @@ class Settings:
         """Which plugins decide."""
         quota = PluginSetting(name="ElasticQuota", scores=False, args=self.quotas)
         claims = PluginSetting(name="DynamicResources", args=ClaimArgs(await_claims=True))
-        return Policy(name=self.name).with_plugin(quota).with_plugin(claims)
+        mine = Policy(name=self.name, scheduler_names=(self.name,))  # others have schedulers of their own
+        return mine.with_plugin(quota).with_plugin(claims)
 
     @property
     def loop(self) -> LoopSettings:

@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import attrs
 import pytest
 
 from examples.kubernetes.api import (
@@ -272,6 +273,17 @@ def test_pods_are_bound_where_they_fit_and_told_why_they_wait() -> None:
     assert one.follower.wait(lambda: one.follower.mirror.find("Node", "n2") is not None, 60)
     settle(one)
     assert api.pods()[waiting["metadata"]["name"]] == "n2"
+
+
+@pytest.mark.parametrize("name", ["koord-scheduler", "of-my-own"])
+def test_pods_of_other_schedulers_are_left_to_them(name: str) -> None:
+    names = ("default-scheduler", "koord-scheduler", "of-my-own")
+    pods = [pod(one) for one in names]
+    for one, called in zip(pods, names, strict=True):
+        one["spec"]["schedulerName"] = called
+    api = server(*pods)
+    settle(scheduler(api, attrs.evolve(SETTINGS, name=name)))
+    assert [one for one, place in api.pods().items() if place] == [name]
 
 
 def test_a_kill_between_any_two_calls_leaves_no_half_gang() -> None:
