@@ -55,7 +55,7 @@ def _index() -> str:
         "| exit code | means |",
         "|---|---|",
         "| 0 | done |",
-        "| 1 | done, and the answer is no: a pod found no node, a plan is not legal |",
+        "| 1 | done, and the answer is no: a pod is unschedulable, a plan is not legal |",
         "| 2 | the command or its input cannot be read; the reasons are on standard error |",
         "| 70 | no answer: a defect of koordcore, with what to report |",
         "| 130 | stopped by Ctrl-C |",

@@ -141,3 +141,44 @@ def test_a_pod_that_a_webhook_would_refuse_is_unschedulable_alone(
     outcomes = {one["pod"]: one for one in record["decisions"]}
     assert outcomes["default/web"]["node"] == "n1"
     assert told in json.dumps(outcomes["default/batch"], ensure_ascii=False).replace('\\"', '"')
+
+
+def test_a_share_of_pods_is_about_that_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of one workload differ by a digit, and each profile draws for itself."""
+    half = [
+        {
+            **COLOCATION,
+            "metadata": {"name": name},
+            "spec": {"probability": "50%", "labels": {name: "yes"}},
+        }
+        for name in ("first", "second")
+    ]
+    pods = [pod(f"spark-{number}", metadata={"labels": {}}) for number in range(100)]
+    dump = written(tmp_path / "d.json", node("n", {"cpu": "8", "pods": "200"}), *half, *pods)
+    main(["schedule", dump, "--admit", "-o", "json"])
+    told = capsys.readouterr()
+    counts = {
+        name: int(told.err.split(f"ClusterColocationProfile {name} applied to ")[1].split()[0])
+        for name in ("first", "second")
+    }
+    assert all(40 <= count <= 60 for count in counts.values()), counts
+    main(["schedule", dump, "--admit", "-o", "json"])
+    assert capsys.readouterr() == told
+
+
+def test_pods_that_were_admitted_before_are_left_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dump of a live cluster has what the webhook has made of its pods."""
+    spec: dict[str, Any] = {
+        "qosClass": "BE",
+        "labels": {"touched": "yes"},
+        "labelSuffixes": {"app": "-batch"},
+    }
+    suffixed = {**COLOCATION, "spec": spec}
+    labels = {"app": "spark-batch", "touched": "yes", "koordinator.sh/qosClass": "BE"}
+    live = pod("live", metadata={"labels": labels, "uid": "1"})
+    fresh = pod("fresh", metadata={"labels": {"app": "spark"}})
+    dump = written(tmp_path / "d.json", node("n", {"cpu": "8", "pods": "9"}), suffixed, CLASS, live, fresh)
+    main(["schedule", dump, "--admit"])
+    assert "ClusterColocationProfile batch applied to 1 pod" in capsys.readouterr().err

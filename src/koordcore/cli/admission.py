@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 import attrs
@@ -65,8 +66,9 @@ def load_admitted(
 
     Notes
     -----
-    Profiles change pods that wait for a node, as the webhook does when a pod is created. Where a profile
-    applies to a percentage of pods, a pod's name decides, so that the same dump gives the same answer.
+    Profiles change pods that wait for a node, as the webhook does when a pod is created; those that have
+    been created, and look as the profiles would have them, are left as they are. Where a profile applies to a
+    percentage of pods, a pod's name decides, so that the same dump gives the same answer.
     """
     read = list(opened(found))
     problems = [one for one in read if isinstance(one, Problem)]
@@ -105,7 +107,7 @@ def unapplied(snapshot: ClusterSnapshot) -> list[str]:
     namespaces = {"default": {}, **{one.name: one.labels for one in snapshot.of(Namespace)}}
     messages = []
     for profile in snapshot.of(ColocationProfile):
-        wanted = {**profile.labels, **({LABEL_QOS_CLASS: profile.qos_class} if profile.qos_class else {})}
+        wanted = _written(profile)
         count = sum(
             chooses(profile, namespaces.get(pod.namespace), pod.labels)
             and not wanted.items() <= pod.labels.items()
@@ -123,17 +125,36 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
         return source
     meta = raw.get("metadata") or {}
     pod = {**raw, "metadata": {**meta, "namespace": meta.get("namespace") or "default"}}
-    draw = sum(map(ord, f"{pod['metadata']['namespace']}/{meta.get('name', '')}")) % _PERCENTS
     try:
-        done = _mutated(pod, plain, draw)
+        done = _mutated(pod, plain)
     except ManifestError as error:
         return attrs.evolve(source, refused=error.problems)  # as the webhook would have refused it
+    if meta.get("uid") and _was_admitted(labels_of(raw), plain, done.applied):
+        return source  # it is created once
     changed.update(done.applied)
     return SourceObject(source.source, done.pod) if done.changed else source
 
 
-def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot, draw: int) -> Mutation:
+def _was_admitted(labels: Mapping[str, str], plain: ClusterSnapshot, names: Collection[str]) -> bool:
+    """Tell whether a pod looks as profiles would have it, as far as labels tell."""
+    chosen = [one for one in plain.of(ColocationProfile) if one.name in names]
+    marks = [
+        labels.get(key, "").endswith(suffix) for one in chosen for key, suffix in one.label_suffixes.items()
+    ]
+    marks += [labels.get(key) == value for one in chosen for key, value in _written(one).items()]
+    return bool(marks) and all(marks)
+
+
+def _written(profile: ColocationProfile) -> dict[str, str]:
+    """Give the labels that a profile writes."""
+    return {**profile.labels, **({LABEL_QOS_CLASS: profile.qos_class} if profile.qos_class else {})}
+
+
+def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mutation:
     profiles = plain.of(ColocationProfile)
+    name = f"{pod['metadata']['namespace']}/{pod['metadata'].get('name', '')}"
+    # Names of one workload differ by a digit; what is drawn must not lie together for that.
+    draws = [sha256(f"{number}/{name}".encode()).digest() for number in range(len(profiles))]
     return mutate_pod(
         pod,
         profiles,
@@ -142,7 +163,7 @@ def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot, draw: int) -> Mutat
             one.name: PriorityClassSpec(one.value, str(one.preemption_policy))
             for one in plain.of(PriorityClass)
         },
-        draws=(draw,) * len(profiles),
+        draws=tuple(int.from_bytes(one[:8]) % _PERCENTS for one in draws),
     )
 
 

@@ -47,7 +47,7 @@ _SHOWN_PROBLEMS: Final = 50
 EPILOG: Final = """\
 exit codes:
   0   done
-  1   done, and the answer is no: a pod found no node, a plan is not legal,
+  1   done, and the answer is no: a pod is unschedulable, a plan is not legal,
       an object cannot be read
   2   the command or its input cannot be read, or is empty
   70  no answer: a defect of koordcore, with what to report

@@ -93,7 +93,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Schedule, verify, print; 1 when a pod found no node."""
+    """Schedule, verify, print; 1 when a pod is unschedulable."""
     if arguments.relocate and not arguments.preempt:
         print("koordcore: --relocate: pods move only for a job that preempts; add --preempt", file=sys.stderr)
         return 2
