@@ -298,8 +298,10 @@ class _Line:
             pod.key: schedule(self.snapshot, [pod], policy=policy, now=now, preempt=preempt).decisions[0]
             for pod in self.snapshot.pending
         }
+        # Where somebody has to go, the load may have kept a pod off besides, without being named.
+        loaded = policy.filters("LoadAwareScheduling")
         for key in sorted(self.refused & decisions.keys() - asked.keys()):
-            if isinstance(decisions[key], Bound | Nominated):
+            if isinstance(decisions[key], Bound if loaded else Bound | Nominated):
                 yield Failure("woken", f"{key} sleeps, and now: {decisions[key]}")
         told = {key: one for key, one in decisions.items() if key in asked}
         self.queue.done(told.values(), now=0)

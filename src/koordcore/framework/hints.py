@@ -100,6 +100,8 @@ def could_help(decision: Unschedulable, policy: Policy, pod: Pod) -> frozenset[s
     Each node was refused by one of the plugins that the refusal names, or all of them by one, so nothing
     changes before one of these is helped, or others may be evicted whom something has kept. To evict others
     helps once the neighbours are right, of whom nothing is said where another plugin had refused before.
+    Metrics come all the time: where the load had kept a pod off as well, which nothing says, it waits until
+    the queue asks about everybody again.
     """
     if decision.refusal.startswith(CANNOT_BE_READ):
         return frozenset()  # but for what the pod itself says
