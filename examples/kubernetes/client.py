@@ -42,7 +42,7 @@ class KubernetesApi:
         """List all objects under a path."""
         answer = self.send("GET", path)
         kind = answer["kind"].removesuffix("List")
-        return Listing(tuple(answer["items"]), answer["metadata"]["resourceVersion"], kind)
+        return Listing(tuple(answer.get("items") or ()), answer["metadata"]["resourceVersion"], kind)
 
     def watch(self, path: str, version: str) -> Iterator[Event]:
         """Yield changes after a version until the server ends the stream."""

@@ -150,8 +150,10 @@ class Follower:
     def _watch(self, kind: str, path: str, version: str) -> None:
         """Watch a kind from a version on, over connections that break, until the server has forgotten it."""
         while kind not in self._stale:
+            begun, told = time.monotonic(), False
             try:
                 for event in self._api.watch(path, version):
+                    told = True
                     version = event.object["metadata"]["resourceVersion"]
                     with self._changed:
                         self.feed.watched(kind, event.what, event.object)
@@ -161,3 +163,6 @@ class Follower:
             except UnreachableError as error:
                 _log.info("%s: %s; watching on", path, error)
                 time.sleep(_PAUSE)
+                continue
+            if not told and time.monotonic() - begun < _PAUSE and kind not in self._stale:
+                time.sleep(_PAUSE)  # what closes it at once would be asked without end

@@ -8,7 +8,7 @@ from typing import Final
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, DeviceType
+from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, DeviceObject, DeviceType
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import NodeState
 from koordcore.model.reservations import Reservation
@@ -108,8 +108,10 @@ def cards_of(snapshot: ClusterSnapshot, state: NodeState) -> CardCounts:
     kept = once(snapshot, _kept_cards).get(state.name, EMPTY)
     if devices is None or shape is None:
         return CardCounts(model=model, idle=idle, kept=kept)
-    working = devices.free[DeviceType.GPU]
-    sound = [part for minor, part in zip(shape.minors, idle, strict=True) if minor in working]
+    told = snapshot.find(DeviceObject, state.name)
+    listed = () if told is None else told.devices
+    broken = {one.minor for one in listed if one.type is DeviceType.GPU and not one.health}
+    sound = [part for minor, part in zip(shape.minors, idle, strict=True) if minor not in broken]
     return CardCounts(model=model, idle=tuple(sound), broken=len(idle) - len(sound), kept=kept)
 
 

@@ -106,7 +106,7 @@ class PageData:
             "resources": self._resources(),
             "queue": self._queue(result, starts),
             "gangs": self._gangs(result),
-            "quotas": quota_data(self.snapshot),
+            "quotas": quota_data(self.snapshot, None if result is None else result.policy),
             "plans": [self._story(one) for one in stories],
         }
         return {

@@ -8,18 +8,21 @@ from typing import Any
 import attrs
 
 from koordcore.errors import ModelError
-from koordcore.model.quotas import ElasticQuota
+from koordcore.model.policy import Policy
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.quota import QuotaLedger, explain_runtime, quota_table
 from koordcore.quota.cluster import cluster_ledger
 from koordcore.quota.explain import FamilyShare, Waterfall
 from koordcore.snapshot import ClusterSnapshot
 
 
-def quota_data(snapshot: ClusterSnapshot) -> list[dict[str, Any]]:
-    """Describe every tree that has quotas."""
+def quota_data(snapshot: ClusterSnapshot, policy: Policy | None) -> list[dict[str, Any]]:
+    """Describe every tree that has quotas, as the plugin of a policy counts them."""
     if not snapshot.has(ElasticQuota):
         return []
-    ledger = cluster_ledger(snapshot)
+    setting = None if policy is None else policy.plugin("ElasticQuota")
+    args = setting.args if setting is not None and isinstance(setting.args, QuotaPolicy) else QuotaPolicy()
+    ledger = cluster_ledger(snapshot, policy=args)
     trees = [_tree(ledger, name) for name in sorted(ledger.trees)]
     return [tree for tree in trees if tree["rows"]]
 
