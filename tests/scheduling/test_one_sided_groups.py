@@ -16,9 +16,13 @@ from koordcore import (
     schedule,
     verify,
 )
+from koordcore.model.affinity import TopologySpreadConstraint, UnsatisfiableAction
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.pods import PodPhase
+from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
+from koordcore.model.selectors import LabelSelector
+from koordcore.protocol.sub_groups import ANNOTATION_MIN_GROUPS
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 GROUPS = {"gang.scheduling.koordinator.sh/groups": '["default/g1", "default/g2"]'}
@@ -97,4 +101,53 @@ def test_a_gang_that_counts_waiting_members_only_holds_its_group_up(ended: bool)
     )
     result = schedule(snapshot)
     assert not result.bound
+    assert verify(snapshot, result) == ()
+
+
+def test_a_gang_that_is_refused_beforehand_stops_nobody_else() -> None:
+    """Nobody of ``g1`` is asked about on any node; ``g2`` has to be gathered, and spreads."""
+    records = (
+        PodGroup(name="g1", min_member=2, annotations=GROUPS),
+        PodGroup(name="g2", min_member=2, annotations={**GROUPS, **GATHERED}),
+        NETWORK,
+        ElasticQuota(name="nothing", max={"cpu": 0}, min={"cpu": 0}),
+    )
+    spread = TopologySpreadConstraint(
+        topology_key="zone",
+        max_skew=1,
+        when_unsatisfiable=UnsatisfiableAction.DO_NOT_SCHEDULE,
+        selector=LabelSelector({"app": "x"}),
+    )
+    without = {"quota.scheduling.koordinator.sh/name": "nothing"}
+    pods = [member(f"p1-{number}", "g1") for number in range(2)]
+    pods = [attrs.evolve(pod, labels={**pod.labels, **without}) for pod in pods]
+    pods += [
+        attrs.evolve(pod, labels={**pod.labels, "app": "x"}, spread_constraints=(spread,))
+        for pod in (member(f"p2-{number}", "g2") for number in range(2))
+    ]
+    node = Node(name="n", labels={"zone": "z", "net/spine": "s"}, allocatable={"cpu": 8000, "pods": 9})
+    snapshot = ClusterSnapshot(
+        nodes=[node], pending=[*pods, Pod(name="other", requests={"cpu": 1000})], records=records
+    )
+    for rules in (None, PreemptionRules()):
+        result = schedule(snapshot, preempt=rules)
+        assert [one.pod.name for one in result.bound] == ["other"]
+        assert verify(snapshot, result) == ()
+
+
+def test_room_is_made_for_the_gangs_that_are_needed() -> None:
+    """One of two gangs is enough; the one that counts least is none of those for which others may leave."""
+    groups = '["default/g1", "default/g2"]'
+    notes = {"gang.scheduling.koordinator.sh/groups": groups, ANNOTATION_MIN_GROUPS: "1"}
+    records = [PodGroup(name=name, min_member=2, annotations=notes) for name in ("g1", "g2")]
+    low = Pod(name="low", requests={"cpu": 2000}, priority=0).at("n")
+    pods = [
+        attrs.evolve(member(f"{gang}-{number}", gang), priority=priority)
+        for gang, priority in (("g1", 100), ("g2", 50))
+        for number in range(2)
+    ]
+    node = Node(name="n", allocatable={"cpu": 2000, "pods": 9})
+    snapshot = ClusterSnapshot(nodes=[NodeState(node, (low,))], pending=pods, records=records)
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert len(result.decisions) == 4
     assert verify(snapshot, result) == ()

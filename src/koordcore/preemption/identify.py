@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from immutabledict import immutabledict
 
@@ -32,6 +33,13 @@ class PreemptingJob:
     pending: tuple[Pod, ...]
     waiting: tuple[Pod, ...] = ()
     parts: immutabledict[str, tuple[tuple[Pod, ...], int]]
+
+
+def triggering(pods: Sequence[Pod], other: Pod | None = None) -> Pod:
+    """Give the member that counts least, what it may evict, all of them may; of none that other pod."""
+    found = min(pods, key=attrgetter("priority", "key"), default=other)
+    assert found is not None  # somebody has failed
+    return found
 
 
 def identify_job(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -19,7 +20,6 @@ from koordcore.scheduling.cycle import queue_order
 from koordcore.scheduling.gang_groups import JobTable
 from koordcore.snapshot import ClusterSnapshot
 
-_SPREAD: Final = "PodTopologySpread"
 _OF_ONE: Final = (
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/job-completion-index",
@@ -66,9 +66,10 @@ def _looks_around(snapshot: ClusterSnapshot, pod: Pod, policy: Policy) -> bool:
     if pod.spread_constraints or (near is not None and near.required):
         return True
     profile = policy.profile_of(pod.scheduler_name)
-    if profile is None or not profile.filters(_SPREAD):
-        return False
-    defaults = profile.args_of(SpreadArgs).default_constraints
+    settings = () if profile is None else profile.plugins
+    defaults = chain.from_iterable(
+        one.args.default_constraints for one in settings if one.filters and isinstance(one.args, SpreadArgs)
+    )
     binding = any(one.when_unsatisfiable is UnsatisfiableAction.DO_NOT_SCHEDULE for one in defaults)
     return binding and (pod.controller is not None or _served(snapshot, pod.namespace))
 

@@ -105,8 +105,10 @@ def plan_and_bind(
         return found
     if len(inputs.classes) > 1:
         return _Agreement(workspace, plugins, tree, inputs, at_first, ask, limits, fit).reach(_REPLANS)
+    if inputs.refused:
+        return found
     answer = place_gang(tree, places(search.reached), fit_error=fit, limits=limits)
-    if isinstance(answer, GangPlacement) or inputs.refused:
+    if isinstance(answer, GangPlacement):
         return found
     return Failed(answer.message, answer.detail, None, weakened(answer.certificate))
 

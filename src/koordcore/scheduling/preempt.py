@@ -26,7 +26,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Members, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.preemption.alternative import rejected_alternative
 from koordcore.preemption.eligible import check_eligible, terminating_victims
-from koordcore.preemption.identify import PreemptingJob, identify_job
+from koordcore.preemption.identify import PreemptingJob, identify_job, triggering
 from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
@@ -130,14 +130,19 @@ class Preemptor:
                         nearby = [*bound, *(one.node for one in found)]
                         found += self._preempt(identify_job(pod), job.spec, nearby) or ()
                 return found
-            trigger = min(job.pods, key=lambda pod: (pod.priority, pod.key))
-            identified = identify_job(trigger, group=tuple(job.members), pending=job.pods, minimums=least)
+            identified = identify_job(
+                triggering(job.pods), group=tuple(job.members), pending=job.pods, minimums=least
+            )
             spec = job.spec
             if job.together:
                 parts = needed_parts(job)
+                pending = tuple(pod for part in parts for pod in part.pods)
                 identified = attrs.evolve(
                     identified,
-                    pending=tuple(pod for part in parts for pod in part.pods),
+                    trigger=triggering(pending)
+                    if pending
+                    else identified.trigger,  # not all gangs are needed
+                    pending=pending,
                     parts=immutabledict({part.name: (part.pods, part.least) for part in parts if part.pods}),
                 )
                 spec = spec or NetworkTopologySpec()
@@ -149,9 +154,8 @@ class Preemptor:
                 there = {**placed, **{one.pod: one.node for one in found}}
                 if pod.key in there or not job.started_with(there):
                     continue
-                one = attrs.evolve(
-                    identify_job(pod), preemptor=job.name, parts=immutabledict({gang: ((pod,), 1)})
-                )
+                parted = immutabledict({gang: ((pod,), 1)})
+                one = attrs.evolve(identify_job(pod), preemptor=job.name, parts=parted)
                 found += self._preempt(one, job.spec, [*bound, *there.values()]) or ()
         return found
 
@@ -171,7 +175,7 @@ class Preemptor:
 
         identified = PreemptingJob(
             preemptor=job.name,
-            trigger=min(job.pods, key=lambda pod: (pod.priority, pod.key)),
+            trigger=triggering(job.pods),
             pending=job.pods,
             parts=immutabledict({name: (pods, 0) for name, pods in job.members.items()}),
         )
@@ -202,7 +206,7 @@ class Preemptor:
         reclaiming: bool = False,
     ) -> list[Nominated] | None:
         members, trigger = job.pending, job.trigger
-        if any(pod.gated for pod in members) or not self._workspace.layout.names:
+        if not members or any(pod.gated for pod in members) or not self._workspace.layout.names:
             return None
         classes = {pod.key: self._plugins.class_of(pod) for pod in members}
         if any(map(_unresolvable, classes.values())) or self._questions.hopeless(job.parts):
@@ -430,7 +434,7 @@ def _at_least(job: PreemptingJob) -> PreemptingJob:
     """Give a job with the members alone that its gangs need, or one of each that needs nobody."""
     parts = {name: (pods[: max(1, least)], least) for name, (pods, least) in job.parts.items()}
     pending = tuple(pod for pods, _ in parts.values() for pod in pods)
-    trigger = min(pending, key=lambda pod: (pod.priority, pod.key), default=job.trigger)
+    trigger = triggering(pending) if pending else job.trigger
     return attrs.evolve(job, trigger=trigger, pending=pending, parts=immutabledict(parts))
 
 
