@@ -258,8 +258,9 @@ def test_quotas_of_pods_by_label_namespace_and_listed_namespace() -> None:
 
 
 def test_what_a_pod_counts_with_in_its_quota_and_those_above() -> None:
+    names = {f"koordinator.sh/{name}": 999 for name in ("gpu-core", "gpu-memory-ratio", "gpu.shared")}
     quotas = {
-        "low": ElasticQuota(name="low", parent="top"),
+        "low": ElasticQuota(name="low", parent="top", max=names),
         "top": ElasticQuota(name="top"),
         "loop": ElasticQuota(name="loop", parent="ring"),
         "ring": ElasticQuota(name="ring", parent="loop"),
@@ -299,7 +300,8 @@ def test_devices_of_claims_count_by_their_class() -> None:
     made = ResourceClaimTemplate(name="made", spec=ClaimSpec((ClaimRequest("r", forms, True),)))
     snapshot = cluster(records=(named, made))
     entries = (PodResourceClaim("a", template="made"), PodResourceClaim("b", claim="mine"))
-    sums = QuotaSums({"team": ElasticQuota(name="team")}, specs_in(snapshot))
+    names = {"cpu": 9000, **{f"{name}.deviceclass.resource.k8s.io/devices": 9 for name in ("gpu", "nic")}}
+    sums = QuotaSums({"team": ElasticQuota(name="team", max=names)}, specs_in(snapshot))
     sums.count(attrs.evolve(of("team", "p"), resource_claims=entries))
     assert dict(sums.own["team"]) == {
         "cpu": 1000,

@@ -6,7 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from koordcore._record import record
-from koordcore.checking.quota_sums import NOBODY, Elsewhere, charged, parents_of, quota_of, spaces_of
+from koordcore.checking.quota_sums import (
+    NOBODY,
+    Elsewhere,
+    charged,
+    counting,
+    parents_of,
+    quota_of,
+    spaces_of,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
@@ -54,8 +62,10 @@ class QuotaChains:
         for name in self.elsewhere.names(whole=whole):
             found[name].update(self.elsewhere.held(name, whole=whole))
         for pod in pods:
-            for name in self.chain(pod):
-                found[name].update(charged(pod))
+            chain = self.chain(pod)
+            amounts = counting(charged(pod), self.quotas.get(chain[0]))
+            for name in chain:
+                found[name].update(amounts)
         return found
 
     def kept(self, name: str, resource: str, held: Mapping[str, Mapping[str, int]]) -> bool:

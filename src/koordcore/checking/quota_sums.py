@@ -71,6 +71,13 @@ def _charged(pod: Pod) -> Resources:
     return make_resources({**{f"koordinator.sh/{name}": one for name, one in names.items()}, **pod.requests})
 
 
+def counting(amounts: Resources, quota: ElasticQuota | None) -> Resources:
+    """Give what pods of a quota count with there and above it: what its ``max`` does not name is left out."""
+    if quota is None or all(name in quota.max for name in amounts):
+        return amounts
+    return make_resources({name: amount for name, amount in amounts.items() if name in quota.max})
+
+
 def quota_of(pod: Pod, quotas: Mapping[str, ElasticQuota], spaces: Mapping[str, str]) -> str:
     """Name the quota of a pod."""
     return _quota_by(pod.labels.get(QUOTA_LABEL, ""), pod.namespace, quotas, spaces)
@@ -152,14 +159,16 @@ class QuotaSums:
         self._add(named, pod.namespace, guarded, charged(pod, self._specs), sign)
 
     def _add(self, named: str, space: str, guarded: bool, amounts: Mapping[str, int], sign: int) -> None:
-        chain = self._chain_of(named, space)
-        sums = [self._alike[named, space, guarded], self.own[chain[0]]]
-        sums += [self.whole[name] for name in chain]
+        chain, alike = self._chain_of(named, space), self._alike[named, space, guarded]
+        own = self._quotas.get(chain[0])
+        sums = [self.own[chain[0]], *(self.whole[name] for name in chain)]
         if guarded:
             sums.append(self.guarded[chain[0]])
         for name, amount in amounts.items():
-            for each in sums:
-                each[name] += sign * amount
+            alike[name] += sign * amount  # also what other quotas may name
+            if own is None or name in own.max:
+                for each in sums:
+                    each[name] += sign * amount
 
 
 class Elsewhere:

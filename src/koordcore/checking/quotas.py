@@ -1,22 +1,22 @@
 """Quotas: what the pods of each quota hold, added up anew, against what it may reach.
 
 Runtime quotas depend on everybody's requests at the moment of each decision and are not worked out again
-here. What must hold at any moment is checked: no quota that gained a pod holds more than its ``max``, and its
-non-preemptible pods no more than its ``min``.
+here. What must hold at any moment is checked: no quota that gained a pod holds more than its ``max``, or than
+the floor that keeps its runtime above that, and its non-preemptible pods no more than its ``min``.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_sums import (
     NOBODY,
     PREEMPTIBLE_LABEL,
     Elsewhere,
-    Specs,
     charged,
+    counting,
     parents_of,
     quota_of,
     spaces_of,
@@ -24,9 +24,9 @@ from koordcore.checking.quota_sums import (
 )
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
-from koordcore.model.resources import Resources, total
+from koordcore.model.resources import Resources, make_resources, total
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -43,8 +43,10 @@ def check_quotas(
     above = policy.enable_check_parent_quota
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     spaces, specs = spaces_of(quotas), specs_in(snapshot)
-    held: dict[str, list[Pod]] = defaultdict(list)
-    guarded: dict[str, list[Pod]] = defaultdict(list)
+    parents = {quota.parent for quota in quotas.values()}
+    held: dict[str, list[tuple[str, Pod]]] = defaultdict(list)
+    """With the name of each pod's own quota."""
+    guarded: dict[str, list[tuple[str, Pod]]] = defaultdict(list)
     grown: set[str] = set()
     for state in result.snapshot.nodes:
         for pod in state.pods:
@@ -52,18 +54,41 @@ def check_quotas(
                 continue  # what a reservation holds is used by nobody yet
             name = quota_of(pod, quotas, spaces)
             if pod.labels.get(PREEMPTIBLE_LABEL) == "false":
-                guarded[name].append(pod)  # the min of the quotas above is not asked for
+                guarded[name].append((name, pod))  # the min of the quotas above is not asked for
             for member in (name, *(parents_of(name, quotas) if above else ())):
-                held[member].append(pod)
+                held[member].append((name, pod))
                 if pod.key in new:
                     grown.add(member)
+
+    def sums(pods: Iterable[tuple[str, Pod]], others: Mapping[str, int]) -> tuple[Resources, Resources]:
+        """Add up what all use, and what those use that are new."""
+        counted = [(pod.key, counting(charged(pod, specs), quotas.get(own))) for own, pod in pods]
+        used = Counter(total(amounts for _, amounts in counted))
+        used.update(others)
+        return make_resources(used), total(amounts for key, amounts in counted if key in new)
+
     for name in sorted(grown & quotas.keys()):
-        others = elsewhere.held(name, whole=above)
-        if not (policy.enable_runtime_quota and _detached(name, quotas)):
-            yield from _check_limit(name, "max", held[name], others, quotas[name].max, new, specs)
-        what = "min for non-preemptible pods"
-        mine, others = guarded.get(name, ()), elsewhere.guarded(name)
-        yield from _check_limit(name, what, mine, others, quotas[name].min, new, specs)
+        limit = _reach(quotas[name], policy, leaf=name not in parents)
+        if limit is not None and not (policy.enable_runtime_quota and _detached(name, quotas)):
+            used, added = sums(held[name], elsewhere.held(name, whole=above))
+            yield from _check_limit(name, "max", used, added, limit)
+        used, added = sums(guarded.get(name, ()), elsewhere.guarded(name))
+        yield from _check_limit(name, "min for non-preemptible pods", used, added, quotas[name].min)
+
+
+def _reach(quota: ElasticQuota, policy: QuotaPolicy, *, leaf: bool) -> Resources | None:
+    """Give what a quota may surely not go beyond; ``None`` where its runtime has no such limit.
+
+    A quota that does not lend has its min, even one above its max. Where what is used is guaranteed, so is
+    what quotas below use and are promised, whatever the max above them says.
+    """
+    if not policy.enable_runtime_quota:
+        return quota.max
+    if policy.guarantee_usage and not leaf:
+        return None
+    if quota.allow_lent and not policy.guarantee_usage:
+        return quota.max
+    return make_resources({name: max(most, quota.min.get(name, 0)) for name, most in quota.max.items()})
 
 
 def _detached(name: str, quotas: Mapping[str, ElasticQuota]) -> bool:
@@ -72,19 +97,10 @@ def _detached(name: str, quotas: Mapping[str, ElasticQuota]) -> bool:
 
 
 def _check_limit(
-    name: str,
-    what: str,
-    pods: Collection[Pod],
-    others: Mapping[str, int],
-    limit: Resources,
-    new: Collection[PodKey],
-    specs: Specs,
+    name: str, what: str, used: Resources, added: Resources, limit: Resources
 ) -> Iterator[Violation]:
-    used = Counter(total(charged(pod, specs) for pod in pods))
-    used.update(others)
-    added = total(charged(pod, specs) for pod in pods if pod.key in new)
     for resource, bound in sorted(limit.items()):
         # What was exceeded before is not held against who adds nothing to it.
-        if used[resource] > bound and added.get(resource, 0):
+        if used.get(resource, 0) > bound and added.get(resource, 0):
             message = f"{resource}: {used[resource]} used, {what} is {bound}"
             yield Violation(ViolationKind.QUOTA, name, message)
