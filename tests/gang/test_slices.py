@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from koordcore.allocators.gang.check import placement_violations
-from koordcore.allocators.gang.demand import GangDemand, GangPlacement, Member, Role, Shape
+from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, Member, Role, Shape
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.allocators.gang.slices import slices_of
 from koordcore.model.certificates import CertificateStatus
@@ -56,6 +56,7 @@ SLICES: Final = role("v", 0, 2, "BlockLayer"), role("w", 0, 2, "BlockLayer")
         ((*SLICES, role("l", 1, 5)), None),
         ((*SLICES, role("l", 1, 1), role("m", 0, 1)), None),
         ((*SLICES, role("l", 1, 2, least=1)), None),
+        ((*SLICES, role("l", 1, 0, least=2)), None),
         ((*SLICES, role("l", 1, 2, "BlockLayer")), None),
         ((SLICES[0], role("w", 1, 2, "BlockLayer")), None),
         ((attrs.evolve(SLICES[0], members=(*SLICES[0].members, Member("d/x", 1)), min_available=3),), None),
@@ -71,6 +72,13 @@ def test_slices_are_equal_and_the_others_few_and_of_one_kind(
 
 
 @pytest.mark.solver
+def test_a_role_that_lacks_members_keeps_the_slices_from_starting() -> None:
+    """Members may have been refused before: what their role needs stays, and cannot be met."""
+    answer = place_gang(PAIRS, demand([2, 2, 2, 2], *SLICES, role("l", 1, 0, least=2)))
+    assert isinstance(answer, GangShortfall)
+    assert answer.certificate.status is CertificateStatus.INFEASIBLE
+
+
 def test_slices_of_two_shapes_are_placed_by_solving() -> None:
     """Three members with room for two and one more on each node of a block."""
     mixed = attrs.evolve(SLICES[0], members=(*SLICES[0].members, Member("d/x", 1)), min_available=3)

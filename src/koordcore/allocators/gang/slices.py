@@ -72,7 +72,8 @@ def slices_of(tree: NetworkTopology, demand: GangDemand) -> Slices | None:
     shapes = {member.shape for role in slices for member in role.members}
     kinds = {member.shape for member in free}
     depth = tree.depth_of(slices[0].must_layer)
-    whole = all(role.min_available >= len(role.members) for role in demand.roles)
+    # A role that needs more members than it has is none of a slice's: no table says that it cannot start.
+    whole = all(role.min_available == len(role.members) for role in demand.roles)
     alone = not any(demand.apart[n] for n, own in enumerate(demand.alike) if own != first)
     if not (whole and alone and depth and slices[0].members and not demand.roles[first].multiples):
         return None
