@@ -56,10 +56,27 @@ def spared(snapshot: ClusterSnapshot, result: ScheduleResult, now: datetime) -> 
             without = snapshot.forget(*(pod.key for pod in some))
             left = tuple(pod for pod in without.pending if pod.key not in {one.key for one in some})
             again = schedule(attrs.evolve(without, pending=left), policy=result.policy, now=now)
+            if _next_door(snapshot, plan, some, again):
+                continue
             if len(again.bound) >= len(result.bound) + len(plan.nominations):
                 names = ", ".join(str(pod.key) for pod in some)
                 yield f"{plan.certificate.status} says {plan.damage.vector}, and without {names} all start"
                 break
+
+
+def _next_door(
+    snapshot: ClusterSnapshot, plan: PreemptionPlan, some: Sequence[Pod], again: ScheduleResult
+) -> bool:
+    """Tell whether a single pod that minds its neighbours goes to a node that nobody has left for it."""
+    if len(plan.nominations) != 1:
+        return False
+    (name,) = plan.nominations
+    pod = next(one for one in snapshot.pending if str(one.key) == name)
+    minds = bool(pod.spread_constraints) or (
+        pod.affinity is not None and bool(pod.affinity.pod or pod.affinity.anti)
+    )
+    left = {one.node_name for one in some}
+    return minds and any(str(one.pod) == name and one.node not in left for one in again.bound)
 
 
 def _cheaper(snapshot: ClusterSnapshot, plan: PreemptionPlan) -> Iterator[tuple[Pod, ...]]:
