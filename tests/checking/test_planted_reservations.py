@@ -288,6 +288,14 @@ def test_an_owner_uses_its_reservation_on_its_node() -> None:
     assert using(broken, USER) == ["default/u is no owner of r"]
 
 
+def test_who_ignores_reservations_and_must_use_one_is_where_one_is() -> None:
+    both = pod("u", annotations={AFFINITY: "{}"}, labels={IGNORED: "true"})
+    assert using(reservation(), both, says="") == []
+    text = "default/u must go where a reservation is, and none is there"
+    assert using(reservation(), both, says="", at="m") == [text]
+    assert using(reservation(), pod("u", labels={IGNORED: "true"}), says="", at="m") == []
+
+
 def test_who_must_use_a_reservation_uses_the_one_that_is_named() -> None:
     must = {AFFINITY: "{}"}
     assert using(reservation(), pod("u", annotations=must), says="") == [

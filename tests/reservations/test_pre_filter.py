@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from koordcore.checking import verify
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import make_resources
+from koordcore.protocol.reservation import RESERVATION_AFFINITY
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
 from tests.reservations.test_cycle import SHIPPED, cycle_of, may
@@ -100,3 +104,36 @@ def test_who_ignores_reservations_spares_their_numa_nodes() -> None:
 
     assert numa_node_of("i") == 1
     assert numa_node_of("j") == 0, "only there are four CPUs, three of them held"
+
+
+@pytest.mark.parametrize(
+    ("wish", "cpus", "there"),
+    [
+        ({}, 8, {"x", "y"}),
+        ({"name": "ry"}, 8, {"y"}),
+        ({"name": "rx"}, 8, {"x"}),
+        ({"name": "none"}, 8, {"x", "y"}),
+        ({}, 999, set()),
+        (None, 8, {"a", "x", "y"}),
+    ],
+)
+def test_who_ignores_reservations_and_must_use_one_goes_where_one_is(
+    wish: dict[str, str] | None, cpus: int, there: set[str]
+) -> None:
+    """Whoever it is for: what it holds counts as free, and what is free beside it does, too."""
+    objects = [*racked("x", "x"), *racked("y", "y"), *racked("a", "a")]
+    for name in ("x", "y"):
+        objects.append(reservation(f"r{name}", pod("t", 4, bound=False)))
+        objects[-1]["spec"]["template"]["spec"]["nodeSelector"] = {"rack": name}
+    passing = pod("i", cpus, bound=False)
+    passing["metadata"]["labels"]["scheduling.koordinator.sh/reservation-ignored"] = "true"
+    if wish is not None:
+        passing["metadata"]["annotations"] = {RESERVATION_AFFINITY: json.dumps(wish)}
+    snapshot = held(*objects, passing)
+    cycle = cycle_of(snapshot, "i")
+    allowed = set(cycle.filters) if cycle.allowed is None else set(cycle.allowed)
+    assert {name for name in allowed if cycle.filters[name].passed} == there
+    result = schedule(snapshot, policy=SHIPPED)
+    assert verify(snapshot, result) == ()
+    assert {one.node for one in result.bound} <= there
+    assert bool(result.bound) is bool(there)

@@ -79,6 +79,7 @@ def check_reservations(
     known = {identity_of(one): one for one in after.values()}
     acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
     known.update((identity_of(one), one) for one in map(operating_reservation, acting))
+    nodes = {one.status.node_name for one in known.values()}
     for state in result.snapshot.nodes:
         for pod in state.pods:
             if used_by(pod):
@@ -86,6 +87,9 @@ def check_reservations(
             if pod.key in placed:
                 one = known.get(used_by(pod))
                 yield from _check_user(pod, placed[pod.key], one)
+                both = AFFINITY in pod.annotations and pod.labels.get(IGNORED) == "true"
+                if both and not standing and placed[pod.key].node not in nodes:
+                    yield _wrong(str(pod.key), "must go where a reservation is, and none is there")
                 if one is not None and not standing:
                     yield from _check_wishes(pod, one)
                 if one is not None and one.allocate_policy is AllocatePolicy.RESTRICTED:

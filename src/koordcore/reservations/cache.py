@@ -390,13 +390,20 @@ class ReservationLedger:
     def matches(self, pod: Pod, wish: ReservationWish) -> tuple[int, ...]:
         """Give the reservations that a pod may use as far as it, they and their nodes' labels go."""
         if wish.ignored:
-            return tuple(range(len(self.states)))
+            return self._ignorable("" if wish.affinity is None else wish.affinity.name)
         own = (pod.name, pod.uid) if self._by_reference else ()
         asked = pod.requests if wish.exact else None
         key = (pod.namespace, pod.labels, pod.owners, wish, asked, *own)
         if key not in self._matches:
             self._matches[key] = self._matching(pod, wish)
         return self._matches[key]
+
+    def _ignorable(self, name: str) -> tuple[int, ...]:
+        """Give all reservations, or those beside the one that a pod names which ignores them."""
+        for number, one in enumerate(self.states if name else ()):
+            if one.reservation.name == name and self.row[number] >= 0:
+                return tuple(self.by_row.get(int(self.row[number]), ()))
+        return tuple(range(len(self.states)))
 
     def screened(self, pod: Pod) -> BoolVector | None:
         """Tell on which nodes, ``(N,)``, reservations concern a pod at all; ``None`` for everywhere.

@@ -145,9 +145,9 @@ class ReservationEvaluator(Evaluator):
         self._planned = wanted.planned
         matched = np.zeros(len(self._ledger.states), bool)
         matched[list(wanted.matched)] = True
-        self._lent = _Matched(
-            self._ledger, matched, together=wanted.wish.ignored, required=wanted.wish.affinity is not None
-        )
+        # Who ignores reservations goes where one is if it has to, and takes what is free beside it as well.
+        required = self._required and not wanted.wish.ignored
+        self._lent = _Matched(self._ledger, matched, together=wanted.wish.ignored, required=required)
         self._rating: Rating = _unrated
         index = plugin.workspace.layout.index
         self._asked = [
@@ -235,11 +235,11 @@ class ReservationEvaluator(Evaluator):
         serves = self._serving(loans)
         self._remember(rows, loans, serves)
         inside = self._at_any(loans, serves, rows)
-        if self._lent.together:
-            return inside | self._outside(rows)
-        if self._required:
+        if self._required and not self._lent.together:
             return inside
         concerned = self._at_any(loans, np.ones_like(serves), rows)
+        if self._lent.together:
+            return (inside | self._outside(rows)) & (concerned | (not self._required))
         return inside | ~concerned | self._outside(rows)
 
     def _at_any(self, loans: ReservationLoans, serves: BoolVector, rows: Rows) -> BoolVector:
@@ -349,7 +349,7 @@ class ReservationEvaluator(Evaluator):
             for resource, amount in ((PODS_ROW, 1), *self._asked):
                 lacking = free[resource, loans.rows] + loans.lent[resource] < amount
                 note(f"Insufficient {names[resource]}{_BY_NODE}", lacking)
-                if self._required:
+                if self._required and not self._lent.together:
                     text = "Too many pods" if resource == PODS_ROW else f"Insufficient {names[resource]}"
                     short = self._ledger.account[resource, numbers] < amount
                     for suffix, mask in self._amounts(resource, amount, numbers, short):
