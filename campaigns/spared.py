@@ -67,13 +67,13 @@ def spared(snapshot: ClusterSnapshot, result: ScheduleResult, now: datetime) -> 
 def _next_door(
     snapshot: ClusterSnapshot, plan: PreemptionPlan, some: Sequence[Pod], again: ScheduleResult
 ) -> bool:
-    """Tell whether a single pod that minds its neighbours goes to a node that nobody has left for it."""
+    """Tell whether a single pod, where neighbours mind, goes to a node that nobody has left for it."""
     if len(plan.nominations) != 1:
         return False
     (name,) = plan.nominations
     pod = next(one for one in snapshot.pending if str(one.key) == name)
-    minds = bool(pod.spread_constraints) or (
-        pod.affinity is not None and bool(pod.affinity.pod or pod.affinity.anti)
+    minds = bool(pod.spread_constraints) or any(
+        one.affinity is not None and bool(one.affinity.pod or one.affinity.anti) for one in (pod, *some)
     )
     left = {one.node_name for one in some}
     return minds and any(str(one.pod) == name and one.node not in left for one in again.bound)
