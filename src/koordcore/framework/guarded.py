@@ -7,7 +7,7 @@ own would not say whose it is. The library's own plugins go unguarded: a look at
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import lru_cache, wraps
 from typing import Any, Final, cast
 
 import numpy as np
@@ -21,6 +21,8 @@ _ASKED_OF_PLUGINS: Final = (
     *("placed", "removed", "follow", "moved", "rereads", "preferred", "remarks", "match", "tied"),
     *("together", "ways", "countable", "outranks", "may_preempt", "refuse_beside", "evicted"),
 )
+_KNOWN: Final = 1024
+"""Classes that are remembered: some make one for each evaluator."""
 _TRUTHS: Final = frozenset({"fits", "unresolvable"})
 _ASKED: Final = ("sources", "details", "lacks", "shortfalls", "together", "restriction", "needs_company")
 
@@ -62,7 +64,7 @@ def guarded(kind: type[Plugin], name: str) -> type[Plugin]:
     return _guarded(cast("Any", kind), name)
 
 
-@cache
+@lru_cache(maxsize=_KNOWN)
 def _guarded(kind: Any, name: str) -> type[Plugin]:
     made: dict[str, Any] = {
         "guards": True,
@@ -125,7 +127,7 @@ def _watched(found: Evaluator, name: str) -> Evaluator:
     return found
 
 
-@cache
+@lru_cache(maxsize=_KNOWN)
 def _watching(kind: Any, name: str) -> type[Evaluator]:
     made: dict[str, Any] = {"guards": True, "__slots__": (), "__module__": kind.__module__}
     joined = kind.together is not Evaluator.together
