@@ -173,3 +173,9 @@ def test_a_list_where_each_is_an_argument_by_itself_is_told_how_to_hand_it_over(
         ClusterSnapshot().with_nodes((Node(name="n"),))  # type: ignore[arg-type]  # meant
     assert "one by one" not in told(ClusterSnapshot().with_pending, [5])
     assert ClusterSnapshot().with_pending(*pods).pending == tuple(pods)
+
+
+def test_what_takes_no_arguments_is_no_callback() -> None:
+    """A class can be called, and this one not with what a callback is told."""
+    with pytest.raises(TypeError, match="progress: expected"):
+        koordcore.report(ClusterSnapshot(nodes=[Node(name="n")]), progress=object)  # type: ignore[arg-type]

@@ -150,6 +150,19 @@ def _resolved(annotation: object, function: Callable[..., object]) -> Any:
     return Any
 
 
+def _takes(value: Callable[..., object], inner: tuple[Any, ...]) -> bool:
+    """Tell whether what can be called can be given so many arguments."""
+    if not inner or not isinstance(inner[0], list):
+        return True  # any number of them
+    try:
+        inspect.signature(value).bind(*inner[0])
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # some builtins do not say what they take
+    return True
+
+
 def _fits(value: object, wanted: Any, depth: int = 0) -> bool:
     """Tell whether a value is of a type, with what is in it; what cannot be told fits."""
     if depth > _DEEP or wanted is Any:
@@ -165,7 +178,7 @@ def _fits(value: object, wanted: Any, depth: int = 0) -> bool:
     if origin is typing.Literal:
         return any(type(value) is type(one) and value == one for one in inner)
     if origin is Callable:
-        return callable(value)
+        return callable(value) and _takes(value, inner)
     if not isinstance(origin, type):
         return True
     if origin is type:
