@@ -175,7 +175,8 @@ class PreemptionPlan:
         What that costs.
     certificate
         How good the plan is known to be, in the order of :class:`Damage`; with ``Gather.DEEPEST`` among those
-        that gather in one domain of the same layer.
+        that gather in one domain of the same layer. For a single pod nobody next door, whom only a rule of
+        neighbours or of spreading speaks against, is looked at.
     layer, domain
         Deepest network layer of which one domain holds all members, and that domain; empty without a network.
     moves
