@@ -107,7 +107,9 @@ def test_all_gangs_of_a_group_start_or_as_many_as_are_enough() -> None:
     ]
     two = [group(name, 1, groups=names, min_groups="2") for name in "abc"]
     assert told(cluster(*two, pending=waiting), a1="n0", b1="n0") == []
-    assert told(cluster(*two, pending=waiting), a1="n0") == ["default/a 1 of at least 2 gangs have members"]
+    assert told(cluster(*two, pending=waiting), a1="n0") == [
+        "default/a 1 of at least 2 gangs have their minimum"
+    ]
     assert told(cluster(*two, pending=waiting, running=("b0",)), a1="n0") == []
 
 

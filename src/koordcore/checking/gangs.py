@@ -149,23 +149,24 @@ def _check_group(
     bound, waiting = before
     started = any(bound[name] for name in gang.group)
     enough = max((gangs[name].min_groups for name in gang.group if name in gangs), default=0)
-    if 0 < enough < len(gang.group) and not started:
-        running = sum(bool(members.get(name)) for name in gang.group)
-        if running < enough:
-            yield Violation(ViolationKind.GANG, gang.id, f"{running} of at least {enough} gangs have members")
+    partly, met = 0 < enough < len(gang.group), 0
     for name in gang.group:
-        if 0 < enough < len(gang.group) and not members.get(name):
-            continue
         policy = gangs[name].match_policy if name in gangs else MatchPolicy.ONCE_SATISFIED
         if started and policy == MatchPolicy.ONCE_SATISFIED:
+            met += 1
             continue
         least = gangs[name].min_available if name in gangs else 0
-        placed = sum(pod.key in new for pod in members.get(name, ())) + waiting[name]
+        fresh = sum(pod.key in new for pod in members.get(name, ()))
+        placed = fresh + waiting[name]
         if policy != MatchPolicy.ONLY_WAITING:
             placed += bound[name]
-        if placed < least:
+        if placed >= least:
+            met += name in gangs
+        elif fresh or not partly:  # where a part of the gangs is enough, the others start nobody
             message = f"{placed} of at least {least} members of {name} have a node"
             yield Violation(ViolationKind.GANG, gang.id, message)
+    if partly and met < enough:
+        yield Violation(ViolationKind.GANG, gang.id, f"{met} of at least {enough} gangs have their minimum")
 
 
 def _shared(specs: Mapping[str, NetworkTopologySpec | None]) -> NetworkTopologySpec:

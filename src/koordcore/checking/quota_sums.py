@@ -139,6 +139,14 @@ class QuotaSums:
         for (named, space, guarded), amounts in known._alike.items():
             self._add(named, space, guarded, amounts, 1)
 
+    def named(self) -> QuotaSums:
+        """Give the sums over the pods alone whose label names their quota."""
+        sums = QuotaSums(self._quotas, self._specs)
+        for (named, space, guarded), amounts in self._alike.items():
+            if named in self._quotas:
+                sums._add(named, space, guarded, amounts, 1)
+        return sums
+
     def chain(self, pod: Pod) -> tuple[str, ...]:
         """Name the quota of a pod and those above it."""
         return self._chain_of(pod.labels.get(QUOTA_LABEL, ""), pod.namespace)
@@ -189,6 +197,14 @@ class Elsewhere:
             self._shown = QuotaSums(everybody._quotas, everybody._specs)  # noqa: SLF001  its own kind
             for pod in shown:
                 self._shown.count(pod)
+
+    def named(self) -> Elsewhere:
+        """Give the same of the pods alone whose label names their quota."""
+        if self._everybody is None or self._shown is None:
+            return self
+        found = Elsewhere()
+        found._everybody, found._shown = self._everybody.named(), self._shown.named()
+        return found
 
     def held(self, name: str, *, whole: bool) -> Mapping[str, int]:
         """Give what a quota's pods hold; ``whole``: and those of the quotas below."""

@@ -14,6 +14,7 @@ from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_sums import (
     NOBODY,
     PREEMPTIBLE_LABEL,
+    QUOTA_LABEL,
     Elsewhere,
     charged,
     counting,
@@ -40,7 +41,9 @@ def check_quotas(
         return
     setting = result.policy.plugin("ElasticQuota")
     policy = setting.args if setting and setting.args else QuotaPolicy()
-    above = policy.enable_check_parent_quota
+    above, named_only = policy.enable_check_parent_quota, policy.disable_default_quota
+    if named_only:
+        elsewhere = elsewhere.named()  # without a default quota only a label makes a pod a quota's
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     spaces, specs = spaces_of(quotas), specs_in(snapshot)
     parents = {quota.parent for quota in quotas.values()}
@@ -52,6 +55,8 @@ def check_quotas(
         for pod in state.pods:
             if pod.annotations.get(STANDS_FOR) == "true":
                 continue  # what a reservation holds is used by nobody yet
+            if named_only and pod.labels.get(QUOTA_LABEL) not in quotas:
+                continue
             name = quota_of(pod, quotas, spaces)
             if pod.labels.get(PREEMPTIBLE_LABEL) == "false":
                 guarded[name].append((name, pod))  # the min of the quotas above is not asked for
@@ -68,7 +73,9 @@ def check_quotas(
         return make_resources(used), total(amounts for key, amounts in counted if key in new)
 
     for name in sorted(grown & quotas.keys()):
-        limit = _reach(quotas[name], policy, leaf=name not in parents)
+        # Quotas below that hold nothing may not be shown; the quota itself says that there are some.
+        leaf = not quotas[name].is_parent and name not in parents
+        limit = _reach(quotas[name], policy, leaf=leaf)
         if limit is not None and not (policy.enable_runtime_quota and _detached(name, quotas)):
             used, added = sums(held[name], elsewhere.held(name, whole=above))
             yield from _check_limit(name, "max", used, added, limit)

@@ -237,7 +237,8 @@ def gathering_problem(terms: Terms, slots: IntVector) -> TreeProblem:
         multiples=terms.multiples,
         must_depth=-1 if terms.must_depth is None else terms.must_depth,
         order=terms.order,
-        least=demand.least,
+        # A layer that is not there refuses even a gang that asks for nobody.
+        least=max(demand.least, 1) if terms.must_depth is None else demand.least,
         size=demand.size,
         even=tuple(depth for depth in terms.order if depth in terms.even),
         worth=terms.scores if len(terms.scores) else None,

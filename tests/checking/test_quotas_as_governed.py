@@ -1,0 +1,59 @@
+"""The checker governs pods by the quotas that admission governs them by."""
+
+from __future__ import annotations
+
+import pytest
+
+from koordcore import Bound, ClusterSnapshot, Node, PluginSetting, Pod, Policy, schedule, verify
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+
+LABEL = "quota.scheduling.koordinator.sh/name"
+
+
+def under(**arguments: object) -> Policy:
+    """Give the default policy with such arguments of ElasticQuota."""
+    return Policy().with_plugin(
+        PluginSetting(name="ElasticQuota", args=QuotaPolicy(**arguments))  # type: ignore[arg-type]
+    )
+
+
+def node() -> Node:
+    return Node(name="n", allocatable={"cpu": 32_000, "pods": 20})
+
+
+@pytest.mark.parametrize("bound", [0, 1])
+def test_without_a_default_quota_only_labels_govern(bound: int) -> None:
+    """A quota that lists the namespace of pods is not theirs then, be they bound now or before."""
+    team = ElasticQuota(name="team", max={"cpu": 1000}, min={"cpu": 1000}, namespaces=("dev",))
+    pods = [Pod(name=f"p{number}", namespace="dev", requests={"cpu": 2000}) for number in range(3)]
+    named = Pod(name="own", namespace="dev", labels={LABEL: "team"}, requests={"cpu": 1000})
+    snapshot = ClusterSnapshot(nodes=[node()], records=[team], pending=[*pods[bound:], named])
+    snapshot = snapshot.assume(*[pod.at("n") for pod in pods[:bound]])
+    result = schedule(snapshot, policy=under(disable_default_quota=True))
+    assert all(isinstance(one, Bound) for one in result.decisions)
+    assert verify(snapshot, result) == ()
+
+
+def test_a_parent_says_itself_that_quotas_stand_below_it() -> None:
+    """Where what is used is guaranteed, its ``max`` is not its limit, though those below hold nothing."""
+    quotas = [ElasticQuota(name="dept", max={"cpu": 10_000}, min={"cpu": 10_000}, is_parent=True)]
+    quotas += [
+        ElasticQuota(name=name, parent="dept", max={"cpu": 10_000}, min={"cpu": 5000}) for name in ("a", "b")
+    ]
+    pods = [Pod(name=f"p{n}", labels={LABEL: "dept"}, requests={"cpu": 4000}) for n in range(5)]
+    snapshot = ClusterSnapshot(nodes=[node()], records=quotas, pending=pods)
+    result = schedule(snapshot, policy=under(guarantee_usage=True))
+    assert len(result.bound) == 5
+    assert verify(snapshot, result) == ()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"checks": {"any": lambda _ledger, _quota, _pod: ""}}])
+def test_a_check_that_refuses_nobody_changes_nothing(arguments: dict[str, object]) -> None:
+    """Below a parent that is not there nothing limits, whatever the quota between names."""
+    quotas = [
+        ElasticQuota(name="mid", max={"memory": 100}, parent="nobody", is_parent=True),
+        ElasticQuota(name="leaf", max={"cpu": 1000}, min={"cpu": 1000}, parent="mid"),
+    ]
+    pod = Pod(name="p", labels={LABEL: "leaf"}, requests={"cpu": 2000})
+    snapshot = ClusterSnapshot(nodes=[node()], records=quotas, pending=[pod])
+    assert len(schedule(snapshot, policy=under(**arguments)).bound) == 1
