@@ -198,3 +198,25 @@ def test_a_numa_policy_that_is_none_is_said_to_be_refused(text: str) -> None:
 )
 def test_shares_beyond_all_of_a_cache_or_of_bandwidth(limits: Any, expected: list[str]) -> None:
     assert annotated("node.koordinator.sh/resctrl", limits) == expected
+
+
+def test_a_scope_is_required_of_cards_alone() -> None:
+    hints = {kind: {"requiredTopologyScope": "PCIe"} for kind in ("fpga", "gpu", "rdma")}
+    assert annotated(PREFIX + "device-allocate-hint", hints) == [
+        f".{kind}.requiredTopologyScope: only gpu is chosen by a scope; it is ignored"
+        for kind in ("fpga", "rdma")
+    ]
+
+
+@pytest.mark.parametrize("text", ["honor", "Honor"])
+def test_a_partition_policy_on_a_device_object(text: str) -> None:
+    """It is where upstream's agent writes it."""
+    label = "node.koordinator.sh/gpu-partition-policy"
+    device = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": "n", "labels": {label: text}},
+        "spec": {"devices": []},
+    }
+    told = f'metadata.labels[{label}]: "honor" is none of Honor, Prefer; it is ignored'
+    assert [one for one in warnings(device) if label in one] == [told] * (text == "honor")

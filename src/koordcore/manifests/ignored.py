@@ -95,6 +95,7 @@ Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
 """Looks at a key and its text; the paths of what it finds start at the text."""
 
 _IGNORED: Final = "it is ignored"
+_SCOPES: Final = ("Device", "PCIe", "NUMANode", "Node")
 _DESIGNATING: Final = ("DeviceShare", "NodeNUMAResource")
 
 
@@ -206,6 +207,20 @@ def no_debts(key: str, text: str) -> tuple[Problem, ...]:
     )
 
 
+def scoped_types(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that a scope of the topology is required of cards alone: nothing else is chosen by one."""
+    try:
+        raw = load_json(text)
+    except ManifestError:
+        return ()  # said by the parser
+    return tuple(
+        Problem(f"{kind}.requiredTopologyScope", f"only gpu is chosen by a scope; {_IGNORED}")
+        for kind, hint in (raw.items() if isinstance(raw, Mapping) else ())
+        if kind in tuple(DeviceType) and kind != DeviceType.GPU and isinstance(hint, Mapping)
+        if field(hint, "requiredTopologyScope", fold_case=True) in _SCOPES
+    )
+
+
 def joint_types(key: str, text: str) -> tuple[Problem, ...]:
     """Check that the types of devices that go together are known ones."""
     try:
@@ -284,10 +299,11 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
             {
                 "allocateStrategy": tuple(AllocateStrategy),
                 "exclusivePolicy": tuple(ExclusivePolicy),
-                "requiredTopologyScope": ("Device", "PCIe", "NUMANode", "Node"),
+                "requiredTopologyScope": _SCOPES,
             },
             of_each=tuple(DeviceType),
         ),
+        scoped_types,
     ),
     DEVICE_JOINT_ALLOCATE: both(keyed(parse_joint), words({"requiredScope": ("SamePCIe",)}), joint_types),
     GPU_PARTITION_SPEC: both(

@@ -43,6 +43,7 @@ from koordcore.protocol.fields import (
     load_json,
     optional,
     required,
+    show,
 )
 from koordcore.topology.devices import HOPPER_PARTITIONS, hopper_model
 
@@ -237,6 +238,10 @@ def device_object_from_manifest(raw: Mapping[str, Any]) -> DeviceObject:
             if (entry.type, entry.minor) in named:
                 warnings.append(f"spec.devices[{index}].minor: {entry.type} {entry.minor} is given twice")
             named[entry.type, entry.minor] = entry
+    policy = labels.get(GPU_PARTITION_POLICY, "")
+    if policy not in ("", "Honor", "Prefer"):
+        known = f"{show(policy)} is none of Honor, Prefer; it is ignored"
+        warnings.append(f"metadata.labels[{GPU_PARTITION_POLICY}]: {known}")
     parsed = parse_partition_table(annotations)
     if parsed.error:
         warnings.append(f"{parsed.error}: the table is passed over")
