@@ -57,3 +57,17 @@ def test_a_check_that_refuses_nobody_changes_nothing(arguments: dict[str, object
     pod = Pod(name="p", labels={LABEL: "leaf"}, requests={"cpu": 2000})
     snapshot = ClusterSnapshot(nodes=[node()], records=quotas, pending=[pod])
     assert len(schedule(snapshot, policy=under(**arguments)).bound) == 1
+
+
+def test_a_parent_in_another_tree_is_not_there() -> None:
+    """Where there are several trees, a quota whose parent is in another one is handed nothing."""
+    quotas = [
+        ElasticQuota(name="dept", max={"cpu": 9000}, min={"cpu": 9000}, is_parent=True),
+        ElasticQuota(name="leaf", max={"cpu": 1000}, parent="dept", tree="t1"),
+    ]
+    pod = Pod(name="p", labels={LABEL: "leaf"}, requests={"cpu": 2000})
+    snapshot = ClusterSnapshot(nodes=[node()], records=quotas, pending=[pod])
+    for several in (True, False):
+        result = schedule(snapshot, policy=under(multi_quota_tree=several))
+        assert bool(result.bound) is several
+        assert verify(snapshot, result) == ()

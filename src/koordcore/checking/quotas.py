@@ -76,7 +76,7 @@ def check_quotas(
         # Quotas below that hold nothing may not be shown; the quota itself says that there are some.
         leaf = not quotas[name].is_parent and name not in parents
         limit = _reach(quotas[name], policy, leaf=leaf)
-        if limit is not None and not (policy.enable_runtime_quota and _detached(name, quotas)):
+        if limit is not None and not (policy.enable_runtime_quota and _detached(name, quotas, policy)):
             used, added = sums(held[name], elsewhere.held(name, whole=above))
             yield from _check_limit(name, "max", used, added, limit)
         used, added = sums(guarded.get(name, ()), elsewhere.guarded(name))
@@ -98,9 +98,14 @@ def _reach(quota: ElasticQuota, policy: QuotaPolicy, *, leaf: bool) -> Resources
     return make_resources({name: max(most, quota.min.get(name, 0)) for name, most in quota.max.items()})
 
 
-def _detached(name: str, quotas: Mapping[str, ElasticQuota]) -> bool:
-    """Tell whether something above a quota does not exist: it is handed nothing, and nothing limits it."""
-    return [name, *parents_of(name, quotas)][-1] != ROOT_QUOTA
+def _detached(name: str, quotas: Mapping[str, ElasticQuota], policy: QuotaPolicy) -> bool:
+    """Tell whether something above a quota does not exist: it is handed nothing, and nothing limits it.
+
+    Of several trees, what stands in another one does not exist in this one.
+    """
+    chain = [name, *parents_of(name, quotas)]
+    trees = {quotas[one].tree for one in chain if one in quotas} if policy.multi_quota_tree else ()
+    return chain[-1] != ROOT_QUOTA or len(trees) > 1
 
 
 def _check_limit(
