@@ -67,7 +67,7 @@ def spared(snapshot: ClusterSnapshot, result: ScheduleResult, now: datetime) -> 
 def _next_door(
     snapshot: ClusterSnapshot, plan: PreemptionPlan, some: Sequence[Pod], again: ScheduleResult
 ) -> bool:
-    """Tell whether a single pod, where neighbours mind, goes to a node that nobody has left for it."""
+    """Tell whether a single pod, where neighbours mind, goes where not all of those have left for it."""
     if len(plan.nominations) != 1:
         return False
     (name,) = plan.nominations
@@ -76,7 +76,7 @@ def _next_door(
         one.affinity is not None and bool(one.affinity.pod or one.affinity.anti) for one in (pod, *some)
     )
     left = {one.node_name for one in some}
-    return minds and any(str(one.pod) == name and one.node not in left for one in again.bound)
+    return minds and any(str(one.pod) == name and left != {one.node} for one in again.bound)
 
 
 def _cheaper(snapshot: ClusterSnapshot, plan: PreemptionPlan) -> Iterator[tuple[Pod, ...]]:
