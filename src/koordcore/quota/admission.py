@@ -149,9 +149,12 @@ def limit_of(ledger: QuotaLedger, quota: str) -> Resources:
     limits nothing.
     """
     share, found = _share_of(ledger, quota), ledger.find(quota)
-    if found is None or not ledger.policy.enable_runtime_quota or ledger.runtime_of(quota) is None:
-        return share  # nothing is handed out below a parent that is not there, and nothing limits
-    tree, row = found[0].tree, found[1]
+    if found is None or not ledger.policy.enable_runtime_quota:
+        return share
+    state, row = found
+    if state.runtime(row) is None:
+        return share  # below a parent that is not there nothing is handed out, and nothing limits
+    tree = state.tree
     if tree.binding[row] == tree.counted[row]:
         return share
     rows = zip(tree.resources, tree.max[row], tree.counted[row], tree.binding[row], strict=True)
