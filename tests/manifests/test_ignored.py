@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from koordcore.manifests import snapshot_from_objects
-from tests.manifests.builders import node, pod
+from tests.manifests.builders import node, obj, pod
 
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 PREFIX = "scheduling.koordinator.sh/"
@@ -70,7 +70,7 @@ def annotated(key: str, value: Any) -> list[str]:
             ['.singleNUMANodeExclusive: "No" is none of Preferred, Required; it is ignored'],
         ),
         ("exact-match-reservation", {"resourceNames": ["cpu"]}, []),
-        ("resource-spec", {"preferredCPUBindPolicy": "FullPCPUs"}, []),
+        ("resource-spec", {"preferredCPUBindPolicy": "Default"}, []),
         ("device-allocate-hint", {"gpu": {"selector": {"matchLabels": {"a": "b"}}}}, []),
     ],
 )
@@ -208,6 +208,34 @@ def test_a_scope_is_required_of_cards_alone() -> None:
     ]
 
 
+def test_cards_are_counted_by_what_is_requested() -> None:
+    hints = {kind: {"allocateStrategy": "ApplyForAll"} for kind in ("fpga", "gpu", "rdma")}
+    assert annotated(PREFIX + "device-allocate-hint", hints) == [
+        ".gpu.allocateStrategy: cards are counted by what the pod requests; it is ignored"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("qos", "priority", "spec", "expected"),
+    [
+        ("LSR", 9500, {"requiredCPUBindPolicy": "FullPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"}, []),
+        ("LS", 9500, {"requiredCPUBindPolicy": "FullPCPUs"}, ["requiredCPUBindPolicy: only pods"]),
+        ("LSR", 5500, {"preferredCPUBindPolicy": "SpreadByPCPUs"}, ["preferredCPUBindPolicy: only pods"]),
+        ("", 0, {"preferredCPUExclusivePolicy": "PCPULevel"}, ["preferredCPUExclusivePolicy: only pods"]),
+        ("", 0, {"preferredCPUBindPolicy": "Default", "preferredCPUExclusivePolicy": "None"}, []),
+        ("LSR", 9500, {"requiredCPUBindPolicy": "ConstrainedBurst"}, ["requiredCPUBindPolicy: Constrained"]),
+    ],
+)
+def test_who_is_never_bound_to_cpus(
+    qos: str, priority: int, spec: dict[str, str], expected: list[str]
+) -> None:
+    key = PREFIX + "resource-spec"
+    labels = {"koordinator.sh/qosClass": qos} if qos else {}
+    asked = pod(metadata={"annotations": {key: json.dumps(spec)}, "labels": labels}, priority=priority)
+    found = [one.partition(f"[{key}].")[2] for one in warnings(asked) if key in one]
+    assert [one[: len(begin)] for one, begin in zip(found, expected, strict=True)] == expected
+
+
 @pytest.mark.parametrize("text", ["honor", "Honor"])
 def test_a_partition_policy_on_a_device_object(text: str) -> None:
     """It is where upstream's agent writes it."""
@@ -220,3 +248,59 @@ def test_a_partition_policy_on_a_device_object(text: str) -> None:
     }
     told = f'metadata.labels[{label}]: "honor" is none of Honor, Prefer; it is ignored'
     assert [one for one in warnings(device) if label in one] == [told] * (text == "honor")
+
+
+PREFIXED = "node.koordinator.sh/"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        (PREFIXED + "cpu-topology", "{", ": not JSON"),
+        (PREFIXED + "cpu-topology", '{"detail": [{"id": 0, "core": 0, "socket": 0, "node": 0}]}', None),
+        (PREFIXED + "pod-cpu-allocs", '[{"uid": "u", "managedByKubelet": true, "cpuset": "0-x"}]', ": "),
+        (PREFIXED + "pod-cpu-allocs", '[{"uid": "u", "managedByKubelet": true, "cpuset": "0-1"}]', None),
+        (PREFIXED + "system-qos-resource", '{"cpuset": "1-"}', ": "),
+        (PREFIXED + "cpu-shared-pools", '[{"socket": "0"}]', "[0].socket: "),
+        (PREFIXED + "resource-amplification-ratio", '{"cpu": "2"}', "[cpu]: "),
+        ("kubelet.koordinator.sh/cpu-manager-policy", '{"reservedCPUs": "0-"}', ": "),
+        (
+            "kubelet.koordinator.sh/cpu-manager-policy",
+            '{"policy": "static", "options": {"full-pcpus-only": "True"}}',
+            '.options[full-pcpus-only]: "True" is neither true nor false',
+        ),
+        (
+            "kubelet.koordinator.sh/cpu-manager-policy",
+            '{"policy": "static", "options": {"full-pcpus-only": "true"}}',
+            None,
+        ),
+    ],
+)
+def test_what_a_node_topology_says_in_vain(key: str, text: str, expected: str | None) -> None:
+    """Upstream takes it for absent."""
+    own = obj(
+        "NodeResourceTopology", "n1", "topology.node.k8s.io/v1alpha1", metadata={"annotations": {key: text}}
+    )
+    found = [f"{one.path}: {one.message}" for one in snapshot_from_objects([node(), own]).warnings]
+    if expected is None:
+        assert found == []
+        return
+    (told,) = found
+    assert told.startswith(f"metadata.annotations[{key}]{expected}")
+    assert told.endswith("; it is ignored")
+
+
+@pytest.mark.parametrize(
+    ("names", "heeded"),
+    [
+        (["RestrictedPodLevel"], False),
+        (["SingleNUMANodeContainerLevel"], False),
+        (["SingleNUMANodePodLevel"], True),
+        (["None"], True),
+        ([], True),
+    ],
+)
+def test_policies_of_the_kubelet_that_are_not_heeded(names: list[str], heeded: bool) -> None:
+    own = obj("NodeResourceTopology", "n1", "topology.node.k8s.io/v1alpha1", topologyPolicies=names)
+    found = [one.path for one in snapshot_from_objects([node(), own]).warnings]
+    assert found == ([] if heeded else ["topologyPolicies"])

@@ -164,3 +164,58 @@ def test_the_share_of_each_card_is_told_where_cards_differ_in_size() -> None:
         assert bound(result, "part").notes == (told,)
     _, result = run(node("n", card(0), card(1)), pod("whole", {KOORD + "gpu": "200"}))
     assert bound(result, "whole").notes == ("gpu 0,1",)
+
+
+# --- what is asked for in vain ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("amounts", "wishes", "note"),
+    [
+        (
+            {"huawei.com/npu-core": "15", KOORD + "gpu-memory-ratio": "200"},
+            {},
+            "huawei.com/npu-core: 15 does not divide among 2 devices, each gets 7",
+        ),
+        (
+            {KOORD + "rdma": "200"},
+            {HINT: {"rdma": {"allocateStrategy": "RequestsAsCount"}}},
+            "RequestsAsCount is ignored: koordinator.sh/rdma of 200 is 2 whole devices",
+        ),
+        (
+            {KOORD + "gpu-memory-ratio": "100"},
+            {HINT: {"rdma": {"exclusivePolicy": "DeviceLevel"}}},
+            "the hint for rdma is ignored: the pod requests none",
+        ),
+        (
+            {KOORD + "gpu-memory-ratio": "100"},
+            {JOINT: {"deviceTypes": ["gpu", "rdma"]}},
+            "rdma is left out of the joint allocation: the pod requests none",
+        ),
+        (
+            {KOORD + "gpu-memory-ratio": "100", KOORD + "rdma": "50"},
+            {
+                JOINT: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
+                HINT: {"rdma": {"allocateStrategy": "ApplyForAll"}},
+            },
+            "rdma is left out of the joint allocation: its hint says ApplyForAll",
+        ),
+        (
+            {KOORD + "gpu-memory-ratio": "50"},
+            {SPEC: {"allocatePolicy": "Restricted"}},
+            "the partition spec is ignored: the pod shares a card",
+        ),
+    ],
+)
+def test_what_comes_to_nothing_is_noted(
+    amounts: dict[str, str], wishes: dict[str, dict[str, object]], note: str
+) -> None:
+    """The pod beside it, which asks for the same without that, gets no such note."""
+    cards = [card(minor, NPU_CARD, pcie=str(minor)) for minor in range(4)]
+    nics = [nic(minor, pcie=str(minor)) for minor in range(4)]
+    _, result = run(node("n", *cards, *nics), pod("p", amounts, wishes), pod("plain", {KOORD + "rdma": "50"}))
+    one, plain = result.decisions
+    assert isinstance(one, Bound)
+    assert isinstance(plain, Bound)
+    assert note in one.notes
+    assert len(plain.notes) == 1

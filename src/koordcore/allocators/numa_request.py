@@ -33,14 +33,7 @@ from koordcore.protocol.numa import (
     numa_topology_spec_of,
     resource_spec_of,
 )
-from koordcore.protocol.qos import (
-    LABEL_PRIORITY_CLASS,
-    LABEL_QOS_CLASS,
-    PriorityClass,
-    QoSClass,
-    priority_class_with_default,
-    qos_class_of,
-)
+from koordcore.protocol.qos import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, may_use_cpuset
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
 if TYPE_CHECKING:
@@ -131,14 +124,6 @@ class CPURequest:
             return NUMAExclusive.REQUIRED if self.numa_policy else NUMAExclusive.NONE
         known = self.numa_exclusive in list(NUMAExclusive)
         return NUMAExclusive(self.numa_exclusive) if known else NUMAExclusive.PREFERRED
-
-
-def may_use_cpuset(labels: Mapping[str, str], priority: int | None) -> bool:
-    """Tell whether a pod may be bound to CPUs: QoS LSE or LSR by label, and of class prod."""
-    if qos_class_of(labels) not in (QoSClass.LSE, QoSClass.LSR):
-        return False
-    # The Kubernetes QoS decides only where the label is absent, which it is not here.
-    return priority_class_with_default(labels, priority, "") is PriorityClass.PROD
 
 
 def parse_cpu_request(

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from koordcore.errors import ManifestError, Problem, join_path
 from koordcore.manifests._reading import Memory, Reading, as_strings
+from koordcore.manifests.idle_wishes import idle_wishes
 from koordcore.model.affinity import Affinity
 from koordcore.model.device_requests import (
     AllocateStrategy,
@@ -96,6 +97,14 @@ Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
 
 _IGNORED: Final = "it is ignored"
 _SCOPES: Final = ("Device", "PCIe", "NUMANode", "Node")
+_OF_CARDS: Final = (
+    (
+        "allocateStrategy",
+        "cards are counted by what the pod requests",
+        (AllocateStrategy.APPLY_FOR_ALL, AllocateStrategy.REQUESTS_AS_COUNT),
+    ),
+)
+_OF_OTHERS: Final = (("requiredTopologyScope", "only gpu is chosen by a scope", _SCOPES),)
 _DESIGNATING: Final = ("DeviceShare", "NodeNUMAResource")
 
 
@@ -207,17 +216,18 @@ def no_debts(key: str, text: str) -> tuple[Problem, ...]:
     )
 
 
-def scoped_types(key: str, text: str) -> tuple[Problem, ...]:
-    """Check that a scope of the topology is required of cards alone: nothing else is chosen by one."""
+def heeded_fields(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that a scope of the topology is required of cards alone, and a way to count of all others."""
     try:
         raw = load_json(text)
     except ManifestError:
         return ()  # said by the parser
     return tuple(
-        Problem(f"{kind}.requiredTopologyScope", f"only gpu is chosen by a scope; {_IGNORED}")
+        Problem(f"{kind}.{name}", f"{reason}; {_IGNORED}")
         for kind, hint in (raw.items() if isinstance(raw, Mapping) else ())
-        if kind in tuple(DeviceType) and kind != DeviceType.GPU and isinstance(hint, Mapping)
-        if field(hint, "requiredTopologyScope", fold_case=True) in _SCOPES
+        if kind in tuple(DeviceType) and isinstance(hint, Mapping)
+        for name, reason, words in (_OF_CARDS if kind == DeviceType.GPU else _OF_OTHERS)
+        if field(hint, name, fold_case=True) in words
     )
 
 
@@ -303,7 +313,7 @@ POD_ANNOTATIONS: Final[Mapping[str, Check]] = {
             },
             of_each=tuple(DeviceType),
         ),
-        scoped_types,
+        heeded_fields,
     ),
     DEVICE_JOINT_ALLOCATE: both(keyed(parse_joint), words({"requiredScope": ("SamePCIe",)}), joint_types),
     GPU_PARTITION_SPEC: both(
@@ -372,6 +382,7 @@ _CHECKS: Final = {
 def check_pod(reading: Reading, pod: Pod) -> None:
     """Warn about what a pod says in vain."""
     check_preferences(reading, pod.affinity)
+    reading.warnings += idle_wishes(pod)
     _check(reading, pod.annotations, POD_ANNOTATIONS, "metadata.annotations")
     _check(reading, pod.labels, POD_LABELS, "metadata.labels")
     if gang_name(pod.labels, pod.annotations) or ANNOTATION_TOPOLOGY_INDEX in pod.annotations:

@@ -18,6 +18,7 @@ from koordcore.manifests.scheduler_config import read_scheduler_configuration
 from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import AMOUNT_LIMIT
@@ -27,7 +28,7 @@ from koordcore.protocol.gang import gang_from_pod_group
 from koordcore.protocol.migration import parse_job
 from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.node_metric import parse_node_metric
-from koordcore.protocol.numa_nodes import node_resource_topology_of
+from koordcore.protocol.numa_nodes import node_resource_topology_of, unheeded
 from koordcore.protocol.pod_group import parse_pod_group
 from koordcore.protocol.profile import parse_profile
 from koordcore.protocol.quota import (
@@ -116,6 +117,10 @@ def _device(raw: Mapping[str, Json]) -> tuple[DeviceObject, tuple[Problem, ...]]
     return device, tuple(Problem(path, message) for path, _, message in split)
 
 
+def _node_topology(raw: Mapping[str, Json]) -> tuple[NodeResourceTopology, tuple[Problem, ...]]:
+    return node_resource_topology_of(raw), tuple(unheeded(raw))
+
+
 @record
 class QuotaReading:
     """An ElasticQuota as the scheduler takes it, and as it was written, for the rules of the webhook."""
@@ -142,6 +147,6 @@ KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): _scheduler_configuration,
     ("quota.koordinator.sh", "ElasticQuotaProfile"): one(quota_profile_from_object, namespaced=True),
     ("slo.koordinator.sh", "NodeMetric"): one(parse_node_metric),
-    ("topology.node.k8s.io", "NodeResourceTopology"): one(node_resource_topology_of),
+    ("topology.node.k8s.io", "NodeResourceTopology"): warned(_node_topology, namespaced=False),
 }
 """API group and kind to decoder, whatever the version."""

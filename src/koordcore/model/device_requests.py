@@ -152,7 +152,7 @@ class DeviceRequest:
     designated
         Exact devices that the caller wants the pod to get.
     warnings
-        What was read in a way that upstream would not, or rounded.
+        What was rounded, and what the pod wishes for in vain; the notes of its decision say so.
     """
 
     amounts: immutabledict[DeviceType, Resources]
@@ -167,7 +167,7 @@ class DeviceRequest:
     loan_required: bool = False
     loans_ignored: bool = False
     designated: DeviceAllocation | None = None
-    warnings: tuple[str, ...] = attrs.field(default=(), eq=False)
+    warnings: tuple[str, ...] = ()
 
     __attrs_post_init__ = check_fields
 

@@ -7,14 +7,14 @@ reader of NodeResourceTopology objects; JSON keys match without case and unknown
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError
+from koordcore.errors import ManifestError, Problem
 from koordcore.model.numa import (
     NO_CPU_MANAGER,
     CPUSharedPool,
@@ -44,8 +44,10 @@ from koordcore.protocol.fields import (
     list_of,
     load_json,
     optional,
+    show,
 )
 from koordcore.protocol.normalization import (
+    ANNOTATION_AMPLIFICATION_RATIO,
     ANNOTATION_CPU_BASIC_INFO,
     CPUBasicInfo,
     cpu_basic_info_of,
@@ -299,15 +301,7 @@ def _zones(values: Iterable[Json], topology: CPUTopology, reserved: CPUSet) -> t
     return tuple(NUMANodeResource(numa, make_resources(zones[numa])) for numa in sorted(zones))
 
 
-def _cpu_manager(text: str) -> KubeletCPUManager | None:
-    raw = as_mapping(load_json(text))
-    options = optional(raw, "options", as_mapping, _EMPTY, fold_case=True)
-    listed = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
-    return KubeletCPUManager(
-        policy=optional(raw, "policy", as_str, "", fold_case=True),
-        options=immutabledict({name: as_str(value) for name, value in options.items()}),
-        reserved_cpus=_cpus_or_none(listed),
-    )
+_ReadCPUs: TypeAlias = Callable[[str], CPUSet]
 
 
 def _cpus_or_none(text: str) -> CPUSet:
@@ -317,7 +311,18 @@ def _cpus_or_none(text: str) -> CPUSet:
         return NO_CPUS
 
 
-def _kubelet_cpus(text: str) -> CPUSet:
+def _cpu_manager(text: str, cpus: _ReadCPUs = _cpus_or_none) -> KubeletCPUManager:
+    raw = as_mapping(load_json(text))
+    options = optional(raw, "options", as_mapping, _EMPTY, fold_case=True)
+    listed = optional(raw, "reservedCPUs", as_str, "", fold_case=True)
+    return KubeletCPUManager(
+        policy=optional(raw, "policy", as_str, "", fold_case=True),
+        options=immutabledict({name: as_str(value) for name, value in options.items()}),
+        reserved_cpus=cpus(listed),
+    )
+
+
+def _kubelet_cpus(text: str, cpus: _ReadCPUs = _cpus_or_none) -> CPUSet:
     """CPUs of the pods whose CPUs the kubelet itself handed out."""
     found = NO_CPUS
     for value in as_list(load_json(text)):
@@ -325,15 +330,15 @@ def _kubelet_cpus(text: str) -> CPUSet:
         managed = optional(entry, "managedByKubelet", as_bool, False, fold_case=True)
         uid = optional(entry, "uid", as_str, "", fold_case=True)
         if managed and uid:
-            found |= _cpus_or_none(optional(entry, "cpuset", as_str, "", fold_case=True))
+            found |= cpus(optional(entry, "cpuset", as_str, "", fold_case=True))
     return found
 
 
-def _system_cpus(text: str) -> CPUSet:
+def _system_cpus(text: str, cpus: _ReadCPUs = _cpus_or_none) -> CPUSet:
     raw = as_mapping(load_json(text))
     if not optional(raw, "cpusetExclusive", as_bool, True, fold_case=True):
         return NO_CPUS
-    return _cpus_or_none(optional(raw, "cpuset", as_str, "", fold_case=True))
+    return cpus(optional(raw, "cpuset", as_str, "", fold_case=True))
 
 
 def _pools(text: str) -> tuple[CPUSharedPool, ...]:
@@ -351,3 +356,49 @@ def _pool(value: Json) -> CPUSharedPool:
 
 def _resource_list(value: Json) -> Resources:
     return parse_resources(as_mapping(value))
+
+
+# --- what counts for nothing --------------------------------------------------------------------------------
+
+_EXACT: Final[Mapping[str, Callable[[str], object]]] = {
+    ANNOTATION_CPU_TOPOLOGY: parse_cpu_topology,
+    ANNOTATION_CPU_MANAGER_POLICY: partial(_cpu_manager, cpus=parse_cpulist),
+    ANNOTATION_POD_CPU_ALLOCS: partial(_kubelet_cpus, cpus=parse_cpulist),
+    ANNOTATION_SYSTEM_QOS_RESOURCE: partial(_system_cpus, cpus=parse_cpulist),
+    ANNOTATION_CPU_SHARED_POOLS: _pools,
+    ANNOTATION_BE_CPU_SHARED_POOLS: _pools,
+    ANNOTATION_CPU_BASIC_INFO: _basic_info,
+    ANNOTATION_AMPLIFICATION_RATIO: lambda text: parse_amplification({ANNOTATION_AMPLIFICATION_RATIO: text}),
+}
+"""How the annotations are read where nothing is forgiven."""
+_FULL_PCPUS: Final = "full-pcpus-only"
+_BOOLEAN: Final = ("true", "false")
+_SILENT: Final = ("", "None")
+
+
+def unheeded(raw: Mapping[str, Json]) -> Iterator[Problem]:
+    """Give what :func:`node_resource_topology_of` takes for absent, and why, with the path in the object."""
+    annotations = optional(optional(raw, "metadata", as_mapping, _EMPTY), "annotations", as_mapping, _EMPTY)
+    for key, parse in _EXACT.items():
+        text = annotations.get(key)
+        if not isinstance(text, str):
+            continue
+        path = f"metadata.annotations[{key}]"
+        try:
+            read = parse(text)
+        except ManifestError as error:
+            problem = error.problems[0]
+            inner = problem.path.removeprefix(path)
+            yield Problem(path + inner, f"{problem.message}; it is ignored")
+            continue
+        if isinstance(read, KubeletCPUManager) and read.options.get(_FULL_PCPUS, "true") not in _BOOLEAN:
+            told = show(read.options[_FULL_PCPUS])
+            yield Problem(
+                f"{path}.options[{_FULL_PCPUS}]", f"{told} is neither true nor false; it is ignored"
+            )
+    named = [one for one in optional(raw, "topologyPolicies", as_list, _NOTHING) if one not in _SILENT]
+    if named and _kubelet_policy(named) is NUMATopologyPolicy.NONE:
+        label = LABEL_NODE_NUMA_TOPOLOGY_POLICY
+        yield Problem(
+            "topologyPolicies", f"{show(named[0])} is not heeded, as upstream; the Node's label {label} is"
+        )

@@ -174,6 +174,14 @@ _BASES: Final = {"hexadecimal": 16, "binary": 2, "octal": 8, "old_octal": 8, "de
 _MAX_INTEGER_TEXT: Final = 256
 
 
+def may_use_cpuset(labels: Mapping[str, str], priority: int | None) -> bool:
+    """Tell whether a pod may be bound to CPUs: QoS LSE or LSR by label, and of class prod."""
+    if qos_class_of(labels) not in (QoSClass.LSE, QoSClass.LSR):
+        return False
+    # The Kubernetes QoS decides only where the label is absent, which it is not here.
+    return priority_class_with_default(labels, priority, "") is PriorityClass.PROD
+
+
 def parse_integer(text: str) -> int:
     """Read an integer text whose base is told by its prefix, as Go's ``ParseInt(text, 0, 32)`` does.
 

@@ -10,7 +10,6 @@ from koordcore.allocators.numa_request import (
     CPURequest,
     NUMARefusal,
     demand_on,
-    may_use_cpuset,
 )
 from koordcore.allocators.numa_state import numa_node_of
 from koordcore.errors import ManifestError
@@ -30,6 +29,7 @@ from koordcore.protocol.numa_args import numa_args_of
 from koordcore.protocol.numa_nodes import LABEL_NODE_NUMA_ALLOCATE_STRATEGY, node_resource_topology_of
 from koordcore.protocol.qos import (
     kubernetes_qos_of,
+    may_use_cpuset,
     priority_class_of,
     priority_class_with_default,
     qos_class_of,

@@ -6,7 +6,7 @@ The legal combinations of resource names, their checks and the division among ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -20,6 +20,7 @@ from koordcore.model.device_requests import (
     DeviceRequest,
     GPURequest,
     JointAllocate,
+    PartitionSpec,
 )
 from koordcore.model.devices import (
     ALL_GPU_RESOURCES,
@@ -65,6 +66,8 @@ _TYPE_OF: Final[Mapping[str, DeviceType]] = {
 
 DEVICE_RESOURCES: Final = frozenset({*_TYPE_OF, *DEPRECATED_NAMES})
 """Every resource name, old ones included, by which a pod can ask for a device."""
+_WHOLE: Final = 100
+"""What a whole NIC or FPGA is."""
 _SINGLE_UNIT: Final = (GPU, FPGA, RDMA)
 """Names whose unit is checked, with a message of its own, before the combination is."""
 
@@ -290,8 +293,32 @@ def _read_request(
         loan_required=loan_required,
         loans_ignored=loans_ignored,
         designated=held if designated else None,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_idle(amounts, gpu, hints, named, partition)),
     )
+
+
+def _idle(
+    amounts: Mapping[DeviceType, Resources],
+    gpu: GPURequest | None,
+    hints: Mapping[DeviceType, DeviceHint],
+    named: JointAllocate | None,
+    partition: PartitionSpec | None,
+) -> Iterator[str]:
+    """Say what is wished for devices and does nothing for these requests."""
+    for kind, hint in hints.items():
+        if kind not in amounts:
+            yield f"the hint for {kind} is ignored: the pod requests none"
+        elif kind is not DeviceType.GPU and hint.strategy is AllocateStrategy.REQUESTS_AS_COUNT:
+            (name, amount), *_ = amounts[kind].items()
+            if amount > _WHOLE and amount % _WHOLE == 0:
+                yield f"{hint.strategy} is ignored: {name} of {amount} is {amount // _WHOLE} whole devices"
+    for kind in () if named is None else named.types:
+        if kind not in amounts:
+            yield f"{kind} is left out of the joint allocation: the pod requests none"
+        elif kind in hints and hints[kind].strategy is AllocateStrategy.APPLY_FOR_ALL:
+            yield f"{kind} is left out of the joint allocation: its hint says {hints[kind].strategy}"
+    if partition is not None and gpu is not None and gpu.shared:
+        yield "the partition spec is ignored: the pod shares a card"
 
 
 def _amounts_by_type(requests: tuple[tuple[str, int], ...]) -> dict[DeviceType, Resources] | DeviceShortfall:

@@ -396,7 +396,10 @@ class _Reserving(Evaluator):
         if given.numa.written:
             notes.append(_describe_numa(given))
         if given.devices is not None and given.devices.devices:
-            notes.append(describe_allocation(given.devices))
+            notes += (
+                describe_allocation(given.devices),
+                *(request.devices.warnings if request.devices else ()),
+            )
         elif request.devices is not None and self._exact.states.devices[row] is None:
             there = self._exact.workspace.layout.nodes[row].allocatable
             # What the node does not even list is served by a claim.
