@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
 import pytest
 
 from koordcore.checking import verify
@@ -105,6 +106,22 @@ def test_two_owners_share_what_is_held_one_after_the_other() -> None:
     refused = result.decisions[2]
     assert isinstance(refused, Unschedulable)
     assert "Reservation(s) not enough cpus available to satisfy request" in refused.message
+
+
+@pytest.mark.parametrize("policy", ["", "Restricted", "SingleNUMANode"])
+def test_cores_of_which_halves_are_held_serve_whole(policy: str) -> None:
+    """The two halves that are held make no core, and the others nobody has (ruling 5)."""
+    spec = {"scheduling.koordinator.sh/resource-spec": '{"requiredCPUBindPolicy":"FullPCPUs"}'}
+    snapshot = held(
+        *node("n1", policy=policy),
+        reservation("r1", pod("t", 2), allocatePolicy="Aligned"),
+        owner("o", 2, annotations=spec),
+    )
+    (one,) = snapshot.of(Reservation)
+    halves = attrs.evolve(one, annotations={**one.annotations, STATUS: '{"cpuset":"0,2"}'})
+    result = checked(snapshot.with_records(halves))
+    assert given(result, "o", STATUS)["cpuset"] == "0-1"
+    assert {bound.reservation for bound in result.bound} == {"r1"}
 
 
 def test_owners_draw_exactly_the_cards_that_are_held() -> None:

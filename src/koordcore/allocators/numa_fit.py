@@ -7,7 +7,7 @@ nodes suffice for every resource, and :func:`split` then divides the request wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 
 from koordcore._record import record
@@ -235,16 +235,20 @@ def take_on(
         strategy=node.strategy or args.allocate_strategy,
         max_ref_count=node.max_ref_count,
     )
-    only = offer.give_back.only_for(strict=demand.strict)
-    taken = allocate_cpus(
+    only, preferred = offer.give_back.only_for(strict=demand.strict), offer.give_back.preferred_cpus
+    allocate = partial(
+        allocate_cpus,
         node.topology,
         offer.holdings,
         request.cpus_needed,
         wish,
         reserved=node.reserved_cpus if only is None else node.reserved_cpus | ~only,
-        preferred=offer.give_back.preferred_cpus,
         per_node=per_node or None,
     )
+    taken = allocate(preferred=preferred)
+    if taken is CPUShortage.FULL_PCPUS and preferred:
+        # Upstream takes halves of cores that are preferred, and fails: their cores serve whole.
+        taken = allocate(preferred=node.topology.cores_around(preferred))
     return NUMARefusal.because(taken) if isinstance(taken, CPUShortage) else taken
 
 

@@ -282,6 +282,14 @@ class CPUTopology:
         """How many cores a set touches."""
         return sum(1 for mask in self.core_masks if mask & cpus)
 
+    def cores_around(self, cpus: CPUSet) -> CPUSet:
+        """All CPUs of the cores that some CPUs lie on."""
+        found = NO_CPUS
+        for core in self.core_masks:
+            if core & cpus:
+                found |= core
+        return found
+
     def _groups(self, key: Callable[[CPUInfo], int]) -> tuple[CPUGroup, ...]:
         masks: dict[int, int] = {}
         sockets: dict[int, int] = {}
