@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore import Bound, ClusterSnapshot, Node, PluginSetting, Pod, Policy, schedule, verify
+from koordcore import (
+    Bound,
+    ClusterSnapshot,
+    Node,
+    PluginSetting,
+    Pod,
+    Policy,
+    PreemptionRules,
+    schedule,
+    verify,
+)
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 
 LABEL = "quota.scheduling.koordinator.sh/name"
@@ -71,3 +81,22 @@ def test_a_parent_in_another_tree_is_not_there() -> None:
         result = schedule(snapshot, policy=under(multi_quota_tree=several))
         assert bool(result.bound) is several
         assert verify(snapshot, result) == ()
+
+
+def test_who_reclaims_is_charged_with_pods_by_label_alone() -> None:
+    """A pod of the namespace that a quota lists holds nothing of it without a default quota."""
+    quotas = [
+        ElasticQuota(name="team", max={"cpu": 4000}, min={"cpu": 1000}, namespaces=("dev",)),
+        ElasticQuota(name="other", max={"cpu": 4000}, min={"cpu": 1000}),
+    ]
+    small = Node(name="n", allocatable={"cpu": 3000, "pods": 20})
+    others = [Pod(name=f"o{number}", labels={LABEL: "other"}, requests={"cpu": 1000}) for number in range(2)]
+    stranger = Pod(name="stranger", namespace="dev", requests={"cpu": 1000}, priority=10)
+    own = Pod(name="own", namespace="dev", labels={LABEL: "team"}, requests={"cpu": 1000})
+    snapshot = ClusterSnapshot(nodes=[small], records=quotas, pending=[own])
+    snapshot = snapshot.assume(*[pod.at("n") for pod in (*others, stranger)])
+    policy = under(disable_default_quota=True, enable_runtime_quota=False)
+    result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    assert plan.borrowers == ("other",)
+    assert verify(snapshot, result) == ()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from koordcore._record import record
 from koordcore.checking.quota_sums import (
     NOBODY,
+    QUOTA_LABEL,
     Elsewhere,
     charged,
     counting,
@@ -47,10 +48,14 @@ class QuotaChains:
         elsewhere: Elsewhere = NOBODY,
     ) -> QuotaChains:
         """Read the namespaces of some quotas."""
-        return cls(quotas, policy, spaces_of(quotas), states, elsewhere)
+        # Without a default quota only a label makes a pod a quota's.
+        beyond = elsewhere.named() if policy.disable_default_quota else elsewhere
+        return cls(quotas, policy, spaces_of(quotas), states, beyond)
 
     def chain(self, pod: Pod) -> list[str]:
-        """Name the quota of a pod and, where admission asks them, those above it."""
+        """Name the quota of a pod and, where admission asks them, those above it; an empty name for none."""
+        if self.policy.disable_default_quota and pod.labels.get(QUOTA_LABEL) not in self.quotas:
+            return [""]
         own = quota_of(pod, self.quotas, self.spaces)
         above = parents_of(own, self.quotas) if self.policy.enable_check_parent_quota else ()
         return [own, *above]

@@ -112,11 +112,16 @@ class QuotaSums:
         Every quota by name; for other ones there is :meth:`take`.
     specs
         What the claims of pods ask for.
+    named_only
+        Pods whose label names no quota are those of none.
     """
 
-    def __init__(self, quotas: Mapping[str, ElasticQuota], specs: Specs = no_specs) -> None:
+    def __init__(
+        self, quotas: Mapping[str, ElasticQuota], specs: Specs = no_specs, *, named_only: bool = False
+    ) -> None:
         self._quotas = quotas
         self._specs = specs
+        self._named_only = named_only
         self._spaces = spaces_of(quotas)
         self._chains: dict[tuple[str, str], tuple[str, ...]] = {}
         self._alike: defaultdict[tuple[str, str, bool], Counter[str]] = defaultdict(Counter)
@@ -140,11 +145,9 @@ class QuotaSums:
             self._add(named, space, guarded, amounts, 1)
 
     def named(self) -> QuotaSums:
-        """Give the sums over the pods alone whose label names their quota."""
-        sums = QuotaSums(self._quotas, self._specs)
-        for (named, space, guarded), amounts in self._alike.items():
-            if named in self._quotas:
-                sums._add(named, space, guarded, amounts, 1)
+        """Give the sums by label alone: no other pod is a quota's."""
+        sums = QuotaSums(self._quotas, self._specs, named_only=True)
+        sums.take(self)
         return sums
 
     def chain(self, pod: Pod) -> tuple[str, ...]:
@@ -153,6 +156,8 @@ class QuotaSums:
 
     def _chain_of(self, named: str, space: str) -> tuple[str, ...]:
         known = self._chains.get((named, space))
+        if known is None and self._named_only and named not in self._quotas:
+            known = self._chains[named, space] = ("",)
         if known is None:
             own = _quota_by(named, space, self._quotas, self._spaces)
             known = self._chains[named, space] = (own, *parents_of(own, self._quotas))
@@ -199,7 +204,7 @@ class Elsewhere:
                 self._shown.count(pod)
 
     def named(self) -> Elsewhere:
-        """Give the same of the pods alone whose label names their quota."""
+        """Give the same by label alone: no other pod is a quota's."""
         if self._everybody is None or self._shown is None:
             return self
         found = Elsewhere()

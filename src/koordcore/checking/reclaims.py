@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums, specs_in
 from koordcore.checking.violation import Violation, ViolationKind
@@ -62,7 +63,9 @@ class _Turns:
         self._guaranteed = isinstance(args, QuotaPolicy) and args.guarantee_usage
         self._quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
         self._specs = specs_in(snapshot)
-        self._sums, self._elsewhere = QuotaSums(self._quotas, self._specs), elsewhere
+        named_only = isinstance(args, QuotaPolicy) and args.disable_default_quota
+        self._none = partial(QuotaSums, self._quotas, self._specs, named_only=named_only)
+        self._sums, self._elsewhere = self._none(), elsewhere.named() if named_only else elsewhere
         known = (*snapshot.pending, *after.pending, *after.bound_pods())
         self._pods = {pod.key: pod for pod in known}
         self._holding: dict[PodKey, Pod] = {}
@@ -89,7 +92,7 @@ class _Turns:
     def check(self, plan: PreemptionPlan) -> Iterator[Violation]:
         """Look at one plan, before it is carried out."""
         members = [self._pods[key] for key in map(PodKey.of, plan.nominations) if key in self._pods]
-        coming = QuotaSums(self._quotas, self._specs)
+        coming = self._none()
         for pod in members:
             coming.count(pod)
         going = self._going(min((pod.priority for pod in members), default=0), plan)
@@ -112,7 +115,7 @@ class _Turns:
 
     def _going(self, priority: int | None = None, plan: PreemptionPlan | None = None) -> QuotaSums:
         """Add up who leaves: everybody, or who is less important or goes for a plan's job (ruling 29)."""
-        going = QuotaSums(self._quotas, self._specs)
+        going = self._none()
         names = () if plan is None else (plan.job, *plan.nominations)
         for pod in self._holding.values():
             if pod.leaving and (priority is None or pod.priority < priority or pod.preempted_by in names):
