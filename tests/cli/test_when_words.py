@@ -21,11 +21,13 @@ def waiting(name: str, cards: int) -> dict[str, Any]:
 
 
 def reservation(name: str) -> dict[str, Any]:
+    four = {"nvidia.com/gpu": "4"}
     spec = {
-        "template": {"spec": {"containers": [container(limits={"nvidia.com/gpu": "4"})]}},
+        "ttl": "24h",
+        "template": {"spec": {"containers": [container(limits=four, requests=four)]}},
         "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}],
     }
-    made = {"metadata": {**MADE, "uid": "u1"}, "spec": spec}
+    made = {"metadata": {**MADE, "uid": f"u-{name}"}, "spec": spec}
     return obj("Reservation", name, "scheduling.koordinator.sh/v1alpha1", **made)
 
 
@@ -48,8 +50,25 @@ def test_a_reservation_in_the_queue_has_its_name(tmp_path: Path, capsys: pytest.
     cluster = dump(tmp_path, waiting("a", 4), reservation("held"))
     main(["when", "--all", cluster])
     assert "reservation/held" in capsys.readouterr().out
-    assert main(["explain", "reservation/held", cluster]) == 2
+    assert main(["when", "reservation/held", cluster]) == 2
     assert "reservation/held is no pod" in capsys.readouterr().err
+
+
+def test_a_reservation_that_waits_is_explained_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of them fit beside each other, the third finds no card left in its turn."""
+    names = ("first", "second", "third")
+    cluster = dump(tmp_path, waiting("a", 8), *map(reservation, names))
+    assert [main(["explain", f"reservation/{name}", cluster]) for name in names] == [0, 0, 1]
+    out = capsys.readouterr().out
+    assert out.startswith("reservation/first: waits for a node")
+    assert out.count("Fits on 1 node") == 2
+    assert "0/1 nodes are available: 1 Insufficient nvidia.com/gpu." in out
+    assert main(["explain", "reservation/third", cluster, "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["pod"] == "default/u-third"
+    assert main(["explain", "reservation/third", cluster, "--event"]) == 2
+    assert "--event: reservation/third is no pod" in capsys.readouterr().err
 
 
 def test_why_there_is_no_start_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
 from koordcore.checking import verify
 from koordcore.cli.plan_tables import nearest_text
+from koordcore.errors import ModelError
 from koordcore.explaining import explain
 from koordcore.manifests.records import result_from_record, result_record
-from koordcore.model.decisions import Unschedulable
+from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import ControllerReference, ObjectReference, ReservationOwner
 from koordcore.scheduling import schedule
@@ -62,3 +64,16 @@ def test_the_checker_says_whose_room_a_wrong_plan_takes() -> None:
     assert wrong.message == (
         "cpu: 11000 requested, 8000 allocatable; 6000 is kept by reservation r1, which belongs to app=demo"
     )
+
+
+def test_reservations_that_wait_are_explained_as_they_are_decided() -> None:
+    """By the key of the pods that stand for them, each in its turn."""
+    waits = [reservation(f"r{number}", 4) for number in range(3)]
+    snapshot = ClusterSnapshot(nodes=[node("n1")], records=waits, pending=[pod("p", 1)])
+    result = schedule(snapshot, policy=POLICY)
+    keys = [one.pod_key for one in waits]
+    assert [isinstance(result.decision(key), Bound) for key in keys] == [True, True, False]
+    for key in (*keys, pod("p", 1).key):
+        assert explain(snapshot, key, policy=POLICY).decision == result.decision(key)
+    with pytest.raises(ModelError, match="no pod"):
+        explain(snapshot, "default/nobody", policy=POLICY)

@@ -19,7 +19,7 @@ from koordcore.cli.explain_tables import (
     say_advice,
     say_head,
 )
-from koordcore.cli.finding import Subject, find_subject, is_of_jobs, job_named, name_and_paths
+from koordcore.cli.finding import RESERVATION, Subject, find_subject, is_of_jobs, job_named, name_and_paths
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.layout import Table
 from koordcore.cli.output import NAME, add_output, for_programs, print_record
@@ -39,6 +39,7 @@ from koordcore.explaining.groups import job_states
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.explaining.verdicts import NodeVerdicts
+from koordcore.model.decisions import Unschedulable
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -117,6 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
     snapshot, now = lent(arguments, as_of(arguments, loaded.snapshot)), read_now(arguments)
     subject = find_subject(snapshot, arguments.pod, arguments.namespace or "", loaded.warnings)
     pod, policy = subject.pods[0], read_policy(arguments)
+    if subject.kind == RESERVATION and arguments.event:
+        raise ModelError(f"--event: {subject.name} is no pod")
     queued = None
     if in_queue(snapshot, pod):
         decided = decide(snapshot, policy, now, as_gangs=True)
@@ -128,8 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
         answer = schedule_explanation(snapshot, pod, now=now or _moment(snapshot), policy=policy)
         print(json.dumps(answer, indent=2))
         return 0 if answer["status"].get("schedulable") else 1
-    if pod.node_name is not None:
-        return _running(arguments, snapshot, subject, policy, now)
+    if pod.node_name is not None or subject.kind == RESERVATION:
+        return _alone(arguments, snapshot, subject, policy, now)
     result = place(snapshot, policy, now)
     pod = _who(subject, {one.pod for one in result.decisions}, {one.pod for one in result.bound})
     with working("looking for what would help") as step:
@@ -208,14 +211,14 @@ def _who(subject: Subject, decided: set[Any], bound: set[Any]) -> Pod:
     return next((pod for pod in waiting if pod.key not in bound), waiting[0] if waiting else subject.pods[0])
 
 
-def _running(
+def _alone(
     arguments: argparse.Namespace,
     snapshot: ClusterSnapshot,
     subject: Subject,
     policy: Policy,
     now: datetime | None,
 ) -> int:
-    """Judge a pod that runs as if it were not there yet."""
+    """Judge a pod that runs as if it were not there yet, or a reservation in its turn."""
     pod = subject.pods[0]
     explanation = explain(snapshot, pod, policy=policy, now=now)
     if for_programs(arguments):
@@ -224,6 +227,8 @@ def _running(
         _print_fitting(explanation)
     else:
         say_head(pod, subject, None)
+        if isinstance(explanation.decision, Unschedulable) and pod.node_name is None:
+            say(explanation.decision.message)
         say("")
         show(*explanation_tables(explanation, arguments.nodes))
         _say_details(explanation)

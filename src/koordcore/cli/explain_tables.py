@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from koordcore.cli.finding import Subject
+from koordcore.cli.finding import RESERVATION, Subject
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.plan_tables import counted, cut, describe_requests
 from koordcore.cli.tables import amount, say, show_ranked
@@ -22,7 +22,9 @@ _SHAPES: Final = 6
 
 def say_head(pod: Pod, subject: Subject, advice: Advice | None) -> None:
     """Say who is asked about, where it is in the queue, and what it asks for."""
-    if advice is None:
+    if subject.kind == RESERVATION:
+        say(f"{subject.name}: waits for a node, priority {pod.priority}")
+    elif advice is None:
         say(f"{pod.key}: bound to {pod.node_name}, priority {pod.priority}, judged as if it were not there")
     else:
         more = f", a {subject.kind} of {len(subject.pods)}" if subject.kind != "pod" else ""

@@ -18,8 +18,11 @@ from koordcore.model.naming import natural_key
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
+from koordcore.reservations.state import reserve_pod
 from koordcore.snapshot import ClusterSnapshot
 
+RESERVATION: Final = "reservation"
+"""The kind of a subject that is no pod: one stands for it."""
 _GROUPS: Final = ("podgroup", "compositepodgroup", "gang")
 _IDS: Final = {"podgroup": "podgroup", "compositepodgroup": "compositepodgroup", "workload": "gang"}
 """How the ids of Kubernetes' own groups begin, and what kind of subject they are."""
@@ -32,7 +35,7 @@ class Subject:
     Parameters
     ----------
     kind
-        ``pod``, ``gang``, ``job`` or ``workload``.
+        ``pod``, ``gang``, ``job``, ``workload`` or ``reservation``.
     name
         As it is shown.
     pods
@@ -80,8 +83,12 @@ def find_subject(
     space, _, name = text.rpartition("/")
     if not name:
         raise ModelError(f'expected a name, or namespace/name, got "{text}"')
-    if space == "reservation" and any(one.name == name for one in snapshot.of(Reservation)):
-        raise ModelError(f"{text} is no pod: `schedule` and `when --all` tell where it goes")
+    reserved = snapshot.find(Reservation, name) if space == "reservation" else None
+    if reserved is not None:
+        if not reserved.pending:
+            where = f"is on {reserved.status.node_name}" if reserved.active else "holds nothing any more"
+            raise ModelError(f"{text} {where}: there is nothing to explain")
+        return Subject(RESERVATION, text, (reserve_pod(reserved),))
     space = space or namespace
     everybody = [pod for pod in _everybody(snapshot) if space in ("", pod.namespace)]
     found = [pod for pod in everybody if pod.name == name]

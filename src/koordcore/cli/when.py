@@ -10,7 +10,7 @@ from datetime import datetime
 
 import attrs
 
-from koordcore.cli.finding import find_subject, is_of_jobs, job_named, name_and_paths
+from koordcore.cli.finding import RESERVATION, find_subject, is_of_jobs, job_named, name_and_paths
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
@@ -221,6 +221,8 @@ def _asked(arguments: argparse.Namespace, loaded: Loaded, name: str) -> list[Pod
     if jobs:
         return list(jobs[0].pods)
     subject = find_subject(snapshot, name, warnings=loaded.warnings)
+    if subject.kind == RESERVATION:
+        raise ModelError(f"{name} is no pod: `when --all` tells when its turn comes")
     pod = subject.pods[0]
     if len(subject.gangs) > 1:
         first, *others = subject.gangs

@@ -24,7 +24,7 @@ from koordcore.model.decisions import Bound, NotOurs, PodDecision, Shortfall
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.result import ScheduleResult
-from koordcore.scheduling.cycle import SchedulingCycle, open_cycle
+from koordcore.scheduling.cycle import SchedulingCycle, open_cycle, stand_ins
 from koordcore.scheduling.entry import check_arguments
 from koordcore.scheduling.one_pod import feasible_nodes
 from koordcore.scheduling.permit_holds import keeps_place
@@ -140,7 +140,7 @@ def explain(
         its gang. One that runs is judged alone, as if it were not there yet. Or a result: the decision is the
         one that was taken there, the nodes are judged as they stand afterwards.
     pod
-        The pod, its key, or ``"namespace/name"``.
+        The pod, its key, or ``"namespace/name"``; of a reservation that waits for a node its ``pod_key``.
     policy, now, limits
         As for :func:`koordcore.schedule`; of a result, its own policy when left out.
 
@@ -156,19 +156,19 @@ def explain(
         raise TypeError(f"pod: expected Pod, its key or namespace/name, got {shown(pod)}")
     if isinstance(source, ScheduleResult):
         policy = source.policy if policy is None else policy
-        asked = _find(source.snapshot, pod)
+        asked = _find(source.snapshot, pod, policy)
         taken = source.decision(asked.key)
         found = explain(_alone(source.snapshot, asked), asked.at(None), policy=policy, now=now, limits=limits)
         return attrs.evolve(found, bound_to=asked.node_name, decision=taken or found.decision)
     policy = DEFAULT_POLICY if policy is None else policy
     check_arguments(source, policy)
-    asked = _find(source, pod)
+    asked = _find(source, pod, policy)
     bound_to = source.location.get(asked.key)
     fresh = asked.at(None)
     if bound_to is not None and keeps_place(source, policy, asked.key):
         cycle = open_cycle(source, None, policy, now, limits, None)
     elif bound_to is None:
-        known = source.pod(asked.key) == asked
+        known = source.pod(asked.key) == asked or asked in stand_ins(source, policy)
         there = source if known else source.with_pending(fresh)
         # Who is handed over is decided about whatever its scheduler, as schedule(snapshot, [pod]) would.
         cycle = open_cycle(there, None, policy, now, limits, None, ours=() if known else (asked.key,))
@@ -202,11 +202,11 @@ def _takes(judged: Explanation, row: int) -> bool:
     return isinstance(judged.verdicts, NodeVerdicts) and judged.verdicts.takes(row)
 
 
-def _find(snapshot: ClusterSnapshot, pod: Pod | PodKey | str) -> Pod:
+def _find(snapshot: ClusterSnapshot, pod: Pod | PodKey | str, policy: Policy) -> Pod:
     if isinstance(pod, Pod):
         return pod
     key = PodKey.of(pod)
-    found = snapshot.pod(key)
+    found = snapshot.pod(key) or next((one for one in stand_ins(snapshot, policy) if one.key == key), None)
     if found is None:
         raise ModelError(f"no pod {key}")
     return found
