@@ -182,3 +182,39 @@ def test_pods_that_were_admitted_before_are_left_as_they_are(
     dump = written(tmp_path / "d.json", node("n", {"cpu": "8", "pods": "9"}), suffixed, CLASS, live, fresh)
     main(["schedule", dump, "--admit"])
     assert "ClusterColocationProfile batch applied to 1 pod" in capsys.readouterr().err
+
+
+def test_pods_that_are_still_to_be_made_are_admitted_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a Job that is shown as a gang: by profiles of colocation, and by those of quotas."""
+    offered = {"kubernetes.io/batch-cpu": "8000", "kubernetes.io/batch-memory": "16Gi"}
+    room = {"cpu": "2", "memory": "8Gi", "pods": "20", **offered}
+    asked = {"cpu": "3", "memory": "1Gi"}
+    spec = {"restartPolicy": "Never", "containers": [container(requests=asked)]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job", "namespace": "default", "uid": "j"},
+        "spec": {
+            "parallelism": 2,
+            "completions": 2,
+            "template": {"metadata": {"labels": {"app": "spark", PREFIX + "name": "team"}}, "spec": spec},
+        },
+    }
+    elsewhere = node("other", room)
+    inside = node("inside", room) | {"metadata": {"name": "inside", "labels": {"pool": "a"}}}
+    quota = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "team", "namespace": "default", "labels": {PREFIX + "tree-id": "t"}},
+        "spec": {"max": {"kubernetes.io/batch-cpu": "8000"}},
+    }
+    tree = TREE | {"metadata": TREE["metadata"] | {"labels": {PREFIX + "tree-id": "t"}}}
+    dump = written(tmp_path / "d.json", elsewhere, inside, COLOCATION, CLASS, tree, quota, job)
+    gates = ["--feature-gates", "MultiQuotaTree=true"]
+    assert main(["schedule", dump, "--admit", "--as-gangs", *gates, "-o", "json"]) == 0
+    printed = capsys.readouterr()
+    assert "admitted: ClusterColocationProfile batch applied to 2 pods" in printed.err
+    assert "admitted: ElasticQuotaProfile pool-a keeps 2 pods of its tree on its nodes" in printed.err
+    assert {one["node"] for one in json.loads(printed.out)["decisions"]} == {"inside"}

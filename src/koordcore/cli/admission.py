@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
@@ -74,13 +75,22 @@ def load_admitted(
     problems = [one for one in read if isinstance(one, Problem)]
     if problems:
         raise ManifestError(problems)
-    sources = [one for one in read if isinstance(one, SourceObject)]
+    messages: list[str] = []
+    admit = partial(_admit, network=network, messages=messages)
+    return assemble(read, network, as_gangs, feature_gates, strict, admit), messages
+
+
+def _admit(
+    sources: Iterable[Source], network: ClusterNetworkTopology | None, messages: list[str]
+) -> list[SourceObject]:
+    """Write pods and quotas as webhooks and controllers would, and say what was done, a line each."""
+    sources = [one for one in sources if isinstance(one, SourceObject)]
     loaded = assemble(sources, network)
     plain = loaded.snapshot
     broken = {one.source for one in loaded.problems}
     changed: Counter[str] = Counter()
     admitted = [one if one.source in broken else _admitted(one, plain, changed) for one in sources]
-    messages = [
+    messages += [
         f"ClusterColocationProfile {name} applied to {count} pod{'s' * (count > 1)}"
         for name, count in sorted(changed.items())
     ]
@@ -95,7 +105,7 @@ def load_admitted(
         f"ElasticQuotaProfile {name} keeps {count} pod{'s' * (count > 1)} of its tree on its nodes"
         for name, count in sorted(kept.items())
     )
-    return assemble(admitted, network, as_gangs, feature_gates, strict), messages
+    return admitted
 
 
 def unapplied(snapshot: ClusterSnapshot) -> list[str]:

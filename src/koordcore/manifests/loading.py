@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
@@ -107,15 +107,19 @@ def assemble(
     as_gangs: bool = False,
     feature_gates: Mapping[str, bool] = EMPTY,
     strict: bool = False,
+    admit: Callable[[Iterable[Source]], Iterable[Source]] | None = None,
 ) -> Loaded:
-    """Make a snapshot of objects that say where they come from; see :func:`load`."""
+    """Make a snapshot of objects that say where they come from; see :func:`load`.
+
+    ``admit`` changes them as a webhook would, pods of jobs that are yet to be made included.
+    """
     sources = opened(sources)
     bundle = Bundle(feature_gates)
     bundle.network = network
     if as_gangs:
         sources = with_gangs(sources, bundle.problems, bundle.warnings)
     broken = 0
-    for source in sources:
+    for source in sources if admit is None else admit(sources):
         if isinstance(source, Problem):
             bundle.unfit.append(source)
             broken += 1
