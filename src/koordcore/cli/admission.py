@@ -81,10 +81,10 @@ def load_admitted(
 
 
 def _admit(
-    sources: Iterable[Source], network: ClusterNetworkTopology | None, messages: list[str]
+    found: Iterable[Source], network: ClusterNetworkTopology | None, messages: list[str]
 ) -> list[SourceObject]:
     """Write pods and quotas as webhooks and controllers would, and say what was done, a line each."""
-    sources = [one for one in sources if isinstance(one, SourceObject)]
+    sources = [one for one in found if isinstance(one, SourceObject)]
     loaded = assemble(sources, network)
     plain = loaded.snapshot
     broken = {one.source for one in loaded.problems}
