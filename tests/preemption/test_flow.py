@@ -134,6 +134,21 @@ def test_whoever_fits_beside_a_plan_is_nominated_there() -> None:
     assert len(after(result).bound) == 3
 
 
+def test_who_is_nominated_beside_a_plan_stays_there_however_important_its_victims_are() -> None:
+    """`low` may not evict `old` itself: it counts on the room all the same, in later calls as in the first."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("a", 4000, pod("old", 4000, 50)), node("b", 2000, pod("tiny", 2000))],
+        pending=[pod("top", 3000, 100), pod("low", 1000, 10)],
+    )
+    for expected in (["old"], [], []):
+        result = schedule(snapshot, preempt=RULES)
+        assert verify(snapshot, result) == ()
+        assert victims(result) == expected
+        snapshot = result.snapshot
+    assert {one.key.name: one.nominated_node for one in snapshot.pending} == {"top": "a", "low": "a"}
+    assert len(schedule(snapshot.forget(PodKey("default", "old"))).bound) == 2
+
+
 def test_a_second_run_waits_for_the_victims_and_keeps_the_room() -> None:
     snapshot = ClusterSnapshot(
         nodes=[node("n1", 4000, pod("a", 3000)), node("n2", 4000, pod("b", 4000, 100))],

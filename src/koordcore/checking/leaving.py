@@ -19,8 +19,11 @@ def leaving_anyhow(
 ) -> frozenset[PodKey]:
     """Give the pods that leave and that whoever comes could have evicted: their room may be counted on.
 
-    So may that of all who go for him or his job, whatever their priority: their quotas had borrowed.
+    So may that of all who go for him or his job, whatever their priority: their quotas had borrowed; and of
+    all who go for another job from where he is nominated beside it.
     """
+    coming = list(coming)
+    nodes = {pod.nominated_node for pod in coming}
     known = [(pod.priority, str(pod.key)) for pod in coming]
     least = min((priority for priority, _ in known), default=0)
     names = {*jobs, *(key for _, key in known)}
@@ -28,7 +31,9 @@ def leaving_anyhow(
         pod.key
         for pod in snapshot.bound_pods()
         if pod.leaving
-        and (pod.priority < least or pod.preempted_by in names)
+        and (
+            pod.priority < least or pod.preempted_by in names or (pod.preempted_by and pod.node_name in nodes)
+        )
         and not (pod.static or pod.unreadable)
         and not any(pod.labels.get(key) == value for key, value in PROTECTING)
     )

@@ -86,6 +86,7 @@ def leaving_pods(
     preemptor: Pod,
     gone: Collection[Leaving] = (),
     jobs: Collection[str] = (),
+    members: Iterable[Pod] = (),
 ) -> tuple[Pod, ...]:
     """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on.
 
@@ -99,8 +100,11 @@ def leaving_pods(
         Who is to leave by earlier plans of the same call.
     jobs
         Names of its job: whoever was evicted for it counts as well.
+    members
+        Of its job: who was evicted for another one where they are nominated counts as well.
     """
-    return given_up(running_on(snapshot), preemptor, gone, jobs)
+    nodes = frozenset(pod.nominated_node for pod in members if pod.nominated_node)
+    return given_up(running_on(snapshot), preemptor, gone, jobs, nodes)
 
 
 def make_problem(

@@ -18,7 +18,11 @@ _ALONE: Final = np.int64(-1)
 
 
 def given_up(
-    running: RunningPods, preemptor: Pod, gone: Collection[Leaving] = (), jobs: Collection[str] = ()
+    running: RunningPods,
+    preemptor: Pod,
+    gone: Collection[Leaving] = (),
+    jobs: Collection[str] = (),
+    nodes: Collection[str] = (),
 ) -> tuple[Pod, ...]:
     """List the pods whose room a preemptor may count on without evicting them: they are leaving already.
 
@@ -28,12 +32,21 @@ def given_up(
         Pods that have left as far as this question goes.
     jobs
         Names of the job that asks: whoever goes for it counts, of whatever priority.
+    nodes
+        Where its members are nominated: so does whoever goes from there for another job, as in the call that
+        nominated them beside it.
     """
     mask = running.leaving & running.evictable
     if not mask.any():
         return ()
     found = (running.pods[one] for one in np.flatnonzero(mask & ~running.marked(gone)).tolist())
-    return tuple(pod for pod in found if pod.priority < preemptor.priority or pod.preempted_by in jobs)
+    return tuple(
+        pod
+        for pod in found
+        if pod.priority < preemptor.priority
+        or pod.preempted_by in jobs
+        or (pod.preempted_by and pod.node_name in nodes)
+    )
 
 
 def collect_candidates(
