@@ -83,6 +83,21 @@ def test_nobody_within_a_guaranteed_min_leaves_so_that_others_may_borrow(parents
     assert verify(department(8, own=0), result) == ()
 
 
+@pytest.mark.parametrize("least", [0, 4])
+def test_who_leaves_by_an_earlier_plan_uses_nothing_of_its_quota_any_more(least: int) -> None:
+    """The second of a call evicts whom a second call would: what is beyond the quota's min when it asks."""
+    running = [pod(f"b{number}", 4, "b", number) for number in range(2)]
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 8, *running)],
+        pending=[pod("first", 4, "", 101), pod("second", 4, "", 100)],
+        records=[quota("b", least, 20)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert victims(result) == (["b0", "b1"] if not least else ["b0"])
+    assert verify(snapshot, result) == ()
+    assert schedule(result.snapshot, preempt=RULES).preemptions == ()
+
+
 def test_what_lies_above_its_min_may_leave_for_a_quota() -> None:
     """``b`` uses more than it may since its limits were lowered; ``a`` lacks it under their parent's."""
     running = [pod(f"a{number}", 4, "a", 50) for number in range(4)]

@@ -122,9 +122,8 @@ class DryRuns:
         workspace = self._workspace
         mark = workspace.checkpoint()
         row_of = workspace.layout.row_of
-        earlier = [one for claim in self._claims for one in claim.victims]
         anyhow = [(pod.key, row_of[str(pod.node_name)]) for pod in self.leaving]
-        self._leave([*earlier, *anyhow], frozenset().union(*(claim.charged for claim in self._claims)))
+        self._leave([*self._earlier(), *anyhow], frozenset().union(*(claim.charged for claim in self._claims)))
         with self._plugins.nominated.taken():
             members = [one for claim in self._claims for one in claim.members if one.key not in self._plain]
             if members:
@@ -154,6 +153,10 @@ class DryRuns:
                 yield
             finally:
                 self._workspace.rollback(mark)
+
+    def _earlier(self) -> frozenset[Leaving]:
+        """Give who leaves by plans that stand."""
+        return frozenset(one for claim in self._claims for one in claim.victims)
 
     def _leave(self, pods: Iterable[Leaving], charged: frozenset[PodKey]) -> None:
         for key, row in sorted({*pods}):
@@ -341,7 +344,7 @@ class DryRuns:
         going = [running.pods[one] for one in np.flatnonzero(running.leaving).tolist()]
         # Nobody who has to go uses what is promised, whoever may count on his room.
         with self.without((pod.key, row_of[str(pod.node_name)]) for pod in going):
-            found = [one.lent(members, priority, below) for one in self._budgets()]
+            found = [one.lent(members, priority, below, self._earlier()) for one in self._budgets()]
             return found[0]
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:

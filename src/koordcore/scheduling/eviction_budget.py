@@ -8,6 +8,7 @@ from typing import Protocol
 from koordcore._arrays import BoolVector
 from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.problem import Pool, PreemptionProblem
+from koordcore.preemption.running import Leaving
 
 
 class EvictionBudget(Protocol):
@@ -51,7 +52,11 @@ class EvictionBudget(Protocol):
         """
 
     def lent(
-        self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
+        self,
+        members: Sequence[Pod],
+        priority: int,
+        below: frozenset[str] | None,
+        gone: Collection[Leaving],
     ) -> tuple[BoolVector, BoolVector]:
         """Tell which running pods of others hold what others have lent them.
 
@@ -62,6 +67,8 @@ class EvictionBudget(Protocol):
         below
             From :meth:`givers`: what was lent there is had back, whatever the priorities; ``None`` where the
             less important leave alone.
+        gone
+            Who has left by earlier plans of the call, with the rows of their nodes.
 
         Returns
         -------

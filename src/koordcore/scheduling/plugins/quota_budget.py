@@ -11,6 +11,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import QuotaPod
 from koordcore.model.resources import Resources
 from koordcore.preemption.problem import Pool, PreemptionProblem
+from koordcore.preemption.running import Leaving
 from koordcore.quota.admission import limit_of
 from koordcore.quota.device_classes import quota_reader
 from koordcore.quota.ledger import QuotaLedger
@@ -72,9 +73,13 @@ class QuotaBudget:
         return givers(self.snapshot, self.ledger, members)
 
     def lent(
-        self, members: Sequence[Pod], priority: int, below: frozenset[str] | None
+        self,
+        members: Sequence[Pod],
+        priority: int,
+        below: frozenset[str] | None,
+        gone: Collection[Leaving],
     ) -> tuple[BoolVector, BoolVector]:
-        return lent(self.snapshot, self.ledger, members, priority, below)
+        return lent(self.snapshot, self.ledger, members, priority, below, gone)
 
     def borrowers(self, gone: Mapping[PodKey, Pod]) -> tuple[str, ...]:
         return quotas_of_victims(self.ledger, gone)

@@ -20,7 +20,7 @@ from koordcore.model.devices import GPU
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
 from koordcore.model.resources import PODS
-from koordcore.preemption.running import RunningPods, running_on
+from koordcore.preemption.running import Leaving, RunningPods, running_on
 from koordcore.protocol.quota import quota_pod_of
 from koordcore.quota.admission import masked_request
 from koordcore.quota.device_classes import quota_reader
@@ -52,6 +52,7 @@ def lent(
     members: Sequence[Pod],
     priority: int,
     below: frozenset[str] | None,
+    gone: Collection[Leaving],
 ) -> tuple[BoolVector, BoolVector]:
     """Tell which running pods of other quotas may leave for some pods: those beyond what theirs are promised.
 
@@ -64,6 +65,8 @@ def lent(
     below
         They reclaim: they take from anybody below these quotas, and what lies within a min in part as well.
         ``None`` where they take from the less important only.
+    gone
+        Who has left already, as far as this question goes, and uses nothing any more.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def lent(
     read = quota_reader(snapshot)
     asked = [read(pod) for pod in members]
     running, rows = running_on(snapshot), snapshot.layout.index
-    theirs = _of_others(running, ledger, asked, below or ())
+    theirs = _of_others(running, ledger, asked, below or ()) & ~running.marked(gone)
     if below is None:
         listed = theirs & (running.priority < priority)
         return theirs, _beyond_floors(running, listed, ledger, asked, read, rows, None)
