@@ -135,7 +135,7 @@ def test_whoever_fits_beside_a_plan_is_nominated_there() -> None:
 
 
 def test_who_is_nominated_beside_a_plan_stays_there_however_important_its_victims_are() -> None:
-    """`low` may not evict `old` itself: it counts on the room all the same, in later calls as in the first."""
+    """`low` may not evict `old` itself: it counts on the room all the same, in later calls, too."""
     snapshot = ClusterSnapshot(
         nodes=[node("a", 4000, pod("old", 4000, 50)), node("b", 2000, pod("tiny", 2000))],
         pending=[pod("top", 3000, 100), pod("low", 1000, 10)],

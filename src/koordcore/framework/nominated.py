@@ -10,7 +10,7 @@ without the pods of higher or equal priority that are nominated there. Scores lo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
+from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Waiting
 from koordcore.model.pods import Pod, PodKey
 
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
     from koordcore.framework.plugin_set import PluginSet
 
 
-def assume_nominated(workspace: Workspace, plugins: PluginSet, pod: Pod, node: str) -> Pod:
+def assume_nominated(
+    workspace: Workspace, plugins: PluginSet, pod: Pod, node: str, claims: tuple[HeldClaim, ...] = ()
+) -> Pod:
     """Count a pod on a node as if it ran there, ports, neighbours and quota included; cards are not chosen.
 
-    The node may be overcommitted by it: whoever has to leave is still there.
+    The node may be overcommitted by it: whoever has to leave is still there. Devices of its ``claims`` are
+    kept for it.
     """
-    assumed = pod.at(node)
+    assumed = pod.at(node, claims=claims)
     row = workspace.layout.row_of[node]
     workspace.bind(assumed, row)
     for plugin, _ in plugins.everyone:
@@ -67,6 +71,8 @@ class NominatedPods:
         self._row: dict[PodKey, int] = {}
         self.claimed: list[Pod] = []
         """Pods that were nominated in this call, as they are counted on their nodes."""
+        self.claims: Mapping[PodKey, tuple[HeldClaim, ...]] = {}
+        """What is kept for those who have claims."""
         self._held: list[Pod] = []
         self._rest: dict[int, list[Pod]] = {}
         self._limiting: list[Plugin] | None = None
@@ -87,6 +93,10 @@ class NominatedPods:
         """Give those of some pods that are nominated, each with the row of its node."""
         rows = [(key, self._row[key]) for key in keys if key in self._row]
         return [(pod, row) for key, row in rows for pod in self._on[row] if pod.key == key]
+
+    def claiming(self) -> list[tuple[Pod, int]]:
+        """Give those that have claims, each with the row of its node."""
+        return [(pod, row) for row, there in self._on.items() for pod in there if pod.resource_claims]
 
     def forget(self, keys: Iterable[PodKey]) -> None:
         """Take note of pods that wait no longer, or wait for another node."""
@@ -168,7 +178,7 @@ class NominatedPods:
                 yield
         finally:
             for pod in held:
-                assume_nominated(self._workspace, self._plugins, pod.at(None), str(pod.node_name))
+                self._again(pod)
             self.claimed = held
 
     @contextmanager
@@ -232,7 +242,14 @@ class NominatedPods:
         # One may be opened within another, for pods that move to make room.
         kept, self._on, before = self._on, {}, self._held
         more = [
-            assume_nominated(self._workspace, self._plugins, pod, str(pod.nominated_node)) for pod in pods
+            assume_nominated(
+                self._workspace,
+                self._plugins,
+                pod,
+                str(pod.nominated_node),
+                self.claims.get(pod.key, ()),
+            )
+            for pod in pods
         ]
         self._held = [*before, *more]
         try:
@@ -251,7 +268,19 @@ class NominatedPods:
         try:
             yield
         finally:
-            self._held = [
-                assume_nominated(self._workspace, self._plugins, pod.at(None), str(pod.node_name))
-                for pod in held
-            ]
+            self._held = [self._again(pod) for pod in held]
+
+    @contextmanager
+    def nobody(self) -> Iterator[None]:
+        """Count nobody who was nominated before the call: somebody places them."""
+        kept, self._on = self._on, {}
+        try:
+            yield
+        finally:
+            self._on = kept
+
+    def _again(self, pod: Pod) -> Pod:
+        """Count one again as it was counted."""
+        return assume_nominated(
+            self._workspace, self._plugins, pod.at(None), str(pod.node_name), pod.held_claims
+        )

@@ -312,6 +312,8 @@ class HeldClaim:
         It was allocated for this pod; otherwise it was there already.
     planned
         It does not exist yet: the controller will make it, under a name with another ending.
+    promised
+        Its devices are only kept for a nominated pod: others of the claim do not have them either.
     """
 
     name: str
@@ -319,6 +321,7 @@ class HeldClaim:
     entry: str = ""
     fresh: bool = True
     planned: bool = False
+    promised: bool = False
 
     __attrs_post_init__ = check_fields
 

@@ -188,6 +188,10 @@ class SchedulingCycle:
             self.plugins = PluginSet(self.workspace, policy)
         else:
             self.workspace, self.plugins = warm
+        if self.plugins.nominated.claiming():
+            from koordcore.scheduling.promised_claims import keep_for_nominated
+
+            keep_for_nominated(self.workspace, self.plugins)
         self.decisions: list[PodDecision] = []
         self._plans: list[JobPlan] = []
         if matched is not None:

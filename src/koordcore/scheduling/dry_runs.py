@@ -19,6 +19,7 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
+from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.pods import Pod, PodKey
 from koordcore.preemption.moves import movers
@@ -33,6 +34,7 @@ from koordcore.scheduling.gang_input import Denied, planning_input_of
 from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_plans import flat_tree
 from koordcore.scheduling.one_pod import place_there
+from koordcore.scheduling.promised_claims import promised_claims
 from koordcore.scheduling.reset import unbound
 
 Coming: TypeAlias = tuple[Pod, int, int]
@@ -123,7 +125,9 @@ class DryRuns:
         mark = workspace.checkpoint()
         row_of = workspace.layout.row_of
         anyhow = [(pod.key, row_of[str(pod.node_name)]) for pod in self.leaving]
-        self._leave([*self._earlier(), *anyhow], frozenset().union(*(claim.charged for claim in self._claims)))
+        self._leave(
+            [*self._earlier(), *anyhow], frozenset().union(*(claim.charged for claim in self._claims))
+        )
         with self._plugins.nominated.taken():
             members = [one for claim in self._claims for one in claim.members if one.key not in self._plain]
             if members:
@@ -154,6 +158,17 @@ class DryRuns:
             finally:
                 self._workspace.rollback(mark)
 
+    def promised(
+        self, nominations: Mapping[str, str], victims: Iterable[Leaving]
+    ) -> Mapping[PodKey, tuple[HeldClaim, ...]]:
+        """Give what the claims of members will be allocated once the victims of a plan have left."""
+        if not any(self._members[key].resource_claims for key in nominations):
+            return {}
+        row_of = self._workspace.layout.row_of
+        members = [(self._members[key], row_of[node]) for key, node in nominations.items()]
+        with self.without(victims):
+            return promised_claims(self._workspace, self._plugins, members)
+
     def _earlier(self) -> frozenset[Leaving]:
         """Give who leaves by plans that stand."""
         return frozenset(one for claim in self._claims for one in claim.victims)
@@ -172,7 +187,7 @@ class DryRuns:
         forget_nominated(workspace, plugins, held)
         there = workspace.layout.row_of[str(held.node_name)]
         if place_there(workspace, plugins, held.at(None), there, tried=True) is None:
-            assume_nominated(workspace, plugins, held.at(None), str(held.node_name))
+            assume_nominated(workspace, plugins, held.at(None), str(held.node_name), held.held_claims)
 
     def try_plan(
         self, problem: PreemptionProblem, counts: IntMatrix, chosen: BoolVector, moves: IntVector

@@ -26,7 +26,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Members, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.preemption.alternative import rejected_alternative
 from koordcore.preemption.eligible import check_eligible, terminating_victims
-from koordcore.preemption.identify import PreemptingJob, identify_job, triggering
+from koordcore.preemption.identify import PreemptingJob, at_least, identify_job, triggering
 from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
@@ -220,7 +220,7 @@ class Preemptor:
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
         with runs.opened():
             whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
-            least = _at_least(job) if reclaiming else job
+            least = at_least(job) if reclaiming else job
             unpromised = least.pending != members and runs.givers(members) != runs.givers(least.pending)
         if reclaiming and (whom is None or not whom.any()):
             return None
@@ -299,7 +299,7 @@ class Preemptor:
         """
         if not runs.budgets:
             return None
-        asked = _at_least(job).pending
+        asked = at_least(job).pending
         priority = job.trigger.priority
         below = runs.givers(asked) if reclaiming else None
         if below is None and (reclaiming or runs.entitled(asked)):
@@ -400,8 +400,9 @@ class Preemptor:
         row_of = workspace.layout.row_of
         victims = tuple((victim.pod, row_of[victim.node]) for victim in plan.victims)
         charged = runs.charged(victims)
+        kept = runs.promised(plan.nominations, victims)
         members = [
-            assume_nominated(workspace, self._plugins, pods[key], node)
+            assume_nominated(workspace, self._plugins, pods[key], node, kept.get(pods[key].key, ()))
             for key, node in plan.nominations.items()
         ]
         for move in plan.moves:
@@ -428,14 +429,6 @@ def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionPr
     from koordcore.scheduling.group_preemption import with_own_layers
 
     return lambda problem, _: with_own_layers(job, problem)
-
-
-def _at_least(job: PreemptingJob) -> PreemptingJob:
-    """Give a job with the members alone that its gangs need, or one of each that needs nobody."""
-    parts = {name: (pods[: max(1, least)], least) for name, (pods, least) in job.parts.items()}
-    pending = tuple(pod for pods, _ in parts.values() for pod in pods)
-    trigger = triggering(pending) if pending else job.trigger
-    return attrs.evolve(job, trigger=trigger, pending=pending, parts=immutabledict(parts))
 
 
 def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:

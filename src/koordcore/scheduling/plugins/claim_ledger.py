@@ -192,7 +192,8 @@ class ClaimBook:
         """Give the allocated claims of a pod on a node: as decided here, or as it and its claims tell."""
         if pod.held_claims:
             for held in pod.held_claims:
-                yield (pod.namespace, held.name), held.allocation
+                if not held.promised:
+                    yield (pod.namespace, held.name), held.allocation
             return
         told = dict.fromkeys(one.name for one in self._told(pod))
         for name in told:
@@ -313,6 +314,10 @@ class ClaimLedger:
         self._refresh()
 
     def _count(self, pod: Pod, sign: int) -> None:
+        for held in pod.held_claims:
+            if held.promised:
+                self._stale |= self._held.add(held.allocation, sign)
+                self.version += 1
         for key, allocation in self.book.held_by(pod):
             before = self._users[key] > 0
             self._users[key] += sign
