@@ -44,7 +44,7 @@ def aim(
     gathers = tuple(
         (frozenset(position[leaf.id] for leaf in group.leaves), groups.domains_of(group))
         for group in _below(job.tree)
-        if group.key
+        if group.key and group.leaves
     )
     shares = _shares(job, job.tree, roles)
     return attrs.evolve(problem, roles=roles, homes=homes, gathers=gathers, shares=shares)
