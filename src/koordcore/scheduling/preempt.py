@@ -170,7 +170,7 @@ class Preemptor:
         from koordcore.scheduling.group_preemption import aim  # only who has such groups pays for them
 
         def aimed(problem: PreemptionProblem, runs: DryRuns) -> PreemptionProblem | None:
-            with runs.without(leaving_of(problem, np.ones(len(problem.candidates), dtype=np.bool_))):
+            with runs.without(leaving_of(problem, problem.usable)):
                 return aim(self._workspace, self._plugins, job, problem, self._limits)
 
         identified = PreemptingJob(
