@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
-import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector
@@ -26,7 +25,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import Members, NotHelpful, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.preemption.alternative import rejected_alternative
 from koordcore.preemption.eligible import check_eligible, terminating_victims
-from koordcore.preemption.identify import PreemptingJob, identify_job, triggering
+from koordcore.preemption.identify import PreemptingJob, at_least, identify_job, triggering
 from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
@@ -38,6 +37,7 @@ from koordcore.scheduling.eviction_question import EvictionQuestions
 from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
+from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
@@ -173,13 +173,16 @@ class Preemptor:
             with runs.without(leaving_of(problem, problem.usable)):
                 return aim(self._workspace, self._plugins, job, problem, self._limits)
 
+        def lowered(problem: PreemptionProblem, found: Answer, ask: Ask) -> Answer:
+            return fewer(job, problem, self._rules, found, ask)
+
         identified = PreemptingJob(
             preemptor=job.name,
             trigger=triggering(job.pods),
             pending=job.pods,
             parts=immutabledict({name: (pods, 0) for name, pods in job.members.items()}),
         )
-        return self._preempt(identified, None, (), aimed) or []
+        return self._preempt(identified, None, (), aimed, lowered) or []
 
     # -- planning --------------------------------------------------------------------------------------
 
@@ -202,6 +205,7 @@ class Preemptor:
         spec: NetworkTopologySpec | None,
         bound: Sequence[str],
         aimed: Callable[[PreemptionProblem, DryRuns], PreemptionProblem | None] | None = None,
+        lowered: Callable[[PreemptionProblem, Answer, Ask], Answer] | None = None,
         *,
         reclaiming: bool = False,
     ) -> list[Nominated] | None:
@@ -220,7 +224,7 @@ class Preemptor:
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
         with runs.opened():
             whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
-            least = _at_least(job) if reclaiming else job
+            least = at_least(job) if reclaiming else job
             unpromised = least.pending != members and runs.givers(members) != runs.givers(least.pending)
         if reclaiming and (whom is None or not whom.any()):
             return None
@@ -230,15 +234,19 @@ class Preemptor:
             isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
         )
 
-        def planned(*, certain: bool) -> tuple[PreemptionProblem, PreemptionPlan | NotHelpful] | None:
+        def ask(problem: PreemptionProblem) -> Answer:
+            with runs.opened():
+                return self._planned(problem, runs, trigger, pods, beyond_amounts=beyond_amounts)
+
+        def planned(*, certain: bool) -> Answer | None:
             asked = self._questions.problem(
                 trigger, job.parts, spec, bound, gone, leaving, whom, certain=certain
             )
             problem = asked if aimed is None else aimed(asked, runs)
             if problem is None:
                 return None
-            with runs.opened():
-                return self._planned(problem, runs, trigger, pods, beyond_amounts=beyond_amounts)
+            answer = ask(problem)
+            return answer if lowered is None else lowered(problem, answer, ask)
 
         found = planned(certain=False)
         if found is None:
@@ -274,7 +282,7 @@ class Preemptor:
         pods: Mapping[str, Pod],
         *,
         beyond_amounts: bool,
-    ) -> tuple[PreemptionProblem, PreemptionPlan | NotHelpful]:
+    ) -> Answer:
         """Plan with what plugins have to say, also beyond amounts; gives what was asked in the end, too."""
         if self._rules.relocation is Relocation.NEVER:
             problem = with_amounts(self._workspace, self._plugins, problem, pods)
@@ -299,7 +307,7 @@ class Preemptor:
         """
         if not runs.budgets:
             return None
-        asked = _at_least(job).pending
+        asked = at_least(job).pending
         priority = job.trigger.priority
         below = runs.givers(asked) if reclaiming else None
         if below is None and (reclaiming or runs.entitled(asked)):
@@ -365,7 +373,7 @@ class Preemptor:
 
         now, most = runs.pools(problem), runs.pools(problem, widest=True)
         plan = find(now)
-        if len(now) == len(most) and all(map(_alike, now, most)):
+        if len(now) == len(most) and all(map(Pool.binds_like, now, most)):
             return plan
         wider = find(most)
         if isinstance(plan, NotHelpful) or (isinstance(wider, PreemptionPlan) and wider.damage < plan.damage):
@@ -430,21 +438,9 @@ def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionPr
     return lambda problem, _: with_own_layers(job, problem)
 
 
-def _at_least(job: PreemptingJob) -> PreemptingJob:
-    """Give a job with the members alone that its gangs need, or one of each that needs nobody."""
-    parts = {name: (pods[: max(1, least)], least) for name, (pods, least) in job.parts.items()}
-    pending = tuple(pod for pods, _ in parts.values() for pod in pods)
-    trigger = triggering(pending) if pending else job.trigger
-    return attrs.evolve(job, trigger=trigger, pending=pending, parts=immutabledict(parts))
-
-
 def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:
     """Tell that a pod is refused whoever leaves, and whatever the node."""
     if isinstance(scheduling_class, Refusal):
         return True
     refused = scheduling_class.refuse()
     return refused is not None and not refused[1].resolvable
-
-
-def _alike(one: Pool, other: Pool) -> bool:
-    return np.array_equal(one.room, other.room) and np.array_equal(one.uses, other.uses)
