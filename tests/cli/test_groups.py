@@ -23,6 +23,8 @@ from tests.reservations.test_future import NOW
 
 Object = dict[str, Any]
 DAY = "2026-01-01T"
+VERSION = "scheduling.k8s.io/v1alpha3"
+OF: Object = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
 
 
 def node(name: str, rack: str) -> Object:
@@ -44,11 +46,17 @@ def pod(name: str, cpu: int, group: str = "", on: str = "", end: str = "") -> Ob
 def group(name: str, least: int, **spec: Any) -> Object:
     body = {"schedulingPolicy": {"gang": {"minCount": least}}, **spec}
     return {
-        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "apiVersion": VERSION,
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": "ml"},
         "spec": body,
     }
+
+
+def group_of_groups(name: str, least: int, **spec: Any) -> Object:
+    body = {"schedulingPolicy": {"gang": {"minGroupCount": least}}, **OF, **spec}
+    meta = {"name": name, "namespace": "ml"}
+    return {"apiVersion": VERSION, "kind": "CompositePodGroup", "metadata": meta, "spec": body}
 
 
 RACKED = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
@@ -86,19 +94,8 @@ def test_when_knows_a_group_by_its_name_and_by_its_pods(
 def test_when_knows_a_group_of_groups_and_says_why_one_never_starts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    tree: Object = {
-        "apiVersion": "scheduling.k8s.io/v1alpha3",
-        "kind": "CompositePodGroup",
-        "metadata": {"name": "job", "namespace": "ml"},
-        "spec": {
-            "schedulingPolicy": {"gang": {"minGroupCount": 2}},
-            "workloadRef": {"workloadName": "w", "templateName": "t"},
-        },
-    }
-    below: Object = {
-        "parentCompositePodGroupName": "job",
-        "workloadRef": {"workloadName": "w", "templateName": "t"},
-    }
+    tree = group_of_groups("job", 2)
+    below: Object = {"parentCompositePodGroupName": "job", **OF}
     path = tmp_path / "tree.json"
 
     def asked(least: int) -> Object:
@@ -126,6 +123,20 @@ def test_explain_and_inspect_name_the_group(capsys: pytest.CaptureFixture[str], 
     assert main(["explain", "podgroup:ml/none", dump]) == 2
     assert main(["explain", "podgroup/none", dump]) == 2
     assert "no podgroup none with waiting pods in the dump" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [["schedule"], ["inspect"], ["explain", "t0"]])
+def test_commands_answer_beside_a_group_of_groups_without_children(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, asked: list[str]
+) -> None:
+    below: Object = {"parentCompositePodGroupName": "job"}
+    objects = [*BUSY, group_of_groups("job", 1), group_of_groups("empty", 1, **below)]
+    objects.append(group("train", 2, **OF, **below))
+    objects += [pod(f"t{rank}", 2, "train") for rank in range(2)]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert main([*asked, str(path)]) == 0
+    assert "compositepodgroup:ml/job" in capsys.readouterr().out
 
 
 def test_a_group_whose_members_leave_does_not_only_gain() -> None:

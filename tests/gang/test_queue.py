@@ -62,6 +62,16 @@ def test_of_equal_gangs_the_earlier_one_starts() -> None:
     assert plan_queue(tree, [gang(tree, name, 2) for name in "xyz"]).waiting == ("y", "z")
 
 
+def test_gangs_that_need_more_members_than_they_have_wait() -> None:
+    tree = blocks(3)
+    queue = [gang(tree, name, 1) for name in "xyz"]
+    for number in (0, 2):
+        (own,) = queue[number].demand.roles
+        demand = attrs.evolve(queue[number].demand, roles=(attrs.evolve(own, min_available=2),))
+        queue[number] = attrs.evolve(queue[number], demand=demand)
+    assert plan_queue(tree, queue).waiting == ("x", "z")
+
+
 def test_gangs_must_share_what_is_free() -> None:
     tree = blocks(3)
     with pytest.raises(ModelError, match="does not share"):

@@ -87,7 +87,9 @@ class World:
         if key:
             # Whoever runs below lies in one domain.
             where = [node for node in where if key in self.labels[node]][:1]
-        found = [self.group(name, level + 1, where) for _ in range(rng.randint(1, 3))]
+        # A group of groups may have nobody below it.
+        number = 0 if level > 1 and rng.random() < 0.2 else rng.randint(1, 3)
+        found = [self.group(name, level + 1, where) for _ in range(number)]
         nodes = [node for _, below in found for node in below]
         domains, fixed = self.home(key, nodes)
         parts = tuple(part for part, _ in found)

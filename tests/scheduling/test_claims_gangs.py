@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import attrs
@@ -17,6 +18,7 @@ from koordcore.model.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
+from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import PodResourceClaim, SchedulingGroup
 from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
 
@@ -101,6 +103,18 @@ def test_members_forgo_what_they_would_rather_have_so_that_all_fit() -> None:
     assert certificate is not None
     assert certificate.proven
     assert short.jobs[0].detail == "the cluster has 14 of 15 slots; 1 more would do"
+
+
+def test_a_part_with_fewer_pods_than_it_needs_stops_its_gang_where_some_share_a_claim() -> None:
+    shared = ResourceClaim(name="shared", spec=TEMPLATES["gpu"])
+    label = {"pod-group.scheduling.sigs.k8s.io": "g", f"{GANG}sub-group": "w"}
+    pods = [member(f"m{number}", named="shared", least=2) for number in range(2)]
+    pods = [attrs.evolve(one, annotations={}, labels=label) for one in (*pods, member("m2", "gpu", least=2))]
+    for least, starts in ((3, 3), (4, 0)):
+        parts = json.dumps({"subGroups": [{"name": "w", "minMember": least}]})
+        record = PodGroup(name="g", min_member=2, annotations={f"{GANG}sub-groups": parts})
+        snapshot = cluster([whole_gpus("a", 2)], pods, shared).with_records(record)
+        assert len(legal(snapshot).bound) == starts
 
 
 def test_members_of_several_kinds_share_cards_in_the_one_way_that_there_is() -> None:

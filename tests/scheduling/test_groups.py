@@ -9,6 +9,7 @@ import pytest
 from immutabledict import immutabledict
 
 from koordcore import (
+    Bound,
     ClusterSnapshot,
     Node,
     Nominated,
@@ -254,6 +255,37 @@ def test_below_a_group_of_groups_that_fails_nobody_starts() -> None:
     result = decided(snapshot)
     assert not result.bound
     assert "minGroupCount (2) of root is not satisfied" in result.jobs[0].message
+
+
+@pytest.mark.parametrize("key", ["", "zone"])
+@pytest.mark.parametrize("least", [1, 2])
+@pytest.mark.parametrize("room", ["free", "taken", "short"])
+def test_a_group_of_groups_without_pods_only_fails_itself(room: str, least: int, key: str) -> None:
+    """Two groups of groups have nobody below them, one of them nothing at all; its sibling starts."""
+    keys = (key,) if key else ()
+    records = [
+        CompositePodGroup(name="root", min_groups=least, priority=9),
+        CompositePodGroup(name="hollow", parent="root", topology_keys=keys),
+        CompositePodGroup(name="empty", parent="hollow", min_groups=1, topology_keys=keys),
+        group("x", 2, "rack" if key else "", parent="root"),
+    ]
+    low = [pod("low", 2000)] if room == "taken" else []
+    nodes = [node("n", 1000 if room == "short" else 2000, *low, zone="z", rack="r")]
+    members = [*pods("x", 2, priority=9), pod("bystander", 0)]
+    result = decided(cluster(nodes, members, *records), preempt=RULES)
+    others = {type(one) for one in result.decisions if one.pod.name != "bystander"}
+    assert "bystander" in {one.pod.name for one in result.bound}
+    if least == 2:
+        assert others == {Waiting}
+    else:
+        assert others == {{"free": Bound, "taken": Nominated, "short": Unschedulable}[room]}
+        assert result.jobs[0].least == 2
+    states = group_states(cluster(nodes, members, *records))
+    assert [(one.name.rpartition("/")[2], one.waiting) for one in states if one.level] == [
+        ("hollow", 0),
+        ("empty", 0),
+        ("x", 2),
+    ]
 
 
 def test_a_cycle_of_parents_is_told() -> None:

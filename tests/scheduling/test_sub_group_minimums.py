@@ -115,6 +115,38 @@ def test_where_one_slice_of_an_entry_is_enough_all_of_another_have_to_start(
     assert len(placed(nodes(*racks), gang, FEWER, OTHER)) == number
 
 
+FEW = {"minMember": 2, "gatherStrategy": MUST}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"subGroups": [{**FEW, "name": "w"}]},
+        {"subGroups": [{"name": "x", "gatherStrategy": MUST}, {**FEW, "name": "w"}]},
+        {"subGroups": [{**FEW, "name": "x"}, {**FEW, "name": "w"}]},
+        {"subGroups": [{**FEW, "name": "w", "by": "side"}, {"name": "x", "gatherStrategy": MUST}]},
+        {"subGroups": [{**FEW, "name": "w"}, {"name": "x", "gatherStrategy": MUST}], "minSubGroups": 2},
+    ],
+)
+def test_a_part_with_fewer_pods_than_it_needs_stops_its_gang_and_nobody_else(
+    parts: dict[str, object],
+) -> None:
+    """Beside it there may be a part of as many pods for which they are enough."""
+    gang = [*pods("g", "w", 1, side="a"), *pods("g", "x", 1), LEADER]
+    waiting = [*gang, Pod(name="bystander", requests={"cpu": 1})]
+    snapshot = ClusterSnapshot(nodes=nodes(2, 2), pending=waiting, records=[NETWORK, group("g", 2, parts)])
+    result = legal(snapshot)
+    assert [one.pod.name for one in result.bound] == ["bystander"]
+    if "minSubGroups" not in parts and "by" not in str(parts):
+        assert "needs 2 members and has 1" in result.jobs[0].detail
+
+
+def test_where_one_part_is_enough_it_starts_beside_one_that_has_too_few_pods() -> None:
+    gang = [*pods("g", "w", 1), *pods("g", "x", 1)]
+    parts = some(1, {**FEW, "name": "w"}, {"name": "x", "gatherStrategy": MUST})
+    assert started(nodes(2), gang, parts) == ["g-x0"]
+
+
 def test_a_gang_in_parts_starts_where_room_was_made_for_all_of_it() -> None:
     """By itself it would take the first rack."""
     gang = pods("g", "w", 2)

@@ -43,6 +43,14 @@ def triggering(pods: Sequence[Pod], other: Pod | None = None) -> Pod:
     return found
 
 
+def at_least(job: PreemptingJob) -> PreemptingJob:
+    """Give a job with the members alone that its gangs need, or one of each that needs nobody."""
+    parts = {name: (pods[: max(1, least)], least) for name, (pods, least) in job.parts.items()}
+    pending = tuple(pod for pods, _ in parts.values() for pod in pods)
+    trigger = triggering(pending) if pending else job.trigger
+    return attrs.evolve(job, trigger=trigger, pending=pending, parts=immutabledict(parts))
+
+
 def identify_job(
     trigger: Pod,
     *,

@@ -244,7 +244,7 @@ def _cheapest(
     """Greedy first, bound second, solver third."""
     floor = floor_of(problem, domains, members)
     draft = None
-    if not conflicts:
+    if not conflicts and (problem.shares is None or problem.shares.drafted):
         draft = draft_plan(problem, domains, members, floor)
         if draft is not None and not problem.gathered(draft.counts):
             draft = None

@@ -47,6 +47,10 @@ class Pool:
     uses: IntMatrix
     gives: IntMatrix
 
+    def binds_like(self, other: Pool) -> bool:
+        """Tell whether another leaves as much, and is used up by the same."""
+        return np.array_equal(self.room, other.room) and np.array_equal(self.uses, other.uses)
+
 
 @record(eq=False)
 class Refuges:

@@ -23,12 +23,15 @@ class Shares:
         Roles that start.
     members
         Members of all roles together.
+    drafted
+        The minimums of the problem's roles are one choice that does.
     """
 
     roles: tuple[Role, ...]
     units: tuple[Unit, ...]
     starting: int
     members: int
+    drafted: bool = True
 
 
 class ShareRows:

@@ -155,7 +155,8 @@ def roles_of(job: Job, tree: NetworkTopology, shape_of: Mapping[str, int]) -> Ro
 def with_ties(found: Roles, ties: Sequence[frozenset[str]]) -> Roles:
     """Split roles so that members that have to be on one node are roles of their own.
 
-    A role that is bound to a domain of its own is left as it is: whoever binds its plan finds out.
+    A role that is bound to a domain of its own is left as it is: whoever binds its plan finds out. So is one
+    that needs more members than it has, which cannot start.
 
     Parameters
     ----------
@@ -169,7 +170,8 @@ def with_ties(found: Roles, ties: Sequence[frozenset[str]]) -> Roles:
     places: list[tuple[int, ...]] = []
     for role in found.roles:
         parts = [role]
-        if not (role.must_layer or role.multiples or len(role.home)):
+        short = role.min_available > len(role.members)
+        if not (short or role.must_layer or role.multiples or len(role.home)):
             parts = list(_split(role, ties))
         places.append(tuple(range(len(roles), len(roles) + len(parts))))
         roles += parts

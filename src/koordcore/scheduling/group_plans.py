@@ -194,7 +194,7 @@ class Groups:
             domain = self._domains(group.key).of_running([*self._running(group), *nodes])
             if isinstance(domain, str):
                 return False
-        if not group.children:
+        if group.leaf:
             return len(nodes) + len(self.job.bound[group.id]) >= group.least
         well = 0
         for child in group.children:
@@ -212,14 +212,14 @@ class Groups:
 
     def _part(self, group: GroupTree, decisions: dict[PodKey, PodDecision]) -> bool:
         mark = self.workspace.checkpoint()
-        if group.children:
-            success = sum(self._part(child, decisions) for child in group.children) >= group.least
-        else:
+        if group.leaf:
             placed = 0
             for pod in self.job.members[group.id]:
                 decision = decisions[pod.key] = place_pod(self.workspace, self.plugins, pod)
                 placed += isinstance(decision, Bound)
             success = placed + len(self.job.bound[group.id]) >= group.least
+        else:
+            success = sum(self._part(child, decisions) for child in group.children) >= group.least
         if not success:
             self.workspace.rollback(mark)
             failed = next((one for one in decisions.values() if isinstance(one, Unschedulable)), None)
@@ -233,7 +233,7 @@ class Groups:
     def _short(self, group: GroupTree, why: str) -> str:
         """Say that a group did not reach its minimum."""
         tail = f": {why}" if why else ""
-        if group.children:
+        if not group.leaf:
             return f"minGroupCount ({group.least}) of {group.name} is not satisfied{tail}"
         running, waiting = len(self.job.bound[group.id]), len(self.job.members[group.id])
         if running + waiting < group.least:
@@ -424,9 +424,10 @@ class Groups:
 
 def _fewest(group: GroupTree, job: Job) -> int:
     """Count the fewest members that a group needs beside those that run."""
-    if not group.children:
+    if group.leaf:
         return max(0, group.least - len(job.bound[group.id]))
-    return sum(sorted(_fewest(child, job) for child in group.children)[: group.least])
+    able = (child for child in group.children if child.leaves)
+    return sum(sorted(_fewest(child, job) for child in able)[: group.least])
 
 
 def flat_tree(workspace: Workspace) -> NetworkTopology:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from koordcore.allocators.gang.demand import Role
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound
 from koordcore.preemption.problem import Domains, PreemptionProblem
-from koordcore.preemption.shares import Shares
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_roles import parts_of
+from koordcore.scheduling.group_goals import shares_of
 from koordcore.scheduling.group_plans import Groups
-from koordcore.scheduling.group_tree import GroupTree, units_of
+from koordcore.scheduling.group_tree import GroupTree
 
 
 def aim(
@@ -44,33 +43,13 @@ def aim(
     gathers = tuple(
         (frozenset(position[leaf.id] for leaf in group.leaves), groups.domains_of(group))
         for group in _below(job.tree)
-        if group.key
+        if group.key and group.leaves
     )
-    shares = _shares(job, job.tree, roles)
+    # Where not everybody starts, who else could is a choice.
+    choice = any(role.min_available < len(role.members) for role in roles)
+    several = sum(bool(role.members) for role in roles) > 1
+    shares = shares_of(job, job.tree, roles) if choice and several else None
     return attrs.evolve(problem, roles=roles, homes=homes, gathers=gathers, shares=shares)
-
-
-def _shares(job: Job, tree: GroupTree, roles: tuple[Role, ...]) -> Shares | None:
-    """Say who else could start, where not everybody does; ``None`` where there is no choice."""
-    if (
-        all(role.min_available == len(role.members) for role in roles)
-        or sum(bool(role.members) for role in roles) < 2
-    ):
-        return None
-    units, above = units_of(tree)
-    least = {leaf.id: leaf.least - len(job.bound[leaf.id]) for leaf in tree.leaves}
-    own = tuple(
-        attrs.evolve(
-            role,
-            min_available=max(0, least[role.name]),
-            unit=above[role.name],
-            started=least[role.name] <= 0,
-        )
-        for role in roles
-    )
-    starting = sum(role.min_available > 0 and least[role.name] > 0 for role in roles)
-    members = sum(role.min_available for role in roles)
-    return Shares(roles=own, units=units, starting=starting, members=members)
 
 
 def with_own_layers(job: Job, problem: PreemptionProblem) -> PreemptionProblem:

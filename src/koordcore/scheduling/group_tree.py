@@ -27,6 +27,8 @@ class GroupTree:
         Label of which everybody below needs one value; empty for none.
     children
         Groups below, in their order; none for a leaf.
+    leaf
+        It has pods, not groups. A group of groups may have nobody below it; it never succeeds.
     """
 
     id: str
@@ -34,15 +36,18 @@ class GroupTree:
     least: int
     key: str = ""
     children: tuple[GroupTree, ...] = ()
+    leaf: bool = True
 
     @property
     def leaves(self) -> tuple[GroupTree, ...]:
         """The leaves below, in order; itself if it is one."""
-        return tuple(chain.from_iterable(one.leaves for one in self.children)) if self.children else (self,)
+        return (self,) if self.leaf else tuple(chain.from_iterable(one.leaves for one in self.children))
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The labels of itself and everybody below, each once."""
+        """The labels of itself and everybody below, each once; those without pods below bind nobody."""
+        if not self.leaves:
+            return ()
         below = chain.from_iterable(one.keys for one in self.children)
         return tuple(dict.fromkeys(key for key in (self.key, *below) if key))
 
@@ -62,7 +67,7 @@ def units_of(
     Returns
     -------
     units
-        The groups that have children.
+        The groups of groups, without those that have no leaves below.
     above
         Position of the unit that each leaf is part of, by its id.
     """
@@ -70,8 +75,9 @@ def units_of(
     above: dict[str, int] = {}
 
     def add(group: GroupTree, parent: int) -> None:
-        if not group.children:
+        if group.leaf:
             above[group.id] = parent
+        if group.leaf or not group.leaves:
             return
         number = len(units)
         unit = Unit(name=group.name, least=group.least, parent=parent)
@@ -89,4 +95,6 @@ def tree_of(groups: GroupTable, group: str) -> GroupTree:
     node = groups.nodes[group]
     below = () if node.leaf else groups.children.get(group, ())
     children = tuple(tree_of(groups, child) for child in below)
-    return GroupTree(id=group, name=node.name, least=node.least, key=node.key, children=children)
+    return GroupTree(
+        id=group, name=node.name, least=node.least, key=node.key, children=children, leaf=node.leaf
+    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
-import numpy as np
 from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector
@@ -38,6 +37,7 @@ from koordcore.scheduling.eviction_question import EvictionQuestions
 from koordcore.scheduling.freeing import with_amounts
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
+from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
@@ -170,8 +170,11 @@ class Preemptor:
         from koordcore.scheduling.group_preemption import aim  # only who has such groups pays for them
 
         def aimed(problem: PreemptionProblem, runs: DryRuns) -> PreemptionProblem | None:
-            with runs.without(leaving_of(problem, np.ones(len(problem.candidates), dtype=np.bool_))):
+            with runs.without(leaving_of(problem, problem.usable)):
                 return aim(self._workspace, self._plugins, job, problem, self._limits)
+
+        def lowered(problem: PreemptionProblem, found: Answer, ask: Ask) -> Answer:
+            return fewer(job, problem, self._rules, found, ask)
 
         identified = PreemptingJob(
             preemptor=job.name,
@@ -179,7 +182,7 @@ class Preemptor:
             pending=job.pods,
             parts=immutabledict({name: (pods, 0) for name, pods in job.members.items()}),
         )
-        return self._preempt(identified, None, (), aimed) or []
+        return self._preempt(identified, None, (), aimed, lowered) or []
 
     # -- planning --------------------------------------------------------------------------------------
 
@@ -202,6 +205,7 @@ class Preemptor:
         spec: NetworkTopologySpec | None,
         bound: Sequence[str],
         aimed: Callable[[PreemptionProblem, DryRuns], PreemptionProblem | None] | None = None,
+        lowered: Callable[[PreemptionProblem, Answer, Ask], Answer] | None = None,
         *,
         reclaiming: bool = False,
     ) -> list[Nominated] | None:
@@ -230,15 +234,19 @@ class Preemptor:
             isinstance(one, SchedulingClass) and one.counts_beyond_amounts for one in classes.values()
         )
 
-        def planned(*, certain: bool) -> tuple[PreemptionProblem, PreemptionPlan | NotHelpful] | None:
+        def ask(problem: PreemptionProblem) -> Answer:
+            with runs.opened():
+                return self._planned(problem, runs, trigger, pods, beyond_amounts=beyond_amounts)
+
+        def planned(*, certain: bool) -> Answer | None:
             asked = self._questions.problem(
                 trigger, job.parts, spec, bound, gone, leaving, whom, certain=certain
             )
             problem = asked if aimed is None else aimed(asked, runs)
             if problem is None:
                 return None
-            with runs.opened():
-                return self._planned(problem, runs, trigger, pods, beyond_amounts=beyond_amounts)
+            answer = ask(problem)
+            return answer if lowered is None else lowered(problem, answer, ask)
 
         found = planned(certain=False)
         if found is None:
@@ -274,7 +282,7 @@ class Preemptor:
         pods: Mapping[str, Pod],
         *,
         beyond_amounts: bool,
-    ) -> tuple[PreemptionProblem, PreemptionPlan | NotHelpful]:
+    ) -> Answer:
         """Plan with what plugins have to say, also beyond amounts; gives what was asked in the end, too."""
         if self._rules.relocation is Relocation.NEVER:
             problem = with_amounts(self._workspace, self._plugins, problem, pods)
@@ -365,7 +373,7 @@ class Preemptor:
 
         now, most = runs.pools(problem), runs.pools(problem, widest=True)
         plan = find(now)
-        if len(now) == len(most) and all(map(_alike, now, most)):
+        if len(now) == len(most) and all(map(Pool.binds_like, now, most)):
             return plan
         wider = find(most)
         if isinstance(plan, NotHelpful) or (isinstance(wider, PreemptionPlan) and wider.damage < plan.damage):
@@ -437,7 +445,3 @@ def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:
         return True
     refused = scheduling_class.refuse()
     return refused is not None and not refused[1].resolvable
-
-
-def _alike(one: Pool, other: Pool) -> bool:
-    return np.array_equal(one.room, other.room) and np.array_equal(one.uses, other.uses)

@@ -310,7 +310,8 @@ class GangDemand:
         first: dict[object, int] = {}
         found = []
         for number, role in enumerate(self.roles):
-            whole = role.must_layer and role.members and role.min_available >= len(role.members)
+            # A role that needs more members than it has cannot start: none that can is like it.
+            whole = role.must_layer and role.members and role.min_available == len(role.members)
             alone = not len(role.home) and not any(len(self.units[unit].home) for unit in self.above(number))
             alone = alone and not role.multiples and not role.bound.any()
             shapes = tuple(sorted(member.shape for member in role.members))

@@ -35,9 +35,21 @@ def gather_roots(terms: Terms) -> list[int]:
     return held if depth and held else list(roots)
 
 
+def too_few(demand: GangDemand) -> str:
+    """Name a role that has to start and has fewer members than it needs; empty where none is known."""
+    partial = demand.min_roles is not None and demand.min_roles < len(demand.roles)
+    for role in () if partial or demand.units else demand.roles:
+        if role.min_available > len(role.members):
+            return f"role {role.name} needs {role.min_available} members and has {len(role.members)}"
+    return ""
+
+
 def lacking_of(terms: Terms) -> str:
     """Say what is lacking, empty where no single kind of member and no single resource is."""
     demand = terms.demand
+    few = too_few(demand)
+    if few:
+        return few
     partial = demand.min_roles is not None and demand.min_roles < len(demand.roles)
     own = [(role, _of_role(terms, role)) for role in demand.roles if role.must_layer]
     short = [(role, text) for role, text in own if text]

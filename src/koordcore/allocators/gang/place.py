@@ -15,6 +15,7 @@ import numpy as np
 
 from koordcore._record import record
 from koordcore.allocators.gang.demand import GangDemand, GangPlacement, GangShortfall, deal
+from koordcore.allocators.gang.lacking import too_few
 from koordcore.allocators.gang.objective import Terms, domains_used, gathering_problem, terms_of
 from koordcore.allocators.gang.packing import INFINITE, Packing, Table, convolve
 from koordcore.allocators.gang.shortfall import explain_shortfall
@@ -48,9 +49,8 @@ def place_uniform(
     if terms.must_depth is None:
         nowhere = Certificate.make_infeasible(problem)
         return explain_shortfall(terms, fit_error=fit_error, placeable=0, certificate=nowhere)
-    short = next((role for role in demand.roles if role.min_available > len(role.members)), None)
-    if short is not None:
-        lacking = f"role {short.name} needs {short.min_available} members and has {len(short.members)}"
+    lacking = too_few(demand)
+    if lacking:
         never = Certificate.make_infeasible()
         return explain_shortfall(terms, fit_error=fit_error, placeable=0, certificate=never, lacking=lacking)
     alone = _one_node(terms)

@@ -206,7 +206,7 @@ def _whole(terms: Terms) -> bool:
         and terms.must_depth != 0
         and demand.size > 0
         and demand.min_roles is None
-        and all(not role.must_layer and role.min_available >= len(role.members) for role in demand.roles)
+        and all(not role.must_layer and role.min_available == len(role.members) for role in demand.roles)
         and (terms.must_depth == leaf or terms.multiples[-1] == 1)
     )
 
