@@ -95,11 +95,3 @@ def identify_job(
         waiting=tuple(pod for ones in held.values() for pod in ones),
         parts=immutabledict({gang: (ones, needed[gang]) for gang, ones in open_.items()}),
     )
-
-
-def at_least(job: PreemptingJob) -> PreemptingJob:
-    """Give a job with the members alone that its gangs need, or one of each that needs nobody."""
-    parts = {name: (pods[: max(1, least)], least) for name, (pods, least) in job.parts.items()}
-    pending = tuple(pod for pods, _ in parts.values() for pod in pods)
-    trigger = triggering(pending) if pending else job.trigger
-    return attrs.evolve(job, trigger=trigger, pending=pending, parts=immutabledict(parts))
