@@ -110,6 +110,45 @@ def test_zones_bind_only_nodes_that_name_one() -> None:
     assert outcome(claim(), volume({ZONE: "z9"})) == "c"
 
 
+OLD_REGION, REGION = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
+
+
+@pytest.mark.parametrize(
+    ("here", "of_the_volume", "fits"),
+    [
+        ({ZONE: "z2"}, {REGION: "r1"}, False),
+        ({REGION: "r1"}, {ZONE: "z1"}, False),
+        ({OLD_ZONE: "z1"}, {REGION: "r1"}, False),
+        ({ZONE: "z1", REGION: "r2"}, {ZONE: "z1", REGION: "r1"}, False),
+        ({ZONE: "z1", REGION: "r1"}, {ZONE: "z1", REGION: "r1"}, True),
+        ({ZONE: "z2"}, {OLD_ZONE: "z1"}, False),
+        ({ZONE: "z1"}, {OLD_ZONE: "z1"}, True),
+        ({REGION: "r1"}, {OLD_REGION: "r0__ r1"}, True),
+        ({OLD_ZONE: "z2", ZONE: "z1"}, {OLD_ZONE: "z1"}, False),
+        ({OLD_ZONE: "z1"}, {ZONE: "z1"}, False),
+        ({ZONE: "z2"}, {ZONE: "z1__"}, True),
+        ({"elsewhere": "z2"}, {ZONE: "z1", OLD_REGION: "r1"}, True),
+    ],
+)
+def test_a_node_that_names_a_zone_or_a_region_is_held_to_both(
+    here: dict[str, str], of_the_volume: dict[str, str], fits: bool
+) -> None:
+    """By the new name where the volume has the old one, too; and the checker says the same."""
+    there = node("a")
+    there["metadata"]["labels"] = here
+    snapshot = snapshot_from_objects([there, POD, claim(), volume(of_the_volume)]).snapshot
+    (decision,) = schedule(snapshot).decisions
+    assert isinstance(decision, Bound) is fits
+    (pod,) = snapshot.pending
+    forged = attrs.evolve(
+        schedule(snapshot),
+        decisions=(Bound(pod=pod.key, node="a"),),
+        snapshot=snapshot.assume(attrs.evolve(pod, node_name="a")),
+    )
+    found = [one.message for one in verify(snapshot, forged) if one.kind is ViolationKind.VOLUME]
+    assert found == ([] if fits else ["volume v is of another zone or region than a"])
+
+
 # -- volumes in use -----------------------------------------------------------------------------------------
 
 
