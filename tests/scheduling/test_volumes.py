@@ -12,6 +12,7 @@ from koordcore.checking.violation import ViolationKind
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.scheduling import schedule
+from koordcore.snapshot import ClusterSnapshot
 
 ZONE = "topology.kubernetes.io/zone"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -110,6 +111,14 @@ def test_zones_bind_only_nodes_that_name_one() -> None:
     assert outcome(claim(), volume({ZONE: "z9"})) == "c"
 
 
+def forged(snapshot: ClusterSnapshot, node: str) -> list[str]:
+    """Bind all who wait to a node in spite of everything, and give what is wrong with their volumes."""
+    pods = [attrs.evolve(pod, node_name=node) for pod in snapshot.pending]
+    decisions = tuple(Bound(pod=pod.key, node=node) for pod in pods)
+    plan = attrs.evolve(schedule(snapshot), decisions=decisions, snapshot=snapshot.assume(*pods))
+    return [one.message for one in verify(snapshot, plan) if one.kind is ViolationKind.VOLUME]
+
+
 OLD_REGION, REGION = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
 
 
@@ -139,14 +148,21 @@ def test_a_node_that_names_a_zone_or_a_region_is_held_to_both(
     snapshot = snapshot_from_objects([there, POD, claim(), volume(of_the_volume)]).snapshot
     (decision,) = schedule(snapshot).decisions
     assert isinstance(decision, Bound) is fits
-    (pod,) = snapshot.pending
-    forged = attrs.evolve(
-        schedule(snapshot),
-        decisions=(Bound(pod=pod.key, node="a"),),
-        snapshot=snapshot.assume(attrs.evolve(pod, node_name="a")),
-    )
-    found = [one.message for one in verify(snapshot, forged) if one.kind is ViolationKind.VOLUME]
-    assert found == ([] if fits else ["volume v is of another zone or region than a"])
+    assert forged(snapshot, "a") == ([] if fits else ["volume v is of another zone or region than a"])
+
+
+def test_nobody_starts_with_a_claim_that_has_lost_its_volume() -> None:
+    """Whether the volume is shown or not; and nobody starts with one that is being deleted."""
+    lost = {**claim(), "status": {"phase": "Lost"}}
+    for there in ([], [volume()]):
+        assert outcome(lost, *there) == (
+            '0/3 nodes are available: persistentvolumeclaim "c" bound to non-existent persistentvolume "v".'
+        )
+        snapshot = snapshot_from_objects([*NODES, POD, lost, *there]).snapshot
+        assert forged(snapshot, "a") == ["claim c has lost its volume v"]
+    leaves = claim(deletionTimestamp="2026-01-01T00:00:00Z")
+    snapshot = snapshot_from_objects([*NODES, POD, leaves, volume()]).snapshot
+    assert forged(snapshot, "a") == ["claim c is being deleted"]
 
 
 # -- volumes in use -----------------------------------------------------------------------------------------
@@ -297,14 +313,7 @@ def test_forged_plans_are_found() -> None:
         named_claim("d", "w"),
     ]
     snapshot = snapshot_from_objects([*objects, user("p", "c"), user("q", "c"), user("r", "d")]).snapshot
-    pods = [attrs.evolve(pod, node_name="a") for pod in snapshot.pending]
-    forged = attrs.evolve(
-        schedule(snapshot),
-        decisions=tuple(Bound(pod=pod.key, node="a") for pod in pods),
-        snapshot=snapshot.assume(*pods),
-    )
-    found = [one.message for one in verify(snapshot, forged) if one.kind is ViolationKind.VOLUME]
-    assert found == [
+    assert forged(snapshot, "a") == [
         "2 volumes of disk.example.com on a, which attaches 1",
         "claim c is for one pod only",
         "claim c is for one pod only",

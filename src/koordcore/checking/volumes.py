@@ -52,6 +52,9 @@ def _claims(snapshot: ClusterSnapshot, pod: Pod) -> list[PersistentVolumeClaim]:
 def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
     for pod in state.pods:
         for claim in _claims(snapshot, pod) if pod.key in new else ():
+            unfit = _unfit(claim)
+            if unfit:
+                yield Violation(ViolationKind.VOLUME, str(pod.key), f"claim {claim.name} {unfit}")
             if not claim.volume and not _can_have_one(snapshot, claim, state):
                 text = f"no volume for {claim.name} can be made or found on {state.name}"
                 yield Violation(ViolationKind.VOLUME, str(pod.key), text)
@@ -60,6 +63,13 @@ def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey])
             if affinity is not None and not affinity.matches(state.name, state.node.labels):
                 text = f"volume {claim.volume} cannot be reached from {state.name}"
                 yield Violation(ViolationKind.VOLUME, str(pod.key), text)
+
+
+def _unfit(claim: PersistentVolumeClaim) -> str:
+    """Say why nobody may start with a claim wherever it runs; empty where one may."""
+    if claim.lost:
+        return f"has lost its volume {claim.volume}"
+    return "is being deleted" if claim.terminating else ""
 
 
 def _in_other_zones(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:

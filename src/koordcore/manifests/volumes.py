@@ -41,11 +41,13 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
     spec = section(reading, raw, "spec")
     resources = section(reading, spec, "resources", "spec")
     modes = reading.take(spec, "accessModes", "spec", as_strings, ())
+    phase = reading.take(section(reading, raw, "status"), "phase", "status", as_str, "")
     return PersistentVolumeClaim(
         name=meta.name,
         namespace=meta.namespace,
         volume=reading.take(spec, "volumeName", "spec", as_str, ""),
         terminating=meta.deleted is not None,
+        lost=phase == "Lost",
         storage_class=meta.annotations.get(_OLD_CLASS)
         or reading.take(spec, "storageClassName", "spec", as_str, ""),
         one_pod=ONE_POD_ONLY in modes,

@@ -30,6 +30,8 @@ class PersistentVolumeClaim:
         The volume that it is bound to; empty while it waits for one.
     terminating
         It is being deleted.
+    lost
+        The volume that it was bound to is gone (``status.phase: Lost``).
     storage_class
         Name of its :class:`StorageClass`; empty for none.
     one_pod
@@ -48,6 +50,7 @@ class PersistentVolumeClaim:
     namespace: str = "default"
     volume: str = ""
     terminating: bool = False
+    lost: bool = False
     storage_class: str = ""
     one_pod: bool = False
     selected_node: str = ""

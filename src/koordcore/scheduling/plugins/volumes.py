@@ -85,6 +85,9 @@ class VolumeBinding(VolumePlugin):
         for one in self.claims_of(pod):
             if isinstance(one, str):
                 return Refusal(f'persistentvolumeclaim "{one}" not found')
+            if one.lost:
+                text = f'bound to non-existent persistentvolume "{one.volume}"'
+                return Refusal(f'persistentvolumeclaim "{one.name}" {text}')
             if one.terminating:
                 return Refusal(f'persistentvolumeclaim "{one.name}" is being deleted')
             made_by = self.class_of(one)
