@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from koordcore.errors import ManifestError
-from koordcore.manifests import pod_from_manifest
+from koordcore.manifests import pod_from_manifest, pod_manifest
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, UnsatisfiableAction
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.pods import HostPort, PodPhase, PreemptionPolicy
 from koordcore.model.selectors import SelectorOperator
+from koordcore.model.volumes import EphemeralClaim
 from tests.manifests.builders import container, pod
 
 GI = 2**30
@@ -177,6 +178,8 @@ def test_what_a_pod_wants_of_its_place() -> None:
     assert read.affinity.anti.preferred[0].weight == 5
     assert read.spread_constraints[0].when_unsatisfiable is UnsatisfiableAction.SCHEDULE_ANYWAY
     assert read.claims == ("disk-1", "web-scratch")
+    assert read.ephemeral_claims == (EphemeralClaim("web-scratch", "web"),)
+    assert pod_from_manifest(pod_manifest(read)).ephemeral_claims == read.ephemeral_claims
     assert read.gated
 
 

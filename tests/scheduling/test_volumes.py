@@ -55,7 +55,7 @@ def volume(labels: dict[str, str] | None = None, names: list[str] | None = None)
     return made
 
 
-POD = {
+POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "p", "namespace": "default"},
@@ -163,6 +163,56 @@ def test_nobody_starts_with_a_claim_that_has_lost_its_volume() -> None:
     leaves = claim(deletionTimestamp="2026-01-01T00:00:00Z")
     snapshot = snapshot_from_objects([*NODES, POD, leaves, volume()]).snapshot
     assert forged(snapshot, "a") == ["claim c is being deleted"]
+
+
+@pytest.mark.parametrize(
+    ("uid", "owner", "fits"),
+    [
+        ("u", {"kind": "Pod", "name": "p", "uid": "u", "controller": True}, True),
+        ("u", {"kind": "Pod", "name": "p", "uid": "u9", "controller": True}, False),
+        ("u", {"kind": "Pod", "name": "other", "uid": "u9", "controller": True}, False),
+        ("u", {"kind": "Pod", "name": "p", "uid": "u"}, False),
+        ("u", None, False),
+        ("", {"kind": "Pod", "name": "p", "uid": "u", "controller": True}, True),
+        ("", {"kind": "Pod", "name": "p", "controller": True}, True),
+        ("u", {"kind": "Pod", "name": "p", "controller": True}, True),
+        ("", {"kind": "Pod", "name": "other", "controller": True}, False),
+        ("", {"kind": "Job", "name": "p", "controller": True}, False),
+    ],
+)
+def test_an_ephemeral_volume_is_on_a_claim_of_the_pods_own(
+    uid: str, owner: dict[str, Any] | None, fits: bool
+) -> None:
+    """By uid; by name where the pod or the reference has none."""
+    pod = {**POD, "metadata": {"name": "p", "uid": uid}}
+    pod["spec"] = {**POD["spec"], "volumes": [{"name": "c", "ephemeral": {}}]}
+    owners = [] if owner is None else [{"apiVersion": "v1", **owner}]
+    there = claim()
+    there["metadata"] = {"name": "p-c", "namespace": "default", "ownerReferences": owners}
+    snapshot = snapshot_from_objects([*NODES, pod, there, volume()]).snapshot
+    (decision,) = schedule(snapshot).decisions
+    if fits:
+        assert isinstance(decision, Bound)
+        assert forged(snapshot, "a") == []
+    else:
+        assert isinstance(decision, Unschedulable)
+        assert decision.message == (
+            "0/3 nodes are available: PVC default/p-c was not created for pod default/p (pod is not owner)."
+        )
+        assert forged(snapshot, "a") == ["claim p-c is not that of p, which has it made"]
+    shared = {**POD, "spec": {**POD["spec"], "volumes": [{"persistentVolumeClaim": {"claimName": "p-c"}}]}}
+    (other,) = schedule(snapshot_from_objects([*NODES, shared, there, volume()]).snapshot).decisions
+    assert isinstance(other, Bound)
+
+
+def test_an_ephemeral_volume_waits_for_its_claim() -> None:
+    pod = {**POD, "spec": {**POD["spec"], "volumes": [{"name": "c", "ephemeral": {}}]}}
+    (decision,) = schedule(snapshot_from_objects([*NODES, pod, claim()]).snapshot).decisions
+    assert isinstance(decision, Unschedulable)
+    assert decision.message == (
+        "0/3 nodes are available: waiting for ephemeral volume controller to create the "
+        'persistentvolumeclaim "p-c".'
+    )
 
 
 # -- volumes in use -----------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def _claims(snapshot: ClusterSnapshot, pod: Pod) -> list[PersistentVolumeClaim]:
 def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
     for pod in state.pods:
         for claim in _claims(snapshot, pod) if pod.key in new else ():
-            unfit = _unfit(claim)
+            unfit = _unfit(claim, pod)
             if unfit:
                 yield Violation(ViolationKind.VOLUME, str(pod.key), f"claim {claim.name} {unfit}")
             if not claim.volume and not _can_have_one(snapshot, claim, state):
@@ -65,11 +65,20 @@ def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey])
                 yield Violation(ViolationKind.VOLUME, str(pod.key), text)
 
 
-def _unfit(claim: PersistentVolumeClaim) -> str:
-    """Say why nobody may start with a claim wherever it runs; empty where one may."""
+def _unfit(claim: PersistentVolumeClaim, pod: Pod) -> str:
+    """Say why a pod may not start with a claim wherever it runs; empty where it may."""
     if claim.lost:
         return f"has lost its volume {claim.volume}"
-    return "is being deleted" if claim.terminating else ""
+    if claim.terminating:
+        return "is being deleted"
+    for made in pod.ephemeral_claims:
+        if made.name == claim.name:
+            owner, name = (
+                (claim.owner_uid, made.uid) if claim.owner_uid and made.uid else (claim.owner, made.pod)
+            )
+            if not owner or owner != name:
+                return f"is not that of {pod.name}, which has it made"
+    return ""
 
 
 def _in_other_zones(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:

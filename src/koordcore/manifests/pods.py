@@ -11,6 +11,7 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.manifests._reading import (
+    Metadata,
     Reading,
     as_labels,
     as_time,
@@ -37,6 +38,7 @@ from koordcore.model.pods import (
     PodPhase,
     PreemptionPolicy,
 )
+from koordcore.model.volumes import EphemeralClaim
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -151,6 +153,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         )
     overhead = read_overhead(reading, spec)
     pod_requests, pod_limits = read_pod_level(reading, spec, containers, init_containers)
+    claims, ephemeral = _claims(reading, spec, meta)
     pod = Pod(
         name=meta.name,
         namespace=meta.namespace,
@@ -191,7 +194,8 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
             spec, "topologySpreadConstraints", "spec", as_spread_constraints, ()
         ),
         host_ports=(*ports, *init_ports),
-        claims=_claims(reading, spec, meta.name),
+        claims=claims,
+        ephemeral_claims=ephemeral,
         resource_claims=read_resource_claims(reading, spec, status),
         scheduling_group=read_scheduling_group(reading, spec),
         gates=reading.take(spec, "schedulingGates", "spec", _gates, ()),
@@ -262,12 +266,15 @@ def _gate(value: Json) -> str:
 _gates: Final = list_of(_gate)
 
 
-def _claims(reading: Reading, spec: Mapping[str, Json], pod: str) -> tuple[str, ...]:
+def _claims(
+    reading: Reading, spec: Mapping[str, Json], meta: Metadata
+) -> tuple[tuple[str, ...], tuple[EphemeralClaim, ...]]:
     """Name the claims that the volumes refer to; an ephemeral volume has one named after pod and volume."""
     volumes = spec.get("volumes")
     if not volumes:
-        return ()
+        return (), ()
     claims: list[str] = []
+    ephemeral: list[EphemeralClaim] = []
     for index, volume in enumerate(reading.take(spec, "volumes", "spec", as_list, [])):
         if not is_object(volume):
             reading.problem(f"spec.volumes[{index}]", "expected object")
@@ -276,8 +283,9 @@ def _claims(reading: Reading, spec: Mapping[str, Json], pod: str) -> tuple[str, 
             claim = section(reading, volume, "persistentVolumeClaim", f"spec.volumes[{index}]")
             claims.append(reading.take(claim, "claimName", path, as_str, ""))
         elif volume.get("ephemeral") is not None:
-            claims.append(f"{pod}-{volume.get('name')}")
-    return tuple(claims)
+            ephemeral.append(EphemeralClaim(f"{meta.name}-{volume.get('name')}", meta.name, meta.uid))
+            claims.append(ephemeral[-1].name)
+    return tuple(claims), tuple(ephemeral)
 
 
 def _local_storage(spec: Mapping[str, Json]) -> bool:

@@ -42,6 +42,7 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
     resources = section(reading, spec, "resources", "spec")
     modes = reading.take(spec, "accessModes", "spec", as_strings, ())
     phase = reading.take(section(reading, raw, "status"), "phase", "status", as_str, "")
+    owner = next((one for one in meta.owners if one.controller), None)
     return PersistentVolumeClaim(
         name=meta.name,
         namespace=meta.namespace,
@@ -56,6 +57,8 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
         access_modes=modes,
         block=reading.take(spec, "volumeMode", "spec", as_str, "") == _BLOCK,
         selector=reading.take(spec, "selector", "spec", as_label_selector, None),
+        owner=owner.name if owner is not None and owner.kind == "Pod" else "",
+        owner_uid=owner.uid if owner is not None else "",
     )
 
 

@@ -82,14 +82,23 @@ class VolumeBinding(VolumePlugin):
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if not pod.claims:
             return None
+        made_with_it = {one.name: one for one in pod.ephemeral_claims}
         for one in self.claims_of(pod):
             if isinstance(one, str):
+                if one in made_with_it:
+                    text = "waiting for ephemeral volume controller to create the persistentvolumeclaim"
+                    return Refusal(f'{text} "{one}"')
                 return Refusal(f'persistentvolumeclaim "{one}" not found')
             if one.lost:
                 text = f'bound to non-existent persistentvolume "{one.volume}"'
                 return Refusal(f'persistentvolumeclaim "{one.name}" {text}')
             if one.terminating:
                 return Refusal(f'persistentvolumeclaim "{one.name}" is being deleted')
+            wanted = made_with_it.get(one.name)
+            if wanted is not None and not one.is_for(wanted):
+                whose = f"{one.namespace}/{wanted.pod}"
+                text = f"was not created for pod {whose} (pod is not owner)"
+                return Refusal(f"PVC {one.namespace}/{one.name} {text}")
             made_by = self.class_of(one)
             if not one.volume and made_by is not None and made_by.immediate:
                 return Refusal(REASON_UNBOUND)
