@@ -325,6 +325,25 @@ def test_a_volume_yet_to_be_made_counts_for_its_driver() -> None:
     assert any("no volume is bound to c" in str(warning) for warning in loaded.warnings)
 
 
+def test_a_volume_that_is_not_shown_counts_for_the_driver_of_its_class() -> None:
+    """A dump may have claims and no volumes; one of no class, or of one not shown, tells no driver."""
+    late = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "late"},
+        "provisioner": "disk.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    for of_whom, fits in (("late", False), ("", True), ("unknown", True)):
+        there = named_claim("c", "not-shown", storageClassName=of_whom)
+        claims = [there, named_claim("d", storageClassName="late")]
+        objects = [node("a"), csi_node("a", 1), late, *claims, user("runs", "c", on="a"), user("p", "d")]
+        message = "0/1 nodes are available: 1 node(s) exceed max volume count."
+        assert placed(*objects)["p"] == ("a" if fits else message)
+        expected = [] if fits else ["2 volumes of disk.example.com on a, which attaches 1"]
+        assert forged(snapshot_from_objects(objects).snapshot, "a") == expected
+
+
 def test_an_immediate_claim_without_volume_waits() -> None:
     at_once = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "now"}}
     found = placed(node("a"), at_once, named_claim("c", storageClassName="now"), user("p", "c"))

@@ -172,11 +172,9 @@ def _too_many(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> 
 
 def _attached(snapshot: ClusterSnapshot, pod: Pod) -> Iterator[tuple[str, str]]:
     for claim in _claims(snapshot, pod) if pod.claims else ():
-        if claim.volume:
-            volume = snapshot.find(PersistentVolume, claim.volume)
-            if volume is not None:
-                yield volume.driver, volume.handle or volume.name
-        else:
-            made_by = snapshot.find(StorageClass, claim.storage_class)
-            if made_by is not None:
-                yield made_by.provisioner, f"{claim.namespace}/{claim.name}"
+        volume = snapshot.find(PersistentVolume, claim.volume) if claim.volume else None
+        made_by = snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
+        if volume is not None:
+            yield volume.driver, volume.handle or volume.name
+        elif made_by is not None:
+            yield made_by.provisioner, f"{claim.namespace}/{claim.name}"
