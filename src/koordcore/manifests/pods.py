@@ -20,6 +20,7 @@ from koordcore.manifests._reading import (
     read_metadata,
     section,
 )
+from koordcore.manifests.label_keys import with_label_keys
 from koordcore.manifests.pod_containers import (
     held_containers,
     limits_of,
@@ -66,7 +67,7 @@ def pod_from_manifest(raw: Mapping[str, Json], *, priority_classes: Iterable[Pri
     ----------
     raw
         The object as Kubernetes stores it, or as people write it: what the API server would fill in is filled
-        in (requests from limits, host ports of a pod on the host's network).
+        in (requests from limits, host ports of a pod on the host's network, labels named by affinity).
     priority_classes
         Where the priority comes from when ``spec.priority`` is absent.
 
@@ -153,6 +154,9 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         )
     overhead = read_overhead(reading, spec)
     pod_requests, pod_limits = read_pod_level(reading, spec, containers, init_containers)
+    affinity = reading.recall(spec, "affinity", "spec", as_affinity, None)
+    if affinity is not None and not meta.uid:
+        affinity = memory.same(with_label_keys, affinity, meta.labels)
     claims, ephemeral = _claims(reading, spec, meta)
     pod = Pod(
         name=meta.name,
@@ -188,7 +192,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         preempted_by=_preempted_by(reading, conditions),
         kubernetes_qos=reading.take(status, "qosClass", "status", as_str, ""),
         node_selector=reading.recall(spec, "nodeSelector", "spec", as_labels, _NO_LABELS),
-        affinity=reading.recall(spec, "affinity", "spec", as_affinity, None),
+        affinity=affinity,
         tolerations=reading.recall(spec, "tolerations", "spec", as_tolerations, ()),
         spread_constraints=reading.recall(
             spec, "topologySpreadConstraints", "spec", as_spread_constraints, ()
