@@ -93,11 +93,12 @@ def pod_from_manifest(raw: Mapping[str, Json], *, priority_classes: Iterable[Pri
 
 @record
 class PodReading:
-    """A pod, and whether the object itself said its priority and preemption policy."""
+    """A pod, whether its object said priority and preemption policy, and the RuntimeClass that it names."""
 
     pod: Pod
     has_priority: bool
     has_policy: bool
+    runtime_class: str = ""
 
 
 def resolve_priority(reading: Reading, read: PodReading, classes: Mapping[str, PriorityClass]) -> Pod:
@@ -210,6 +211,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         pod,
         has_priority=spec.get("priority") is not None,
         has_policy=spec.get("preemptionPolicy") is not None,
+        runtime_class=reading.take(spec, "runtimeClassName", "spec", as_str, ""),
     )
 
 
