@@ -413,6 +413,30 @@ def test_cpus_that_are_bound_count_amplified() -> None:
     ]
 
 
+def test_cpus_that_are_bound_count_amplified_once_as_much_is_requested() -> None:
+    """Whoever comes is judged by what is requested before: 100m of a whole CPU does not count as one."""
+    status = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0"}'}
+
+    def beside(cpu: str) -> Json:
+        return pod({"cpu": cpu}, {}, status, name="old", nodeName="n")
+
+    there = node(None, AMPLIFIED, cpu="3500m")
+    for more in ((), (topology(),)):
+        planned(there, *more, beside("100m"), pod({"cpu": "3"}))
+        planned(there, *more, beside("1"), pod({"cpu": "2"}))
+        # Of two who come, the second meets as much requested as is bound.
+        comes = [pod({"cpu": "1600m"}, name=f"p{number}") for number in (1, 2)]
+        both = snapshot_from_objects([there, *more, beside("100m"), *comes]).snapshot
+        forged = attrs.evolve(
+            schedule(both),
+            decisions=tuple(Bound(pod=one.key, node="n") for one in both.pending),
+            snapshot=both.assume(*(attrs.evolve(one, node_name="n") for one in both.pending)),
+        )
+        assert [one.message for one in verify(both, forged)] == [
+            "cpu: 3800 requested with what is bound amplified, 3500 allocatable"
+        ]
+
+
 @pytest.mark.parametrize(
     ("labels", "notes"),
     [

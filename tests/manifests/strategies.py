@@ -114,7 +114,11 @@ SPECS = st.fixed_dictionaries(
         "schedulingGroup": st.just({"podGroupName": "train"}),
         "volumes": st.lists(
             st.fixed_dictionaries(
-                {"name": NAMES}, optional={"persistentVolumeClaim": st.just({"claimName": "disk"})}
+                {"name": NAMES},
+                optional={
+                    "persistentVolumeClaim": st.just({"claimName": "disk"}),
+                    "ephemeral": st.just({}),
+                },
             ),
             max_size=2,
         ),

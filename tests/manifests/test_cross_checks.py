@@ -190,6 +190,37 @@ def test_the_name_of_a_class_that_the_dump_lacks_is_taken_for_the_class() -> Non
     assert "no PriorityClass koord-prod" in found
 
 
+# --- runtime classes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("adds", "told"),
+    [
+        ({"overhead": {"podFixed": {"cpu": "250m"}}}, "overhead of RuntimeClass kata are"),
+        ({"scheduling": {"nodeSelector": {"vm": "yes"}}}, "scheduling of RuntimeClass kata are"),
+        (
+            {"overhead": {"podFixed": {"cpu": "1"}}, "scheduling": {"tolerations": []}},
+            "overhead and scheduling of RuntimeClass kata are",
+        ),
+        ({}, ""),
+        (None, "the dump has no RuntimeClass kata; overhead and scheduling of it are"),
+    ],
+)
+def test_a_runtime_class_of_which_something_may_be_missing_is_named_once(
+    adds: dict[str, Any] | None, told: str
+) -> None:
+    """Pods with a uid have it all; so have those with overhead, where there is no more to their class."""
+    found = [] if adds is None else [obj("RuntimeClass", "kata", "node.k8s.io/v1", handler="kata", **adds)]
+    named = [pod(name, runtimeClassName="kata") for name in ("a", "b", "c")]
+    message = f"Pod default/a: spec.runtimeClassName: {told} not added to the pod, as the API server would"
+    assert warnings(*found, *named) == ([f"{message} (here and in 2 more)"] if told else [])
+    assert warnings(*found, named[0]) == ([message] if told else [])
+    stored = pod("a", runtimeClassName="kata", metadata={"uid": "u"})
+    assert warnings(*found, stored, pod("b")) == []
+    whole = pod("a", runtimeClassName="kata", overhead={"cpu": "250m"})
+    assert warnings(*found, whole) == ([message] if "scheduling" in (adds or {}) else [])
+
+
 # --- names ----------------------------------------------------------------------------------------------
 
 

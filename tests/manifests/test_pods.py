@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from koordcore.errors import ManifestError
-from koordcore.manifests import pod_from_manifest
+from koordcore.manifests import pod_from_manifest, pod_manifest, snapshot_from_objects
 from koordcore.model.affinity import TaintEffect, Toleration, TolerationOperator, UnsatisfiableAction
 from koordcore.model.cluster import PriorityClass
 from koordcore.model.pods import HostPort, PodPhase, PreemptionPolicy
-from koordcore.model.selectors import SelectorOperator
-from tests.manifests.builders import container, pod
+from koordcore.model.selectors import LabelSelector, Requirement, SelectorOperator
+from koordcore.model.volumes import EphemeralClaim
+from tests.manifests.builders import container, obj, pod
 
 GI = 2**30
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -177,7 +178,60 @@ def test_what_a_pod_wants_of_its_place() -> None:
     assert read.affinity.anti.preferred[0].weight == 5
     assert read.spread_constraints[0].when_unsatisfiable is UnsatisfiableAction.SCHEDULE_ANYWAY
     assert read.claims == ("disk-1", "web-scratch")
+    assert read.ephemeral_claims == (EphemeralClaim("web-scratch", "web"),)
+    assert pod_from_manifest(pod_manifest(read)).ephemeral_claims == read.ephemeral_claims
     assert read.gated
+
+
+def test_labels_that_affinity_names_by_key_are_written_into_its_selectors() -> None:
+    """As the API server does when it makes a pod; what has a uid has them, and keys it lacks do nothing."""
+
+    def term(**selector: Any) -> dict[str, Any]:
+        keys = {"matchLabelKeys": ["rev", "absent"], "mismatchLabelKeys": ["team"]}
+        return {"topologyKey": "zone", **keys, **selector}
+
+    wish = {
+        REQUIRED: [term(labelSelector={"matchLabels": {"app": "a"}}), term()],
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "podAffinityTerm": term(labelSelector={})}
+        ],
+    }
+    raw = pod(affinity={"podAffinity": wish, "podAntiAffinity": wish})
+    raw["metadata"]["labels"] = {"app": "a", "rev": "v2", "team": "x"}
+    raw["metadata"]["uid"] = "u"
+    stored = pod_from_manifest(raw).affinity
+    assert stored is not None
+    assert stored.pod is not None
+    assert [one.selector for one in stored.pod.required] == [LabelSelector({"app": "a"}), None]
+    del raw["metadata"]["uid"]
+    read = pod_from_manifest(raw)
+    assert read.affinity is not None
+    written = (
+        Requirement("rev", SelectorOperator.IN, ("v2",)),
+        Requirement("team", SelectorOperator.NOT_IN, ("x",)),
+    )
+    for side in (read.affinity.pod, read.affinity.anti):
+        assert side is not None
+        assert [one.selector for one in side.required] == [LabelSelector({"app": "a"}, written), None]
+        assert [one.term.selector for one in side.preferred] == [LabelSelector(requirements=written)]
+    assert pod_from_manifest(pod_manifest(read)) == read  # once
+
+
+def test_pods_that_are_still_to_be_made_of_a_job_have_their_own_labels_in_selectors() -> None:
+    far = {"topologyKey": "host", "labelSelector": {}, "mismatchLabelKeys": ["job"]}
+    spec = {"containers": [container()], "affinity": {"podAntiAffinity": {REQUIRED: [far]}}}
+    template = {"metadata": {"labels": {"job": "train"}}, "spec": spec}
+    job = obj(
+        "Job", "train", "batch/v1", metadata={"uid": "u"}, spec={"parallelism": 2, "template": template}
+    )
+    made = snapshot_from_objects([job], as_gangs=True).snapshot.pending
+    assert len(made) == 2
+    for one in made:
+        assert one.affinity is not None
+        assert one.affinity.anti is not None
+        (term,) = one.affinity.anti.required
+        others = Requirement("job", SelectorOperator.NOT_IN, ("train",))
+        assert term.selector == LabelSelector(requirements=(others,))
 
 
 def test_life_of_a_pod() -> None:

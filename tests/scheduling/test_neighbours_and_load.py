@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 
+from koordcore.checking import verify
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import (
@@ -71,6 +72,24 @@ def test_a_hard_spread_fills_zones_evenly_and_then_says_no() -> None:
         "(missing required label)."
     )
     assert not refused.rejections[0].resolvable
+
+
+def test_an_empty_selector_spreads_over_all_pods_of_the_namespace() -> None:
+    """Unlike upstream, where it counts nobody; pods of other namespaces count for nobody here either."""
+    constraint = TopologySpreadConstraint(max_skew=1, topology_key=ZONE, selector=LabelSelector())
+    (pod,) = web(1, spread_constraints=(constraint,))
+    large, small = nodes(2)
+    full = attrs.evolve(small, allocatable={"cpu": 0, "pods": 20})
+    there = Pod(name="there", labels={"any": "label"}, node_name="n0")
+    for space, allowed in (("default", False), ("elsewhere", True)):
+        before = ClusterSnapshot(nodes=[large, full]).assume(attrs.evolve(there, namespace=space))
+        result = schedule(before, [pod])
+        assert places(result.decisions) == (["n0"] if allowed else [""])
+        bound = attrs.evolve(pod, node_name="n0")
+        forged = attrs.evolve(
+            result, decisions=(Bound(pod=pod.key, node="n0"),), snapshot=before.assume(bound)
+        )
+        assert (verify(before, forged) == ()) is allowed
 
 
 def test_the_built_in_constraints_spread_the_pods_of_a_workload_or_service() -> None:

@@ -12,6 +12,7 @@ from koordcore.checking.violation import ViolationKind
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.scheduling import schedule
+from koordcore.snapshot import ClusterSnapshot
 
 ZONE = "topology.kubernetes.io/zone"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -54,7 +55,7 @@ def volume(labels: dict[str, str] | None = None, names: list[str] | None = None)
     return made
 
 
-POD = {
+POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "p", "namespace": "default"},
@@ -108,6 +109,110 @@ def test_zones_bind_only_nodes_that_name_one() -> None:
     told = outcome(claim(), volume({ZONE: "z9"}), nodes=[zoned("a", "z1"), zoned("b", "z2")])
     assert told == "0/2 nodes are available: 2 node(s) had no available volume zone."
     assert outcome(claim(), volume({ZONE: "z9"})) == "c"
+
+
+def forged(snapshot: ClusterSnapshot, node: str) -> list[str]:
+    """Bind all who wait to a node in spite of everything, and give what is wrong with their volumes."""
+    pods = [attrs.evolve(pod, node_name=node) for pod in snapshot.pending]
+    decisions = tuple(Bound(pod=pod.key, node=node) for pod in pods)
+    plan = attrs.evolve(schedule(snapshot), decisions=decisions, snapshot=snapshot.assume(*pods))
+    return [one.message for one in verify(snapshot, plan) if one.kind is ViolationKind.VOLUME]
+
+
+OLD_REGION, REGION = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
+
+
+@pytest.mark.parametrize(
+    ("here", "of_the_volume", "fits"),
+    [
+        ({ZONE: "z2"}, {REGION: "r1"}, False),
+        ({REGION: "r1"}, {ZONE: "z1"}, False),
+        ({OLD_ZONE: "z1"}, {REGION: "r1"}, False),
+        ({ZONE: "z1", REGION: "r2"}, {ZONE: "z1", REGION: "r1"}, False),
+        ({ZONE: "z1", REGION: "r1"}, {ZONE: "z1", REGION: "r1"}, True),
+        ({ZONE: "z2"}, {OLD_ZONE: "z1"}, False),
+        ({ZONE: "z1"}, {OLD_ZONE: "z1"}, True),
+        ({REGION: "r1"}, {OLD_REGION: "r0__ r1"}, True),
+        ({OLD_ZONE: "z2", ZONE: "z1"}, {OLD_ZONE: "z1"}, False),
+        ({OLD_ZONE: "z1"}, {ZONE: "z1"}, False),
+        ({ZONE: "z2"}, {ZONE: "z1__"}, True),
+        ({"elsewhere": "z2"}, {ZONE: "z1", OLD_REGION: "r1"}, True),
+    ],
+)
+def test_a_node_that_names_a_zone_or_a_region_is_held_to_both(
+    here: dict[str, str], of_the_volume: dict[str, str], fits: bool
+) -> None:
+    """By the new name where the volume has the old one, too; and the checker says the same."""
+    there = node("a")
+    there["metadata"]["labels"] = here
+    snapshot = snapshot_from_objects([there, POD, claim(), volume(of_the_volume)]).snapshot
+    (decision,) = schedule(snapshot).decisions
+    assert isinstance(decision, Bound) is fits
+    assert forged(snapshot, "a") == ([] if fits else ["volume v is of another zone or region than a"])
+
+
+def test_nobody_starts_with_a_claim_that_has_lost_its_volume() -> None:
+    """Whether the volume is shown or not; and nobody starts with one that is being deleted."""
+    lost = {**claim(), "status": {"phase": "Lost"}}
+    for there in ([], [volume()]):
+        assert outcome(lost, *there) == (
+            '0/3 nodes are available: persistentvolumeclaim "c" bound to non-existent persistentvolume "v".'
+        )
+        snapshot = snapshot_from_objects([*NODES, POD, lost, *there]).snapshot
+        assert forged(snapshot, "a") == ["claim c has lost its volume v"]
+    leaves = claim(deletionTimestamp="2026-01-01T00:00:00Z")
+    snapshot = snapshot_from_objects([*NODES, POD, leaves, volume()]).snapshot
+    assert forged(snapshot, "a") == ["claim c is being deleted"]
+
+
+@pytest.mark.parametrize(
+    ("uid", "owner", "fits"),
+    [
+        ("u", {"kind": "Pod", "name": "p", "uid": "u", "controller": True}, True),
+        ("u", {"kind": "Pod", "name": "p", "uid": "u9", "controller": True}, False),
+        ("u", {"kind": "Pod", "name": "other", "uid": "u9", "controller": True}, False),
+        ("u", {"kind": "Pod", "name": "p", "uid": "u"}, False),
+        ("u", None, False),
+        ("", {"kind": "Pod", "name": "p", "uid": "u", "controller": True}, True),
+        ("", {"kind": "Pod", "name": "p", "controller": True}, True),
+        ("u", {"kind": "Pod", "name": "p", "controller": True}, True),
+        ("", {"kind": "Pod", "name": "other", "controller": True}, False),
+        ("", {"kind": "Job", "name": "p", "controller": True}, False),
+    ],
+)
+def test_an_ephemeral_volume_is_on_a_claim_of_the_pods_own(
+    uid: str, owner: dict[str, Any] | None, fits: bool
+) -> None:
+    """By uid; by name where the pod or the reference has none."""
+    pod = {**POD, "metadata": {"name": "p", "uid": uid}}
+    pod["spec"] = {**POD["spec"], "volumes": [{"name": "c", "ephemeral": {}}]}
+    owners = [] if owner is None else [{"apiVersion": "v1", **owner}]
+    there = claim()
+    there["metadata"] = {"name": "p-c", "namespace": "default", "ownerReferences": owners}
+    snapshot = snapshot_from_objects([*NODES, pod, there, volume()]).snapshot
+    (decision,) = schedule(snapshot).decisions
+    if fits:
+        assert isinstance(decision, Bound)
+        assert forged(snapshot, "a") == []
+    else:
+        assert isinstance(decision, Unschedulable)
+        assert decision.message == (
+            "0/3 nodes are available: PVC default/p-c was not created for pod default/p (pod is not owner)."
+        )
+        assert forged(snapshot, "a") == ["claim p-c is not that of p, which has it made"]
+    shared = {**POD, "spec": {**POD["spec"], "volumes": [{"persistentVolumeClaim": {"claimName": "p-c"}}]}}
+    (other,) = schedule(snapshot_from_objects([*NODES, shared, there, volume()]).snapshot).decisions
+    assert isinstance(other, Bound)
+
+
+def test_an_ephemeral_volume_waits_for_its_claim() -> None:
+    pod = {**POD, "spec": {**POD["spec"], "volumes": [{"name": "c", "ephemeral": {}}]}}
+    (decision,) = schedule(snapshot_from_objects([*NODES, pod, claim()]).snapshot).decisions
+    assert isinstance(decision, Unschedulable)
+    assert decision.message == (
+        "0/3 nodes are available: waiting for ephemeral volume controller to create the "
+        'persistentvolumeclaim "p-c".'
+    )
 
 
 # -- volumes in use -----------------------------------------------------------------------------------------
@@ -220,6 +325,25 @@ def test_a_volume_yet_to_be_made_counts_for_its_driver() -> None:
     assert any("no volume is bound to c" in str(warning) for warning in loaded.warnings)
 
 
+def test_a_volume_that_is_not_shown_counts_for_the_driver_of_its_class() -> None:
+    """A dump may have claims and no volumes; one of no class, or of one not shown, tells no driver."""
+    late = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "late"},
+        "provisioner": "disk.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    for of_whom, fits in (("late", False), ("", True), ("unknown", True)):
+        there = named_claim("c", "not-shown", storageClassName=of_whom)
+        claims = [there, named_claim("d", storageClassName="late")]
+        objects = [node("a"), csi_node("a", 1), late, *claims, user("runs", "c", on="a"), user("p", "d")]
+        message = "0/1 nodes are available: 1 node(s) exceed max volume count."
+        assert placed(*objects)["p"] == ("a" if fits else message)
+        expected = [] if fits else ["2 volumes of disk.example.com on a, which attaches 1"]
+        assert forged(snapshot_from_objects(objects).snapshot, "a") == expected
+
+
 def test_an_immediate_claim_without_volume_waits() -> None:
     at_once = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "now"}}
     found = placed(node("a"), at_once, named_claim("c", storageClassName="now"), user("p", "c"))
@@ -258,14 +382,7 @@ def test_forged_plans_are_found() -> None:
         named_claim("d", "w"),
     ]
     snapshot = snapshot_from_objects([*objects, user("p", "c"), user("q", "c"), user("r", "d")]).snapshot
-    pods = [attrs.evolve(pod, node_name="a") for pod in snapshot.pending]
-    forged = attrs.evolve(
-        schedule(snapshot),
-        decisions=tuple(Bound(pod=pod.key, node="a") for pod in pods),
-        snapshot=snapshot.assume(*pods),
-    )
-    found = [one.message for one in verify(snapshot, forged) if one.kind is ViolationKind.VOLUME]
-    assert found == [
+    assert forged(snapshot, "a") == [
         "2 volumes of disk.example.com on a, which attaches 1",
         "claim c is for one pod only",
         "claim c is for one pod only",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from koordcore._record import record
@@ -48,7 +48,7 @@ def check_amplified(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterat
     """Where a node has more CPU than it is made of, CPUs that somebody is bound to count as many times."""
     if not result.policy.filters("NodeNUMAResource"):
         return
-    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    new = {one.pod: None for one in result.decisions if isinstance(one, Bound)}  # in the order they came
     before = {state.name: state for state in snapshot.nodes}
     for state in result.snapshot.nodes:
         if not any(pod.key in new and pod.requests.get(CPU) for pod in state.pods):
@@ -60,24 +60,50 @@ def check_amplified(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterat
         if not 1 < ratio < math.inf:
             continue
         limit = trimmed_allocatable(state.node.allocatable, state.node.annotations).get(CPU, 0)
-        amount, earlier = _amplified(state, ratio), before.get(state.name)
-        if amount > limit and (earlier is None or amount > _amplified(earlier, ratio)):
+        amount, earlier = _amplified(state.pods, ratio), before.get(state.name)
+        if amount <= limit or (earlier is not None and amount <= _amplified(earlier.pods, ratio)):
+            continue
+        # What is there at the end may have counted as less when the last of them came.
+        amount = _most_met(state, new, ratio)
+        if amount > limit:
             message = f"{CPU}: {amount} requested with what is bound amplified, {limit} allocatable"
             yield Violation(ViolationKind.RESOURCE, state.name, message)
 
 
-def _amplified(state: NodeState, ratio: float) -> int:
-    """Add up the CPU of a node's pods: of CPUs that are held what they are amplified to, rounded down."""
+def _most_met(state: NodeState, new: Mapping[PodKey, None], ratio: float) -> int:
+    """Give the most CPU that counted when one of the new pods came, what it asks for included."""
+    pods, most = {pod.key: pod for pod in state.pods}, 0
+    there = [pod for key, pod in pods.items() if key not in new]
+    for key in new:
+        pod = pods.get(key)
+        cpu = pod.requests.get(CPU, 0) if pod is not None else 0
+        if pod is not None and cpu:
+            need = int(cpu * ratio) if _cpus_of(pod) else cpu
+            most = max(most, _amplified(there, ratio) + need)
+            there.append(pod)
+    return most
+
+
+def _amplified(pods: Iterable[Pod], ratio: float) -> int:
+    """Add up the CPU of a node's pods: of CPUs that are held what they are amplified to, rounded down.
+
+    CPUs count as often as they are amplified only where at least as much is requested as is held.
+    """
     asked, cpus = 0, set[int]()
-    for pod in state.pods:
+    for pod in pods:
         asked += pod.requests.get(CPU, 0)
-        try:
-            held = held_of(pod)
-        except (ValueError, TypeError, AttributeError, KoordcoreError):
-            continue
-        cpus |= held.cpus if held is not None else frozenset()
+        cpus |= _cpus_of(pod)
     bound = 1000 * len(cpus)
     return asked + (int(bound * ratio) - bound if asked >= bound else 0)
+
+
+def _cpus_of(pod: Pod) -> frozenset[int]:
+    """Give the CPUs that a pod is bound to; none where what it was given cannot be read."""
+    try:
+        held = held_of(pod)
+    except (ValueError, TypeError, AttributeError, KoordcoreError):
+        return frozenset()
+    return frozenset() if held is None else held.cpus
 
 
 def cpulist(text: str) -> frozenset[int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
-from koordcore.model.nodes import NodeState
+from koordcore.model.nodes import REGION_LABEL, ZONE_LABEL, Node, NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.volumes import (
     NO_PROVISIONER,
@@ -18,6 +19,11 @@ from koordcore.model.volumes import (
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
+_OLD_NAMES: Final = {
+    ZONE_LABEL: "failure-domain.beta.kubernetes.io/zone",
+    REGION_LABEL: "failure-domain.beta.kubernetes.io/region",
+}
+
 
 def check_volumes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
     """Every pod that was bound reaches its volumes, shares none that is for one pod, and they all fit."""
@@ -28,6 +34,9 @@ def check_volumes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator
     if result.policy.filters("VolumeBinding"):
         for state in states:
             yield from _out_of_reach(snapshot, state, new)
+    if result.policy.filters("VolumeZone"):
+        for state in states:
+            yield from _in_other_zones(snapshot, state, new)
     if result.policy.filters("VolumeRestrictions"):
         yield from _shared(snapshot, states, new)
     if result.policy.filters("NodeVolumeLimits"):
@@ -43,6 +52,9 @@ def _claims(snapshot: ClusterSnapshot, pod: Pod) -> list[PersistentVolumeClaim]:
 def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
     for pod in state.pods:
         for claim in _claims(snapshot, pod) if pod.key in new else ():
+            unfit = _unfit(claim, pod)
+            if unfit:
+                yield Violation(ViolationKind.VOLUME, str(pod.key), f"claim {claim.name} {unfit}")
             if not claim.volume and not _can_have_one(snapshot, claim, state):
                 text = f"no volume for {claim.name} can be made or found on {state.name}"
                 yield Violation(ViolationKind.VOLUME, str(pod.key), text)
@@ -51,6 +63,44 @@ def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey])
             if affinity is not None and not affinity.matches(state.name, state.node.labels):
                 text = f"volume {claim.volume} cannot be reached from {state.name}"
                 yield Violation(ViolationKind.VOLUME, str(pod.key), text)
+
+
+def _unfit(claim: PersistentVolumeClaim, pod: Pod) -> str:
+    """Say why a pod may not start with a claim wherever it runs; empty where it may."""
+    if claim.lost:
+        return f"has lost its volume {claim.volume}"
+    if claim.terminating:
+        return "is being deleted"
+    for made in pod.ephemeral_claims:
+        if made.name == claim.name:
+            owner, name = (
+                (claim.owner_uid, made.uid) if claim.owner_uid and made.uid else (claim.owner, made.pod)
+            )
+            if not owner or owner != name:
+                return f"is not that of {pod.name}, which has it made"
+    return ""
+
+
+def _in_other_zones(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
+    for pod in state.pods:
+        for claim in _claims(snapshot, pod) if pod.key in new else ():
+            volume = snapshot.find(PersistentVolume, claim.volume) if claim.volume else None
+            if volume is not None and not _same_zone(volume, state.node):
+                text = f"volume {claim.volume} is of another zone or region than {state.name}"
+                yield Violation(ViolationKind.VOLUME, str(pod.key), text)
+
+
+def _same_zone(volume: PersistentVolume, node: Node) -> bool:
+    """Tell whether a node is where the labels of a volume say, or says nothing of where it is."""
+    if not any(name in node.labels for pair in _OLD_NAMES.items() for name in pair):
+        return True
+    for name, old in _OLD_NAMES.items():
+        here = node.labels.get(name)
+        for label, mine in ((name, here), (old, node.labels.get(old, here))):
+            allowed = [one.strip() for one in volume.labels.get(label, "").split("__")]
+            if "" not in allowed and mine not in allowed:
+                return False
+    return True
 
 
 def _can_have_one(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim, state: NodeState) -> bool:
@@ -122,11 +172,9 @@ def _too_many(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> 
 
 def _attached(snapshot: ClusterSnapshot, pod: Pod) -> Iterator[tuple[str, str]]:
     for claim in _claims(snapshot, pod) if pod.claims else ():
-        if claim.volume:
-            volume = snapshot.find(PersistentVolume, claim.volume)
-            if volume is not None:
-                yield volume.driver, volume.handle or volume.name
-        else:
-            made_by = snapshot.find(StorageClass, claim.storage_class)
-            if made_by is not None:
-                yield made_by.provisioner, f"{claim.namespace}/{claim.name}"
+        volume = snapshot.find(PersistentVolume, claim.volume) if claim.volume else None
+        made_by = snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
+        if volume is not None:
+            yield volume.driver, volume.handle or volume.name
+        elif made_by is not None:
+            yield made_by.provisioner, f"{claim.namespace}/{claim.name}"

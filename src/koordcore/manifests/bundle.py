@@ -41,6 +41,7 @@ from koordcore.manifests.objects import (
 from koordcore.manifests.pod_admission import pod_problems
 from koordcore.manifests.podless import without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
+from koordcore.manifests.runtime_classes import runtime_class_remarks
 from koordcore.manifests.unamplified import unamplified
 from koordcore.manifests.volumes import warn_of_volumes
 from koordcore.manifests.workloads import read_workload
@@ -246,6 +247,7 @@ class Bundle:
         self.warnings += self._placed(quota_remarks(self._quotas, pods, self.gates))
         self.warnings += self._placed(profile_remarks(self.records))
         self.warnings += self._placed(unamplified(self.nodes, self.records))
+        self.warnings += self._placed(runtime_class_remarks(self.records, [read for read, _ in self.pods]))
 
     def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:
         for key, problem in remarks:

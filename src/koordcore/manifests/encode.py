@@ -23,6 +23,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.pods import HostPort, OwnerReference, Pod
 from koordcore.model.resources import Resources, format_resources
 from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
+from koordcore.model.volumes import EphemeralClaim
 from koordcore.protocol.preemption import format_preempted
 
 Object = dict[str, Any]
@@ -74,10 +75,7 @@ def pod_manifest(pod: Pod) -> Object:
         "resources": _requirements(pod.pod_requests, pod.pod_limits),
         "initContainers": [_container(one) for one in pod.init_containers],
         "containers": containers,
-        "volumes": [
-            {"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": name}}
-            for number, name in enumerate(pod.claims)
-        ],
+        "volumes": [_volume(pod, number, name) for number, name in enumerate(pod.claims)],
         "resourceClaims": claims,
         **group_manifest(pod.scheduling_group),
     }
@@ -185,6 +183,14 @@ def _container(one: Container) -> Object:
 
 def _requirements(requests: Resources, limits: Resources) -> Object:
     return given({"requests": format_resources(requests), "limits": format_resources(limits)})
+
+
+def _volume(pod: Pod, number: int, claim: str) -> Object:
+    made = EphemeralClaim(claim, pod.name, pod.uid)
+    if made in pod.ephemeral_claims and claim.startswith(f"{pod.name}-"):
+        # What is in the template is no matter of the pod: the claim says it.
+        return {"name": claim.removeprefix(f"{pod.name}-"), "ephemeral": {}}
+    return {"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": claim}}
 
 
 def _port(one: HostPort) -> Object:

@@ -11,6 +11,7 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.manifests._reading import (
+    Metadata,
     Reading,
     as_labels,
     as_time,
@@ -19,6 +20,7 @@ from koordcore.manifests._reading import (
     read_metadata,
     section,
 )
+from koordcore.manifests.label_keys import with_label_keys
 from koordcore.manifests.pod_containers import (
     held_containers,
     limits_of,
@@ -37,6 +39,7 @@ from koordcore.model.pods import (
     PodPhase,
     PreemptionPolicy,
 )
+from koordcore.model.volumes import EphemeralClaim
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -64,7 +67,7 @@ def pod_from_manifest(raw: Mapping[str, Json], *, priority_classes: Iterable[Pri
     ----------
     raw
         The object as Kubernetes stores it, or as people write it: what the API server would fill in is filled
-        in (requests from limits, host ports of a pod on the host's network).
+        in (requests from limits, host ports of a pod on the host's network, labels named by affinity).
     priority_classes
         Where the priority comes from when ``spec.priority`` is absent.
 
@@ -90,11 +93,12 @@ def pod_from_manifest(raw: Mapping[str, Json], *, priority_classes: Iterable[Pri
 
 @record
 class PodReading:
-    """A pod, and whether the object itself said its priority and preemption policy."""
+    """A pod, whether its object said priority and preemption policy, and the RuntimeClass that it names."""
 
     pod: Pod
     has_priority: bool
     has_policy: bool
+    runtime_class: str = ""
 
 
 def resolve_priority(reading: Reading, read: PodReading, classes: Mapping[str, PriorityClass]) -> Pod:
@@ -151,6 +155,10 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         )
     overhead = read_overhead(reading, spec)
     pod_requests, pod_limits = read_pod_level(reading, spec, containers, init_containers)
+    affinity = reading.recall(spec, "affinity", "spec", as_affinity, None)
+    if affinity is not None and not meta.uid:
+        affinity = memory.same(with_label_keys, affinity, meta.labels)
+    claims, ephemeral = _claims(reading, spec, meta)
     pod = Pod(
         name=meta.name,
         namespace=meta.namespace,
@@ -185,13 +193,14 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         preempted_by=_preempted_by(reading, conditions),
         kubernetes_qos=reading.take(status, "qosClass", "status", as_str, ""),
         node_selector=reading.recall(spec, "nodeSelector", "spec", as_labels, _NO_LABELS),
-        affinity=reading.recall(spec, "affinity", "spec", as_affinity, None),
+        affinity=affinity,
         tolerations=reading.recall(spec, "tolerations", "spec", as_tolerations, ()),
         spread_constraints=reading.recall(
             spec, "topologySpreadConstraints", "spec", as_spread_constraints, ()
         ),
         host_ports=(*ports, *init_ports),
-        claims=_claims(reading, spec, meta.name),
+        claims=claims,
+        ephemeral_claims=ephemeral,
         resource_claims=read_resource_claims(reading, spec, status),
         scheduling_group=read_scheduling_group(reading, spec),
         gates=reading.take(spec, "schedulingGates", "spec", _gates, ()),
@@ -202,6 +211,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         pod,
         has_priority=spec.get("priority") is not None,
         has_policy=spec.get("preemptionPolicy") is not None,
+        runtime_class=reading.take(spec, "runtimeClassName", "spec", as_str, ""),
     )
 
 
@@ -262,12 +272,15 @@ def _gate(value: Json) -> str:
 _gates: Final = list_of(_gate)
 
 
-def _claims(reading: Reading, spec: Mapping[str, Json], pod: str) -> tuple[str, ...]:
+def _claims(
+    reading: Reading, spec: Mapping[str, Json], meta: Metadata
+) -> tuple[tuple[str, ...], tuple[EphemeralClaim, ...]]:
     """Name the claims that the volumes refer to; an ephemeral volume has one named after pod and volume."""
     volumes = spec.get("volumes")
     if not volumes:
-        return ()
+        return (), ()
     claims: list[str] = []
+    ephemeral: list[EphemeralClaim] = []
     for index, volume in enumerate(reading.take(spec, "volumes", "spec", as_list, [])):
         if not is_object(volume):
             reading.problem(f"spec.volumes[{index}]", "expected object")
@@ -276,8 +289,9 @@ def _claims(reading: Reading, spec: Mapping[str, Json], pod: str) -> tuple[str, 
             claim = section(reading, volume, "persistentVolumeClaim", f"spec.volumes[{index}]")
             claims.append(reading.take(claim, "claimName", path, as_str, ""))
         elif volume.get("ephemeral") is not None:
-            claims.append(f"{pod}-{volume.get('name')}")
-    return tuple(claims)
+            ephemeral.append(EphemeralClaim(f"{meta.name}-{volume.get('name')}", meta.name, meta.uid))
+            claims.append(ephemeral[-1].name)
+    return tuple(claims), tuple(ephemeral)
 
 
 def _local_storage(spec: Mapping[str, Json]) -> bool:

@@ -41,11 +41,14 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
     spec = section(reading, raw, "spec")
     resources = section(reading, spec, "resources", "spec")
     modes = reading.take(spec, "accessModes", "spec", as_strings, ())
+    phase = reading.take(section(reading, raw, "status"), "phase", "status", as_str, "")
+    owner = next((one for one in meta.owners if one.controller), None)
     return PersistentVolumeClaim(
         name=meta.name,
         namespace=meta.namespace,
         volume=reading.take(spec, "volumeName", "spec", as_str, ""),
         terminating=meta.deleted is not None,
+        lost=phase == "Lost",
         storage_class=meta.annotations.get(_OLD_CLASS)
         or reading.take(spec, "storageClassName", "spec", as_str, ""),
         one_pod=ONE_POD_ONLY in modes,
@@ -54,6 +57,8 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
         access_modes=modes,
         block=reading.take(spec, "volumeMode", "spec", as_str, "") == _BLOCK,
         selector=reading.take(spec, "selector", "spec", as_label_selector, None),
+        owner=owner.name if owner is not None and owner.kind == "Pod" else "",
+        owner_uid=owner.uid if owner is not None else "",
     )
 
 

@@ -25,6 +25,7 @@ from koordcore.model.resources import (
     frozen_amounts,
     make_resources,
 )
+from koordcore.model.volumes import EphemeralClaim
 
 V = TypeVar("V")
 
@@ -263,6 +264,8 @@ class Pod:
         ``status.qosClass`` where the object says it; empty where it follows from the containers.
     node_selector, affinity, tolerations, spread_constraints, host_ports, claims
         What its place must satisfy; ``claims`` are names of PersistentVolumeClaims in its namespace.
+    ephemeral_claims
+        Those of ``claims`` that are made together with the pod.
     resource_claims
         Devices that it asks for by ResourceClaims.
     held_claims
@@ -325,6 +328,7 @@ class Pod:
     spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     claims: tuple[str, ...] = ()
+    ephemeral_claims: tuple[EphemeralClaim, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     held_claims: tuple[HeldClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None

@@ -20,6 +20,25 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 """What a class names as its provisioner whose volumes are there already, or are made by hand."""
 
 
+@record
+class EphemeralClaim:
+    """A claim that is made together with the one pod that uses it.
+
+    Parameters
+    ----------
+    name
+        Of the :class:`PersistentVolumeClaim`.
+    pod, uid
+        The pod, which manages the claim; no uid where it has none yet.
+    """
+
+    name: str
+    pod: str
+    uid: str = ""
+
+    __attrs_post_init__ = check_fields
+
+
 @record(kw_only=True)
 class PersistentVolumeClaim:
     """A claim on a volume.
@@ -30,6 +49,8 @@ class PersistentVolumeClaim:
         The volume that it is bound to; empty while it waits for one.
     terminating
         It is being deleted.
+    lost
+        The volume that it was bound to is gone (``status.phase: Lost``).
     storage_class
         Name of its :class:`StorageClass`; empty for none.
     one_pod
@@ -42,12 +63,15 @@ class PersistentVolumeClaim:
         Ways of access that it has to offer; it has to be a raw device.
     selector
         Which volumes will do, by their labels; ``None`` for any.
+    owner, owner_uid
+        Name of the pod that manages it, empty for none; the uid of whoever manages it.
     """
 
     name: str
     namespace: str = "default"
     volume: str = ""
     terminating: bool = False
+    lost: bool = False
     storage_class: str = ""
     one_pod: bool = False
     selected_node: str = ""
@@ -55,8 +79,16 @@ class PersistentVolumeClaim:
     access_modes: tuple[str, ...] = ()
     block: bool = False
     selector: LabelSelector | None = None
+    owner: str = ""
+    owner_uid: str = ""
 
     __attrs_post_init__ = check_fields
+
+    def is_for(self, wanted: EphemeralClaim) -> bool:
+        """Tell whether it was made for the pod that wants it: by uid, by name where one of them has none."""
+        if self.owner_uid and wanted.uid:
+            return self.owner_uid == wanted.uid
+        return bool(self.owner) and self.owner == wanted.pod
 
 
 @record(kw_only=True)

@@ -194,7 +194,8 @@ class NodeVolumeLimits(VolumePlugin):
     def attached_by(self, pod: Pod) -> Iterator[Attached]:
         """Give the volumes that a pod brings of drivers with a limit somewhere, each once.
 
-        A claim that waits for its volume counts for the driver that will make it.
+        A claim that waits for its volume counts for the driver that will make it, and so does one whose
+        volume the snapshot does not show.
         """
         found: set[Attached] = set()
         for claim in self.claims_of(pod):
@@ -203,7 +204,7 @@ class NodeVolumeLimits(VolumePlugin):
             volume = self.volume(claim.volume) if claim.volume else None
             if volume is not None:
                 found.add((volume.driver, volume.handle or volume.name))
-            elif not claim.volume and (made_by := self.class_of(claim)) is not None:
+            elif (made_by := self.class_of(claim)) is not None:
                 found.add((made_by.provisioner, f"{claim.namespace}/{claim.name}"))
         return (one for one in sorted(found) if one[0] in self.limits)
 

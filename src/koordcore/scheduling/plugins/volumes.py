@@ -82,11 +82,23 @@ class VolumeBinding(VolumePlugin):
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         if not pod.claims:
             return None
+        made_with_it = {one.name: one for one in pod.ephemeral_claims}
         for one in self.claims_of(pod):
             if isinstance(one, str):
+                if one in made_with_it:
+                    text = "waiting for ephemeral volume controller to create the persistentvolumeclaim"
+                    return Refusal(f'{text} "{one}"')
                 return Refusal(f'persistentvolumeclaim "{one}" not found')
+            if one.lost:
+                text = f'bound to non-existent persistentvolume "{one.volume}"'
+                return Refusal(f'persistentvolumeclaim "{one.name}" {text}')
             if one.terminating:
                 return Refusal(f'persistentvolumeclaim "{one.name}" is being deleted')
+            wanted = made_with_it.get(one.name)
+            if wanted is not None and not one.is_for(wanted):
+                whose = f"{one.namespace}/{wanted.pod}"
+                text = f"was not created for pod {whose} (pod is not owner)"
+                return Refusal(f"PVC {one.namespace}/{one.name} {text}")
             made_by = self.class_of(one)
             if not one.volume and made_by is not None and made_by.immediate:
                 return Refusal(REASON_UNBOUND)
@@ -163,17 +175,26 @@ class BindingEvaluator(MaskEvaluator):
 
 
 def fit_zones(layout: ClusterLayout, volume: PersistentVolume) -> BoolVector:
-    """Tell which nodes lie in the zone and region of a volume; nodes that name neither fit."""
+    """Tell which nodes lie in the zone and region of a volume; nodes that name none of any kind fit."""
     number = len(layout.names)
     fits, named = np.ones(number, np.bool_), np.zeros(number, np.bool_)
-    for key in _ZONE_KEYS.keys() & volume.labels.keys():
-        values = volume.labels[key].split("__")
+    # Whoever names a zone or a region at all is held to both, by whichever name the volume has for them.
+    for key in _ZONE_KEYS:
         there = layout.kinds.label(key)
         has = there.judge(lambda value: value is not None).astype(np.bool_)
         named |= has
-        # A node that lacks the old name of the label may have the new one.
-        fits &= np.where(has, fit_values(layout, key, values), fit_values(layout, _ZONE_KEYS[key], values))
+        values = _zones_of(volume, key)
+        if values:
+            # A node that lacks the old name of the label may have the new one.
+            now = fit_values(layout, _ZONE_KEYS[key], values)
+            fits &= np.where(has, fit_values(layout, key, values), now)
     return fits | ~named
+
+
+def _zones_of(volume: PersistentVolume, key: str) -> frozenset[str]:
+    """Give the zones or regions that a label names; a list with an empty name in it says nothing."""
+    names = [name.strip() for name in volume.labels.get(key, "").split("__")]
+    return frozenset(names) if all(names) else frozenset()
 
 
 class VolumeZone(VolumePlugin):
