@@ -6,10 +6,11 @@ import pytest
 
 from koordcore import ClusterSnapshot, Node, NodeState, PluginSetting, Pod, Policy, PreemptionRules, schedule
 from koordcore.errors import ModelError
+from koordcore.model.devices import GPU_COUNT
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.plugin_args import FitArgs, ScoringStrategy
-from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_MILLI
+from koordcore.scheduling.plugins.gpu_share import GPU_MILLI
 from koordcore.simulate import compare_policies
 from koordcore.simulate.compare import Landing, ResourceUse
 from koordcore.topology.network import LayerSpec
