@@ -69,6 +69,19 @@ def test_free_room_that_the_work_cannot_use() -> None:
     assert outcome.resources["memory"].stranded == 10_000 * (6 * 1 + 7 * 2) // (13 * 2)
 
 
+def test_whom_a_policy_does_not_name_and_who_is_nominated_do_not_wait() -> None:
+    theirs = Pod(name="theirs", scheduler_name="volcano", requests={"cpu": 1000})
+    held = NodeState(node("a"), (Pod(name="low", requests={"cpu": 4000}, node_name="a"),))
+    high = Pod(name="high", requests={"cpu": 4000, "memory": GIB}, priority=10)
+    snapshot = ClusterSnapshot(nodes=[held], pending=[theirs, high])
+    found = compare_policies(snapshot, {"stock": Policy()}, preempt=PreemptionRules())
+    (outcome,) = found.outcomes
+    counts = (outcome.bound, outcome.unschedulable, outcome.waiting, outcome.nominated, outcome.not_ours)
+    assert counts == (0, 0, 0, 1, 1)
+    table = found.table()
+    assert (table["waiting"], table["nominated"], table["not ours"]) == ([0], [1], [1])
+
+
 def test_unschedulable_counts_differ() -> None:
     """Spread small pods leave no room for a large one; packed ones do."""
     small = [Pod(name=f"a{index}", requests={"cpu": 1000, "memory": GIB}, priority=1) for index in range(4)]
