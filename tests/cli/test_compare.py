@@ -30,7 +30,7 @@ def test_the_profiles_of_a_file_are_compared(
     dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     policy = write(tmp_path / "conf.json", config(strategy("LeastAllocated"), strategy("MostAllocated")))
-    assert main(["compare", dump, "--policy", policy, "-o", "json"]) == 0
+    assert main(["compare", dump, "--policy", policy, "--all-schedulers", "-o", "json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert [one["policy"] for one in record["policies"]] == ["LeastAllocated", "MostAllocated"]
     assert record["elsewhere"] == [
@@ -42,6 +42,62 @@ def test_the_profiles_of_a_file_are_compared(
     # 2 of 8 on n2, nothing on n1.
     assert first["resources"]["cpu"]["mean"] == 1250
     assert first["resources"]["cpu"]["deviation"] == 1250
+
+
+def test_pods_that_no_policy_names_are_not_placed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another scheduler's pod comes first and would take the only room."""
+    one = [container(requests={"cpu": "1"})]
+    dump = write(
+        tmp_path / "dump.json",
+        node("n1", {"cpu": "1", "memory": "8Gi", "pods": "10"}),
+        pod("a-theirs", schedulerName="volcano", priority=10, containers=one),
+        pod("mine", containers=one),
+    )
+
+    def outcomes(*options: str) -> list[tuple[str, int, int, list[str]]]:
+        assert main(["compare", dump, *options, "-o", "json"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        return [
+            (one["policy"], one["placed"], one["notOurs"], list(one["refused"])) for one in record["policies"]
+        ]
+
+    assert outcomes() == [("stock", 1, 1, []), ("koordinator", 1, 1, [])]
+    everybody = [(name, 1, 0, ["default/mine"]) for name in ("stock", "koordinator")]
+    assert outcomes("--all-schedulers") == everybody
+    assert main(["compare", dump]) == 0
+    assert "1 pods · landing elsewhere than under stock: 0 under koordinator · 1 not ours" in (
+        capsys.readouterr().out
+    )
+    # Whom one policy names all decide about: else they would be asked about different pods.
+    policy = write(tmp_path / "conf.json", config({**strategy("MostAllocated"), "schedulerName": "volcano"}))
+    assert outcomes("--policy", policy) == [
+        ("stock", 1, 0, ["default/mine"]),
+        ("volcano", 1, 0, ["default/mine"]),
+    ]
+
+
+def test_profiles_of_others_keep_their_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A policy of several profiles takes the pods that another policy names by its first one."""
+    (tmp_path / "ours_of_compare.py").write_text(
+        "import attrs\n"
+        "from koordcore import Policy, named_policy\n"
+        "packer = attrs.evolve(named_policy('binpack'), name='packer')\n"
+        "BOTH = attrs.evolve(Policy(), others=(packer,))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    one = [container(requests={"cpu": "1"})]
+    dump = write(
+        tmp_path / "dump.json",
+        node("n1", {"cpu": "8", "memory": "8Gi", "pods": "10"}),
+        pod("a", containers=one),
+        pod("b", schedulerName="packer", containers=one),
+        pod("c", schedulerName="volcano", containers=one),
+    )
+    assert main(["compare", dump, "--policy", "ours_of_compare:BOTH", "--policy", "stock", "-o", "json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [(one["placed"], one["notOurs"]) for one in record["policies"]] == [(2, 1), (2, 1)]
 
 
 def test_a_single_policy_is_compared_with_the_stock_one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -382,3 +383,19 @@ def test_of_several_changes_of_a_pod_at_once_the_last_one_counts() -> None:
     assert queue.take(cluster, now=1) == []
     queue.notice([PodPending(first), gone, PodBound(first.at("a")), gone, PodPending(second)], now=2)
     assert queue.take(cluster, now=2) == [second]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda queue: queue.take(None, now=0.0), "snapshot: expected ClusterSnapshot, got None"),
+        (lambda queue: queue.take(ClusterSnapshot(), now=None), "now: expected float, got None"),
+        (lambda queue: queue.notice([1], now=0.0), r"changes: expected Iterable\[Change\], got \[1\]"),
+        (lambda queue: queue.done([5], now=0.0), r"decisions: expected Iterable\[PodDecision\], got \[5\]"),
+    ],
+)
+def test_a_queue_names_the_argument_that_is_wrong(
+    call: Callable[[SchedulingQueue], object], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(SchedulingQueue(Policy()))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from koordcore.errors import ManifestError
 from koordcore.manifests import load, snapshot_from_objects
@@ -373,3 +374,32 @@ def test_lists_are_opened_wherever_they_stand() -> None:
     assert [str(one) for one in loaded.problems] == ["object 1 (item 2) (item 2): expected object, got 5"]
     odd = {"apiVersion": "shop/v1", "kind": "ShoppingList", "metadata": {"name": "a"}, "items": {"milk": 2}}
     assert snapshot_from_objects([odd]).unread == {"ShoppingList.shop": 1}
+
+
+@pytest.mark.parametrize("kind", ["List", "PodList"])
+@pytest.mark.parametrize("items", ["x", {}, 5, None, ...])
+def test_a_list_without_items_is_refused_and_not_an_empty_cluster(
+    kind: str, items: Any, tmp_path: Path
+) -> None:
+    """Nobody knows what stood there; only of one kind a server writes an empty list without any."""
+    broken = {"apiVersion": "v1", "kind": kind, "metadata": {"resourceVersion": "7"}}
+    broken |= {} if items is ... else {"items": items}
+    if kind == "PodList" and items in (None, ...):
+        loaded = snapshot_from_objects([node("n1"), broken])
+        assert loaded.counts == {"Node": 1}
+        assert loaded.problems == ()
+        return
+    shown = json.dumps(None if items is ... else items)
+    with pytest.raises(ManifestError) as caught:
+        snapshot_from_objects([node("n1"), broken])
+    assert str(caught.value) == f"object 2: items: expected list, got {shown}"
+    for file, text in (("a.json", json.dumps(broken)), ("b.yaml", yaml.safe_dump(broken))):
+        (tmp_path / file).write_text(text)
+        with pytest.raises(ManifestError) as caught:
+            load(tmp_path / file)
+        assert str(caught.value) == f"{tmp_path / file}: items: expected list, got {shown}"
+
+
+def test_a_tuple_of_items_is_a_list() -> None:
+    loaded = snapshot_from_objects({"apiVersion": "v1", "kind": "List", "items": (node("n1"), pod("p"))})
+    assert loaded.counts == {"Node": 1, "Pod": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any, TypeAlias
 
@@ -262,3 +263,19 @@ def test_what_is_no_object_of_a_list_is_forgotten_with_the_next(stray: Any) -> N
     assert reader.problems, "it is still among the pods"
     reader.relist("v1", "Pod", [])
     assert not reader.problems
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda reader: reader.assume("x"), "decisions: expected Bound, got 'x'"),
+        (lambda reader: reader.forget(None), r"pods: expected PodKey \| str, got None"),
+        (lambda reader: reader.relist(None, "Pod", []), "api_version: expected str, got None"),
+        (lambda reader: reader.relist("v1", "Pod", None), "items: expected Iterable"),
+    ],
+)
+def test_a_reader_names_the_argument_that_is_wrong(
+    call: Callable[[EventReader], object], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(EventReader())

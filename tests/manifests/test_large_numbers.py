@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from koordcore import Bound, schedule, verify
+from koordcore.descheduling.card_moves import fragments_of
+from koordcore.explaining.node_states import cards_of
 from koordcore.manifests import Loaded, snapshot_from_objects
-from koordcore.model.devices import DeviceObject
+from koordcore.model.devices import MOST_CARDS, DeviceObject
 from koordcore.model.numa import NodeResourceTopology
+from koordcore.simulate.cluster import nodes_of
 from tests.manifests.builders import container, node, obj, pod
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
@@ -164,3 +167,30 @@ def test_numbers_of_numa_nodes_are_bounded() -> None:
         assert [one.path for one in loaded.problems] == ["zones[0].name"]
         assert loaded.snapshot.of(NodeResourceTopology) == ()
         assert told["new"] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("name", "amount"),
+    [("nvidia.com/gpu", 10**6), ("alibabacloud.com/gpu-count", 10**6), ("koordinator.sh/gpu", 10**8)],
+)
+def test_of_more_cards_than_a_machine_has_the_first_are_looked_at(name: str, amount: int) -> None:
+    """Amounts are counted whatever they are; lists of single cards are of a bounded length."""
+    loaded, told = decided(node("n1", {**ROOM, name: str(amount)}), asking(cpu="1"))
+    assert [(one.path, one.message) for one in loaded.warnings] == [
+        (
+            f"status.allocatable[{name}]",
+            f"1000000 cards; where cards are looked at one by one, only {MOST_CARDS} of them are",
+        )
+    ]
+    assert told["new"] == "n1"
+    snapshot = loaded.snapshot
+    (state,) = snapshot.nodes
+    assert cards_of(snapshot, state).total == MOST_CARDS
+    assert [len(one.cards) for one in nodes_of(snapshot)] == [MOST_CARDS]
+    assert {len(one.cards) for one in fragments_of(snapshot).nodes} <= {MOST_CARDS}
+
+
+def test_as_many_cards_as_a_machine_may_have_are_all_looked_at() -> None:
+    loaded, _ = decided(node("n1", {**ROOM, "nvidia.com/gpu": str(MOST_CARDS)}))
+    assert loaded.warnings == ()
+    assert cards_of(loaded.snapshot, loaded.snapshot.nodes[0]).total == MOST_CARDS

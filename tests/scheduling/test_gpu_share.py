@@ -7,14 +7,13 @@ import pytest
 
 from koordcore.explaining import explain
 from koordcore.model.decisions import Shortfall, Unschedulable
-from koordcore.model.devices import GPU_CORE, GPU_MEMORY_RATIO, Device, DeviceObject, DeviceType
+from koordcore.model.devices import GPU_CORE, GPU_COUNT, GPU_MEMORY_RATIO, Device, DeviceObject, DeviceType
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.scheduling import schedule
 from koordcore.scheduling.plugins.gpu_share import (
     CARD_MODEL,
-    GPU_COUNT,
     GPU_INDEX,
     GPU_MILLI,
     NO_CARDS,

@@ -6,10 +6,11 @@ import pytest
 
 from koordcore import ClusterSnapshot, Node, NodeState, PluginSetting, Pod, Policy, PreemptionRules, schedule
 from koordcore.errors import ModelError
+from koordcore.model.devices import GPU_COUNT
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.plugin_args import FitArgs, ScoringStrategy
-from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_MILLI
+from koordcore.scheduling.plugins.gpu_share import GPU_MILLI
 from koordcore.simulate import compare_policies
 from koordcore.simulate.compare import Landing, ResourceUse
 from koordcore.topology.network import LayerSpec
@@ -66,6 +67,19 @@ def test_free_room_that_the_work_cannot_use() -> None:
     # Free are 3 on a, which half of the work cannot use, and 0 on b; so is memory: 6 of 13 GiB, and 7 full.
     assert outcome.resources["cpu"].stranded == 5000
     assert outcome.resources["memory"].stranded == 10_000 * (6 * 1 + 7 * 2) // (13 * 2)
+
+
+def test_whom_a_policy_does_not_name_and_who_is_nominated_do_not_wait() -> None:
+    theirs = Pod(name="theirs", scheduler_name="volcano", requests={"cpu": 1000})
+    held = NodeState(node("a"), (Pod(name="low", requests={"cpu": 4000}, node_name="a"),))
+    high = Pod(name="high", requests={"cpu": 4000, "memory": GIB}, priority=10)
+    snapshot = ClusterSnapshot(nodes=[held], pending=[theirs, high])
+    found = compare_policies(snapshot, {"stock": Policy()}, preempt=PreemptionRules())
+    (outcome,) = found.outcomes
+    counts = (outcome.bound, outcome.unschedulable, outcome.waiting, outcome.nominated, outcome.not_ours)
+    assert counts == (0, 0, 0, 1, 1)
+    table = found.table()
+    assert (table["waiting"], table["nominated"], table["not ours"]) == ([0], [1], [1])
 
 
 def test_unschedulable_counts_differ() -> None:

@@ -79,6 +79,20 @@ class SaysItIsTheTemplate(Good):
         return pod.name
 
 
+class SaysTheTemplateHasAnAge(Good):
+    by_template = True
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return (pod.created,)
+
+
+class SaysTheTemplateIsOld(Good):
+    by_template = True
+
+    def request_of(self, pod: Pod) -> Hashable:
+        return pod.created is not None and pod.created.year < 2026
+
+
 class NewEachTime(Good):
     def request_of(self, pod: Pod) -> Hashable:
         return object()
@@ -289,6 +303,8 @@ BROKEN: list[tuple[Clause, type[Plugin]]] = [
     (Clause.REQUEST, Unhashable),
     (Clause.REQUEST, NewEachTime),
     (Clause.TEMPLATE, SaysItIsTheTemplate),
+    (Clause.TEMPLATE, SaysTheTemplateHasAnAge),
+    (Clause.TEMPLATE, SaysTheTemplateIsOld),
     (Clause.EQUAL_REQUESTS, ReadsThePod),
     (Clause.SHAPE, with_evaluator(ListOfTruths)),
     (Clause.SHAPE, with_evaluator(HalfPoints)),

@@ -285,7 +285,7 @@ def cluster_record(loaded: Loaded, selection: Selection) -> dict[str, Any]:
     waiting = [(turn, pod) for turn, pod in turns_of(snapshot) if selection.pod(pod)]
     return {
         "format": "koordcore/cluster/v1",
-        "nodes": [_node_record(snapshot, state) for state in filter(selection.node, snapshot.nodes)],
+        "nodes": [node_record(snapshot, state) for state in filter(selection.node, snapshot.nodes)],
         "pending": [
             {"turn": turn, "pod": str(pod.key), "priority": pod.priority, "requests": dict(pod.requests)}
             for turn, pod in waiting
@@ -298,7 +298,8 @@ def cluster_record(loaded: Loaded, selection: Selection) -> dict[str, Any]:
     }
 
 
-def _node_record(snapshot: ClusterSnapshot, state: NodeState) -> dict[str, Any]:
+def node_record(snapshot: ClusterSnapshot, state: NodeState) -> dict[str, Any]:
+    """Give one node as ``inspect`` shows it to programs."""
     cards = cards_of(snapshot, state)
     record: dict[str, Any] = {
         "name": state.name,

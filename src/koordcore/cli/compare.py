@@ -57,6 +57,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preempt", action="store_true", help="let more important pods evict, and count what that costs"
     )
+    parser.add_argument(
+        "--all-schedulers",
+        action="store_true",
+        help="decide about the pods of schedulers that no policy names, too",
+    )
     add_now(parser, "the newest metric's")
     add_output(parser, watch=True)
     add_selection(parser)
@@ -69,7 +74,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare, verify every plan, print; 1 when a plan is not legal."""
     selection = selection_of(arguments)
-    policies = read_policies(arguments.policy or (), quiet=arguments.quiet)
+    policies = read_policies(
+        arguments.policy or (), all_schedulers=arguments.all_schedulers, quiet=arguments.quiet
+    )
     snapshot, now = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     queues = None
     what = f"placing {len(snapshot.pending)} pods under {len(policies)} policies"
@@ -110,10 +117,12 @@ def _print_tables(found: Comparison, limit: int) -> None:
     wide = len(found.outcomes) > _SIDE_BY_SIDE
     landings = [_landings(found, limit, wide=wide)] if found.elsewhere else []
     show(_by_policy(found) if wide else _by_measure(found), *landings)
-    pods = len(found.outcomes[0].result.decisions)
+    strangers = found.outcomes[0].not_ours
+    pods = len(found.outcomes[0].result.decisions) - strangers
     moved = ", ".join(f"{found.moved(one.name)} under {one.name}" for one in found.outcomes[1:])
     note = f" · landing elsewhere than under {first}: {moved}" if moved else ""
-    say(f"{pods} pods{note} · verified")
+    others = f" · {strangers} not ours (see --all-schedulers)" if strangers else ""
+    say(f"{pods} pods{note}{others} · verified")
 
 
 def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:
@@ -161,6 +170,8 @@ def _measures(found: Comparison) -> list[_Measure]:
         measure("unschedulable", "REFUSED", lambda one: one.unschedulable),
         measure("waiting", "WAITING", lambda one: one.waiting),
     ]
+    if any(one.nominated for one in outcomes):
+        kept.append(measure("nominated", "NOMINATED", lambda one: one.nominated))
     if len(outcomes) > 1:
         kept.append(measure("landing elsewhere", "MOVED", lambda one: found.moved(one.name)))
     if any(one.evicted for one in outcomes):
@@ -267,6 +278,8 @@ def _outcome_record(found: Comparison, one: PolicyOutcome) -> dict[str, Any]:
         "placed": one.bound,
         "unschedulable": one.unschedulable,
         "waiting": one.waiting,
+        "nominated": one.nominated,
+        "notOurs": one.not_ours,
         "elsewhere": found.moved(one.name),
         "evicted": one.evicted,
         "startedMilliCards": one.started,

@@ -12,6 +12,7 @@ from koordcore.cli.cluster_tables import (
     cluster_record,
     groups_table,
     kinds_table,
+    node_record,
     nodes_table,
     pending_table,
     states_table,
@@ -78,10 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
             print(arguments.node if named else draw_node(snapshot, snapshot.node(arguments.node)))
             return 0
     if for_programs(arguments):
-        record = cluster_record(loaded, selection)
-        if arguments.node is not None:
-            record = next(one for one in record["nodes"] if one["name"] == arguments.node)
-        print_record(arguments, record)
+        if arguments.node is None:
+            print_record(arguments, cluster_record(loaded, selection))
+        else:
+            print_record(arguments, node_record(snapshot, snapshot.node(arguments.node)))
     elif arguments.nodes or arguments.output == NAME:
         show(nodes_table(snapshot, selection))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,11 +130,14 @@ def _fitted(arguments: argparse.Namespace, policy: Policy) -> Policy:
     return attrs.evolve(profiles[0], others=tuple(profiles[1:]))
 
 
-def read_policies(sources: Sequence[str], *, quiet: bool = False) -> dict[str, Policy]:
+def read_policies(
+    sources: Sequence[str], *, all_schedulers: bool = False, quiet: bool = False
+) -> dict[str, Policy]:
     """Read several policies: known ones by name, and every profile of the files; two at the least.
 
     A profile is called by its scheduler name, with the file's name before it where that is taken. A single
-    one is compared with the stock policy.
+    one is compared with the stock policy. Each decides the pods of every scheduler that one of them names,
+    with ``all_schedulers`` those of all.
 
     Raises
     ------
@@ -152,9 +155,24 @@ def read_policies(sources: Sequence[str], *, quiet: bool = False) -> dict[str, P
             raise ModelError(f"--policy: there is no KubeSchedulerConfiguration in {source}")
         for name, policy in profiles.items():
             free = next(one for one in _names(source, name) if one not in found)
-            found[free] = _supported(policy, quiet=quiet).of_all_schedulers()
+            found[free] = _supported(policy, quiet=quiet)
     if len(found) == 1 and "stock" not in found:
-        return {"stock": named_policy("stock").of_all_schedulers(), **found}
+        found = {"stock": named_policy("stock"), **found}
+    return _of_the_same_pods(found, all_schedulers=all_schedulers)
+
+
+def _of_the_same_pods(policies: Mapping[str, Policy], *, all_schedulers: bool) -> dict[str, Policy]:
+    """Let each policy decide the pods that one of them names, since different pods cannot be compared."""
+    named: dict[str, None] = {}
+    for profile in (profile for policy in policies.values() for profile in policy.profiles):
+        all_schedulers = all_schedulers or profile.scheduler_names is None
+        named |= dict.fromkeys(profile.scheduler_names or ())
+    if all_schedulers:
+        return {name: policy.of_all_schedulers() for name, policy in policies.items()}
+    found = {}
+    for name, policy in policies.items():
+        taken = {one for profile in policy.others for one in profile.scheduler_names or ()}
+        found[name] = attrs.evolve(policy, scheduler_names=[one for one in named if one not in taken])
     return found
 
 

@@ -6,8 +6,16 @@ The mirror asks nobody and waits for nobody; whoever lists and watches tells it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
-from koordcore.controlplane.requests import RESOURCES, Object, key_of, version_of
+from koordcore._blame import names_its_arguments, shown
+from koordcore.controlplane.requests import RESOURCES, Object, version_of
+from koordcore.errors import ManifestError, ModelError
+from koordcore.protocol.fields import Json, as_mapping, as_str, at, optional, required, show
+
+_EVENTS: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+_DIGITS: Final = 20
+"""Most of them that a version has: it counts in 64 bits."""
 
 
 class Mirror:
@@ -33,6 +41,7 @@ class Mirror:
 
     # -- telling -----------------------------------------------------------------------------------------
 
+    @names_its_arguments
     def follow(self, kind: str, path: str) -> str:
         """Take in one more kind; gives what it is called here: with its group where another has its name.
 
@@ -42,6 +51,11 @@ class Mirror:
             Kind of the objects, as they say it.
         path
             Where they are listed.
+
+        Raises
+        ------
+        ModelError
+            When that is no path of a collection.
         """
         group = _group(path)
         taken = self._resources.get(kind, RESOURCES.get(kind, path))
@@ -49,6 +63,7 @@ class Mirror:
         self._resources[name] = path
         return name
 
+    @names_its_arguments
     def listed(self, kind: str, items: Iterable[Object], version: str) -> tuple[Object, ...]:
         """Take all objects of a kind at one version; gives them as they are kept.
 
@@ -60,15 +75,29 @@ class Mirror:
             The objects as JSON; a list leaves out their kind.
         version
             ``resourceVersion`` of the list.
+
+        Raises
+        ------
+        ModelError
+            When the kind is none that is followed.
+        ManifestError
+            When an object lacks name or version, or a version is no number. Nothing is taken then.
         """
-        ready = {key_of(item): complete(kind, item, self._resources) for item in items}
+        self.version_of(kind)
+        complete_to = at("version", _as_version, version)
+        ready: dict[tuple[str, str], Object] = {}
+        newest = self.newest(kind)
+        for number, item in enumerate(items):
+            key, own = at(f"items[{number}]", _stamp, item)
+            ready[key] = complete(kind, item, self._resources)
+            newest = max(newest, own)
         self._objects[kind] = ready
-        self._note_complete(kind, int(version))
-        versions = (int(item["metadata"]["resourceVersion"]) for item in ready.values())
-        self._newest[kind] = max([self.newest(kind), *versions])
+        self._note_complete(kind, complete_to)
+        self._newest[kind] = newest
         self.changes += 1
         return tuple(ready.values())
 
+    @names_its_arguments
     def watched(self, kind: str, what: str, item: Object) -> Object | None:
         """Take one event; gives the object as it is kept, ``None`` for a bookmark and for old news.
 
@@ -80,12 +109,23 @@ class Mirror:
             Kind of the object, and the object as JSON.
         what
             ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which only tells the version.
+
+        Raises
+        ------
+        ModelError
+            When the kind has not been listed.
+        ManifestError
+            When it is no such event, an ``ERROR`` of the watch for instance, or the object lacks name or
+            version.
         """
-        version = int(item["metadata"]["resourceVersion"])
+        if what not in _EVENTS:
+            raise ManifestError.at("type", f"expected ADDED, MODIFIED, DELETED or BOOKMARK, got {show(what)}")
+        if kind not in self._objects:
+            raise ModelError(f"kind: {shown(kind)} has not been listed yet")
         if what == "BOOKMARK":
-            self._note_complete(kind, version)
+            self._note_complete(kind, required(as_mapping(item), "metadata", _version_in))
             return None
-        key = key_of(item)
+        key, version = _stamp(item)
         self._followed[kind] = max(self.followed(kind), version)
         if version <= self._known(kind, key):
             return None
@@ -135,11 +175,13 @@ class Mirror:
         """
         return self._objects.get(kind, {}).get((namespace, name))
 
+    @names_its_arguments
     def at(self, path: str) -> Object | None:
         """Give the object with a path; ``None`` for one that is not there, or whose kind is not followed."""
         where, namespace, name = _parts(path)
         return self.find(self._kind_in(where), name, namespace)
 
+    @names_its_arguments
     def kind_at(self, path: str) -> str:
         """Give the kind of the object with a path; ``""`` for one that is not followed."""
         return self._kind_in(_parts(path)[0])
@@ -148,7 +190,15 @@ class Mirror:
         return next((kind for kind, listed in self._resources.items() if listed == where), "")
 
     def version_of(self, kind: str) -> str:
-        """Give the API version in which a kind is listed."""
+        """Give the API version in which a kind is listed.
+
+        Raises
+        ------
+        ModelError
+            When it is none that is followed.
+        """
+        if kind not in self._resources:
+            raise ModelError(f"kind: {shown(kind)} is not followed, only {', '.join(self._resources)}")
         return version_of(kind, self._resources)
 
     def followed(self, kind: str) -> int:
@@ -186,4 +236,29 @@ def _parts(path: str) -> tuple[str, str, str]:
 
 
 def _group(path: str) -> str:
-    return path.split("/")[2]
+    parts = path.split("/")
+    if len(parts) < 4 or parts[0]:
+        raise ModelError(f"path: expected that of a collection, such as /api/v1/pods, got {shown(path)}")
+    return parts[2]
+
+
+def _stamp(item: Json) -> tuple[tuple[str, str], int]:
+    """Read namespace and name of an object, and its version."""
+    return required(as_mapping(item), "metadata", _stamp_in)
+
+
+def _stamp_in(metadata: Json) -> tuple[tuple[str, str], int]:
+    raw = as_mapping(metadata)
+    return (optional(raw, "namespace", as_str, ""), required(raw, "name", as_str)), _version_in(raw)
+
+
+def _version_in(metadata: Json) -> int:
+    return required(as_mapping(metadata), "resourceVersion", _as_version)
+
+
+def _as_version(value: Json) -> int:
+    """Take a version: they are numbers that can be compared since Kubernetes 1.35."""
+    text = as_str(value)
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        raise ManifestError.at("", f"expected the number of a version, got {show(text)}")
+    return int(text)

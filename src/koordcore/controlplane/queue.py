@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
-from koordcore._blame import shown
+from koordcore._blame import names_its_arguments, shown
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.framework.hints import ChangeKind, could_help, kind_of, kinds_of
@@ -161,6 +161,7 @@ class SchedulingQueue:
 
     # -- what happens ----------------------------------------------------------------------------------
 
+    @names_its_arguments
     def notice(self, changes: Iterable[Change], *, now: float) -> None:
         """Take note of what has changed in the cluster.
 
@@ -314,6 +315,7 @@ class SchedulingQueue:
 
     # -- turns -----------------------------------------------------------------------------------------
 
+    @names_its_arguments
     def take(self, snapshot: ClusterSnapshot, *, now: float) -> list[Pod]:
         """Give the pods that are decided next, in the order of the queue; none where nobody may be helped.
 
@@ -337,6 +339,7 @@ class SchedulingQueue:
             entry.news = False
         return queue_order(entry.pod for entry in taken)
 
+    @names_its_arguments
     def done(self, decisions: Iterable[PodDecision], *, now: float) -> None:
         """Take note of what was decided about the pods that were taken.
 

@@ -13,11 +13,19 @@ from koordcore.descheduling.fragments import Fragments, FragmentsPlan, plan_frag
 from koordcore.descheduling.plans import DEFAULT_RULES, MoveRules, Moving, confirmed, problem_of_rooms
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.devices import AMD_GPU, GPU_CORE, GPU_MEMORY_RATIO, NVIDIA_GPU, DeviceType
+from koordcore.model.devices import (
+    AMD_GPU,
+    GPU_CORE,
+    GPU_COUNT,
+    GPU_MEMORY_RATIO,
+    MOST_CARDS,
+    NVIDIA_GPU,
+    DeviceType,
+)
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.exact import device_state
-from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, annotated_slots, demand_of, gpu_node, mix_of
+from koordcore.scheduling.plugins.gpu_share import annotated_slots, demand_of, gpu_node, mix_of
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.snapshot import ClusterSnapshot
@@ -72,7 +80,7 @@ def fragments_of(
 def _cards(snapshot: ClusterSnapshot, state: NodeState) -> _Cards:
     node = gpu_node(snapshot, state)
     demands = {pod.key: demand for pod in state.pods if (demand := _demand(pod)) is not None}
-    size = max(state.node.allocatable.get(name, 0) for name in _PLAIN)
+    size = min(MOST_CARDS, max(state.node.allocatable.get(name, 0) for name in _PLAIN))
     if not node.cards and size and not state.node.allocatable.get(GPU_COUNT, 0):
         return _plain(node, size, demands)
     devices = device_state(snapshot, state)

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from koordcore._blame import names_its_arguments
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading, identity_of, is_object
@@ -142,6 +143,7 @@ class EventReader:
             self._put(item)
         return self._done()
 
+    @names_its_arguments
     def relist(self, api_version: str, kind: str, items: Iterable[Mapping[str, Json]]) -> tuple[Change, ...]:
         """Read all objects of a kind; what is known and not among them has gone, unseen.
 
@@ -167,6 +169,7 @@ class EventReader:
         self._strays[listed] = {one for one in there if one[:2] != listed and one in broken}
         return self._done()
 
+    @names_its_arguments
     def assume(self, *decisions: Bound) -> tuple[Change, ...]:
         """Take pods for bound as was decided, before the watch shows it.
 
@@ -187,6 +190,7 @@ class EventReader:
                 self._stand(key)
         return self._done()
 
+    @names_its_arguments
     def forget(self, *pods: PodKey | str) -> tuple[Change, ...]:
         """Let pods wait again that were assumed, such as after the server refused to bind them."""
         for one in pods:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from koordcore.errors import Problem
+import attrs
+
+from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests._reading import is_object
 from koordcore.manifests.bundle import Bundle, Loaded
@@ -14,7 +16,7 @@ from koordcore.manifests.front_doors import with_gangs
 from koordcore.manifests.sources import read_sources
 from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology
-from koordcore.protocol.fields import Json
+from koordcore.protocol.fields import Json, as_list, at, show
 
 _MAX_BROKEN: Final = 10_000
 """After this many objects that cannot be read the rest is not looked at, and all of the input refused."""
@@ -139,7 +141,12 @@ def opened(sources: Iterable[Source]) -> Iterator[Source]:
         left = [source]
         while left:
             one = left.pop()
-            items = None if isinstance(one, Problem) else _items(one.raw)
+            try:
+                items = None if isinstance(one, Problem) else _items(one.raw)
+            except ManifestError as error:
+                # Nobody knows what stood there, so all of it is refused, as with a file that cannot be read.
+                yield from (attrs.evolve(problem, source=one.source) for problem in error.problems)
+                continue
             if items is None or isinstance(one, Problem):
                 yield one
             else:
@@ -148,13 +155,30 @@ def opened(sources: Iterable[Source]) -> Iterator[Source]:
 
 
 def _items(raw: Json) -> list[Json] | None:
-    """Give the items of a ``List``, or of a list of one kind, which they may leave to it to say."""
+    """Give the items of a ``List``, or of a list of one kind, which they may leave to it to say.
+
+    An object with a name of its own is no list, whatever its kind ends in. A server may write a list of one
+    kind without items where it is empty.
+
+    Raises
+    ------
+    ManifestError
+        When it is a list whose items are none.
+    """
     kind = raw.get("kind") if is_object(raw) else None
     if not (isinstance(kind, str) and kind.endswith("List") and is_object(raw)):
         return None
-    items = raw.get("items")
-    if not isinstance(items, list):
-        return None
     element = kind.removesuffix("List")
+    written = raw.get("items")
+    if not isinstance(written, list) and element and _named(raw):
+        return None
+    if written is None and not element:
+        raise ManifestError.at("items", f"expected list, got {show(None)}")
+    items = [] if written is None else at("items", as_list, written)
     known = {"apiVersion": raw.get("apiVersion"), "kind": element} if element else {}
     return [{**known, **one} if known and is_object(one) else one for one in items]
+
+
+def _named(raw: Mapping[str, Json]) -> bool:
+    meta = raw.get("metadata")
+    return is_object(meta) and bool(meta.get("name"))

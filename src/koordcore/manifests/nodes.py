@@ -9,6 +9,7 @@ from immutabledict import immutabledict
 
 from koordcore.manifests._reading import Reading, as_countable, as_strings, is_object, read_metadata, section
 from koordcore.manifests.aliases import canonical_names
+from koordcore.model.devices import AMD_GPU, DCU_GPU, GPU, GPU_COUNT, MOST_CARDS, NVIDIA_GPU
 from koordcore.model.nodes import Node
 from koordcore.model.resources import NO_RESOURCES, Resources
 from koordcore.protocol.fields import (
@@ -22,6 +23,8 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.selectors import as_taints
 
+_CARDS: Final[Mapping[str, int]] = {NVIDIA_GPU: 1, AMD_GPU: 1, DCU_GPU: 1, GPU_COUNT: 1, GPU: 100}
+"""Names that count whole cards with how many of one make a card."""
 _NO_IMAGES: Final[immutabledict[str, int]] = immutabledict()
 
 
@@ -54,6 +57,10 @@ def read_node(reading: Reading, raw: Mapping[str, Json]) -> Node:
     allocatable = _listed(reading, status, "allocatable", capacity)
     if not allocatable:
         reading.warn("status.allocatable", "absent: no pod fits on this node")
+    for name, each in _CARDS.items():
+        if (cards := allocatable.get(name, 0) // each) > MOST_CARDS:
+            told = f"{cards} cards; where cards are looked at one by one, only {MOST_CARDS} of them are"
+            reading.warn(f"status.allocatable[{name}]", told)
     taints = reading.recall(spec, "taints", "spec", as_taints, ())
     ready = _ready(reading, status)
     images = reading.recall(status, "images", "status", _images, _NO_IMAGES)

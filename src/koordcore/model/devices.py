@@ -31,6 +31,10 @@ NPU_CPU: Final = "huawei.com/npu-cpu"
 NPU_DVPP: Final = "huawei.com/npu-dvpp"
 RDMA: Final = "koordinator.sh/rdma"
 FPGA: Final = "koordinator.sh/fpga"
+GPU_COUNT: Final = "alibabacloud.com/gpu-count"
+
+MOST_CARDS: Final = 1024
+"""Cards that are looked at one by one on a node that only counts them; no machine has as many."""
 
 ALL_GPU_RESOURCES: Final = (
     NVIDIA_GPU,

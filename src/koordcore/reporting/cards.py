@@ -12,12 +12,12 @@ from koordcore.allocators.device import NodeDevices
 from koordcore.errors import ModelError
 from koordcore.explaining.claimed_devices import CardView, HeldDevice, pool_views
 from koordcore.model.device_slices import ResourceSlice
-from koordcore.model.devices import AMD_GPU, DCU_GPU, NVIDIA_GPU, Device, DeviceObject, DeviceType
+from koordcore.model.devices import AMD_GPU, DCU_GPU, GPU_COUNT, NVIDIA_GPU, Device, DeviceObject, DeviceType
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.protocol.device_object import inventory_of
 from koordcore.scheduling.plugins.exact import device_state
-from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, annotated_slots, demand_of
+from koordcore.scheduling.plugins.gpu_share import annotated_slots, demand_of
 from koordcore.scoring.gpu_share import CARD, GpuDemand
 from koordcore.snapshot import ClusterSnapshot
 

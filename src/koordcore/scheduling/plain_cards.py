@@ -13,6 +13,7 @@ from koordcore.model.devices import (
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_SHARED,
+    MOST_CARDS,
     NVIDIA_GPU,
 )
 from koordcore.model.nodes import NodeState
@@ -32,7 +33,8 @@ CARD_NAMES: Final = frozenset({*WHOLE, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, G
 def plain_cards(state: NodeState) -> tuple[int, ...]:
     """Give the idle thousandths of each card of a node; nobody knows which cards are held, so the first are.
 
-    The same cards under several names count once.
+    The same cards under several names count once. Of more than
+    :data:`~koordcore.model.devices.MOST_CARDS` the first ones are told.
 
     Examples
     --------
@@ -45,7 +47,7 @@ def plain_cards(state: NodeState) -> tuple[int, ...]:
     number = max((there.get(name, 0) * milli // CARD for name, milli in WHOLE.items()), default=0)
     held = sum(pod.requests.get(name, 0) * milli for pod in state.pods for name, milli in WHOLE.items())
     idle = []
-    for _ in range(number):
+    for _ in range(min(number, MOST_CARDS)):
         taken = min(CARD, held)
         idle.append(CARD - taken)
         held -= taken

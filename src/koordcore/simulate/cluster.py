@@ -11,12 +11,13 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.errors import ModelError
+from koordcore.model.devices import GPU_COUNT
 from koordcore.model.kueue import WORKLOAD_ANNOTATION
 from koordcore.model.pods import Pod
 from koordcore.model.scheduling_groups import SchedulingPodGroup, SchedulingWorkload, leaf_id
 from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.plain_cards import plain_cards
-from koordcore.scheduling.plugins.gpu_share import GPU_COUNT, GPU_INDEX, GPU_MILLI, demand_of, gpu_node
+from koordcore.scheduling.plugins.gpu_share import GPU_INDEX, GPU_MILLI, demand_of, gpu_node
 from koordcore.scoring.foresight import MILLI, largest_aligned_block, starved_cards
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuNode

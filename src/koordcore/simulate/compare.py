@@ -18,7 +18,7 @@ from koordcore._record import record
 from koordcore.allocators.gang.objective import domains_used
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.decisions import Bound, Nominated, Unschedulable
+from koordcore.model.decisions import Bound, Nominated, NotOurs, Unschedulable, Waiting
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.nodes import ZONE_LABEL
 from koordcore.model.pods import Pod, PodKey
@@ -72,13 +72,16 @@ class PolicyOutcome:
     result
         All decisions, and the cluster afterwards.
     bound, unschedulable, waiting
-        How many pods got a node, found none, wait for something else.
+        How many pods got a node, found none, wait for something else, such as the rest of their gang.
     domains
         How many nodes, zones and network domains the placed pods lie in, by layer.
     gang_domains
         The same, added up over the gangs that were placed: lower is nearer together.
     resources
         Use by resource name, in the end.
+    nominated, not_ours
+        How many pods are promised a node that others leave first, and how many are of schedulers that the
+        policy does not name, which it does not decide.
     evicted, started
         Pods that leave for others, and milli-cards of the pods that start, with those for whom they leave.
     fragmentation
@@ -90,6 +93,8 @@ class PolicyOutcome:
     bound: int
     unschedulable: int
     waiting: int
+    nominated: int = 0
+    not_ours: int = 0
     domains: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     gang_domains: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     resources: immutabledict[str, ResourceUse] = attrs.field(default=EMPTY, converter=frozen)
@@ -141,16 +146,19 @@ class Comparison:
         Returns
         -------
         dict
-            A row per policy: ``policy``, ``placed``, ``unschedulable``, ``waiting``, ``elsewhere`` (pods that
-            land on another node than under the first policy), ``evicted``; ``nodes`` and other layers with
-            new pods, and ``gang nodes`` and so on, added up over gangs; for CPU and memory the shares of a
-            node's room in percent; ``idle cards`` and ``fragmented cards``, ``None`` without cards.
+            A row per policy: ``policy``, ``placed``, ``unschedulable``, ``waiting``, ``nominated``,
+            ``not ours``, ``elsewhere`` (pods that land on another node than under the first policy),
+            ``evicted``; ``nodes`` and other layers with new pods, and ``gang nodes`` and so on, added up over
+            gangs; for CPU and memory the shares of a node's room in percent; ``idle cards`` and
+            ``fragmented cards``, ``None`` without cards.
         """
         made: dict[str, list[Any]] = {
             "policy": [one.name for one in self.outcomes],
             "placed": [one.bound for one in self.outcomes],
             "unschedulable": [one.unschedulable for one in self.outcomes],
             "waiting": [one.waiting for one in self.outcomes],
+            "nominated": [one.nominated for one in self.outcomes],
+            "not ours": [one.not_ours for one in self.outcomes],
             "elsewhere": [self.moved(one.name) for one in self.outcomes],
             "evicted": [one.evicted for one in self.outcomes],
         }
@@ -198,7 +206,8 @@ def compare_policies(
 ) -> Comparison:
     """Ask several policies about the same pods on the same cluster.
 
-    Each policy starts from the snapshot as it is given; none sees what another one did.
+    Each policy starts from the snapshot as it is given; none sees what another one did. Each decides the pods
+    of the schedulers that it names, as in :func:`koordcore.schedule`; all others land nowhere under it.
 
     Parameters
     ----------
@@ -288,7 +297,9 @@ def _outcome(
         result=result,
         bound=sum(isinstance(one, Bound) for one in result.decisions),
         unschedulable=sum(isinstance(one, Unschedulable) for one in result.decisions),
-        waiting=sum(not isinstance(one, Bound | Unschedulable) for one in result.decisions),
+        waiting=sum(isinstance(one, Waiting) for one in result.decisions),
+        nominated=sum(isinstance(one, Nominated) for one in result.decisions),
+        not_ours=sum(isinstance(one, NotOurs) for one in result.decisions),
         evicted=len({one.pod for plan in result.preemptions for one in plan.victims}),
         started=_started(result),
         domains=_domains(end, result.bound),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from koordcore._arrays import AMOUNT_LIMIT, BoolVector, IntVector, Rows
+from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore._record import record
 from koordcore.allocators.device import NodeDevices, device_request_of
 from koordcore.errors import ModelError
@@ -27,7 +27,9 @@ from koordcore.model.device_requests import (
 )
 from koordcore.model.devices import (
     GPU_CORE,
+    GPU_COUNT,
     GPU_MEMORY_RATIO,
+    MOST_CARDS,
     DeviceType,
 )
 from koordcore.model.nodes import NodeState
@@ -47,7 +49,6 @@ from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges, per_node
 
-GPU_COUNT: Final = "alibabacloud.com/gpu-count"
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 GPU_INDEX: Final = "alibabacloud.com/gpu-index"
@@ -127,9 +128,12 @@ def annotated_slots(pod: Pod) -> tuple[int, ...]:
 
 @per_node()
 def annotated_cards(snapshot: ClusterSnapshot, state: NodeState) -> _Cards:
-    """Give the cards of a node in Alibaba's convention with what its pods' annotations hold of them."""
+    """Give the cards of a node in Alibaba's convention with what its pods' annotations hold of them.
+
+    Of more than :data:`~koordcore.model.devices.MOST_CARDS` the first ones.
+    """
     del snapshot
-    idle = [CARD] * min(state.node.allocatable.get(GPU_COUNT, 0), AMOUNT_LIMIT)
+    idle = [CARD] * min(state.node.allocatable.get(GPU_COUNT, 0), MOST_CARDS)
     counts: dict[int, int] = {}
     for pod in state.pods:
         if _asks_by_annotation(pod):
