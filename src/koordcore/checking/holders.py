@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -20,7 +20,7 @@ from koordcore.model.reservations import (
     ReservationOwner,
 )
 from koordcore.model.resources import parse_resources
-from koordcore.protocol.reservation import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import is_operating_pod, operating_reservation, resized_allocatable
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
@@ -105,10 +105,10 @@ def without_holders(result: ScheduleResult, before: ClusterSnapshot) -> Schedule
 
 
 def holder_of(one: Reservation) -> Pod:
-    """Give the pod that stands for a reservation and holds all that was granted to it."""
+    """Give the pod that stands for a reservation and holds all that was, or will be, granted to it."""
     template = one.template or Pod(name=one.name)
     key = holder_key(one)
-    granted = one.status.allocatable if one.active else None
+    granted = one.status.allocatable if one.active else to_be_granted(one)
     stated = one.labels.get("koordinator.sh/priority", "")
     priority = one.template_priority
     if priority is None:
@@ -130,6 +130,15 @@ def holder_of(one: Reservation) -> Pod:
         node_name=one.status.node_name or None,
         phase=PodPhase.PENDING,
     )
+
+
+def to_be_granted(one: Reservation) -> Mapping[str, int]:
+    """Give what a reservation that waits will hold: what its template asks for, as it is resized."""
+    asked = one.template.requests if one.template is not None else {}
+    try:
+        return {**asked, **resized_allocatable(one.annotations)}
+    except KoordcoreError:
+        return asked
 
 
 def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:

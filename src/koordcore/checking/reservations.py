@@ -19,6 +19,7 @@ from koordcore.checking.holders import (
     holder_key,
     identity_of,
     owns,
+    to_be_granted,
     used_by,
 )
 from koordcore.checking.nodes import KEEPS_SLOT, STANDS_FOR
@@ -166,6 +167,8 @@ def _check_placed(old: Reservation, new: Reservation, decision: Bound) -> Iterat
         yield _wrong(old.name, old.problem)
     if not (new.available or _used_up(new)) or new.status.node_name != decision.node:
         yield _wrong(old.name, f"is not available on {decision.node}, as decided")
+    if new.status.allocatable != make_resources(to_be_granted(old)):
+        yield _wrong(old.name, "does not hold what its template asks for, as resized")
     same = attrs.evolve(new, status=old.status, annotations=old.annotations, claims=old.claims)
     if new.claims != decision.claims:
         yield _wrong(old.name, "its claims are not as decided")
