@@ -15,6 +15,7 @@ from koordcore import (
     Node,
     NodeState,
     Nominated,
+    PluginSetting,
     Pod,
     Policy,
     PreemptionRules,
@@ -30,6 +31,7 @@ from koordcore.model.reservations import (
     ControllerReference,
     ObjectReference,
     Reservation,
+    ReservationArgs,
     ReservationOwner,
     ReservationPhase,
     ReservationStatus,
@@ -335,17 +337,59 @@ def test_a_restricted_reservation_gives_no_more_than_it_holds() -> None:
     assert using(strict, pod("u", 1500, uses="uid-r"), running=(before,)) == []
     assert using(strict, pod("u", 1501, uses="uid-r"), running=(before,)) == ["r cpu: 4001 used of 4000"]
     assert using(reservation(), pod("u", 1501, uses="uid-r"), running=(before,)) == []
-    full = pod("a", 4000, uses="uid-r")
-    idle = attrs.evolve(pod("u", uses="uid-r"), requests={"memory": 1})
-    assert using(strict, idle, running=(full,)) == []
-    assert using(strict, idle, running=(attrs.evolve(full, requests={"cpu": 4001}),)) == [
-        "r cpu: 4001 used of 4000"
-    ]
     strange = attrs.evolve(
         strict,
         annotations={"scheduling.koordinator.sh/reservation-restricted-options": '{"resources": ["memory"]}'},
     )
     assert using(strange, pod("u", 1501, uses="uid-r"), running=(before,)) == ["r cpu: 4001 used of 4000"]
+
+
+def test_what_others_have_too_much_of_keeps_out_only_who_asks_for_it() -> None:
+    """Three CPUs of two are used; memory is left."""
+    held = {"cpu": 2000, "memory": 4}
+    available = ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="n", allocatable=held)
+    strict = reservation(
+        allocate_policy=AllocatePolicy.RESTRICTED, template=Pod(name="t", requests=held), status=available
+    )
+    full = pod("a", 3000, uses="uid-r", requests={"memory": 1})
+    room = Node(name="n", allocatable={"cpu": 16_000, "memory": 16, "pods": 20})
+    for asked in ({"memory": 3}, {"memory": 3, "cpu": 0}):
+        waits = Pod(name="u", uid="uid-u", labels=MINE, requests=asked)
+        snapshot = ClusterSnapshot(
+            nodes=[NodeState(room, (full.at("n"),))], pending=[waits], records=[strict]
+        )
+        result = schedule(snapshot)
+        assert [(one.node, one.reservation) for one in result.bound] == [("n", "r")]
+        assert verify(snapshot, result) == ()
+    user = pod("u", 0, uses="uid-r")
+
+    def told(**asked: int) -> list[str]:
+        found = using(strict, attrs.evolve(user, requests=asked), running=(full,))
+        return [text for text in found if "used of" in text and ":" in text]
+
+    assert told(memory=3) == told(memory=3, cpu=0) == []
+    assert told(memory=4) == told(memory=4, cpu=0) == ["r memory: 5 used of 4"]
+    assert told(memory=3, cpu=1) == ["r cpu: 3001 used of 2000"]
+
+
+def test_no_account_is_kept_of_resources_that_the_policy_ignores() -> None:
+    held = {"cpu": 2000, "example.com/x": 1}
+    available = ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="n", allocatable=held)
+    strict = reservation(
+        allocate_policy=AllocatePolicy.RESTRICTED, template=Pod(name="t", requests=held), status=available
+    )
+    room = Node(name="n", allocatable={"cpu": 16_000, "pods": 20, "example.com/x": 9})
+    waits = Pod(name="u", uid="uid-u", labels=MINE, requests={"cpu": 1000, "example.com/x": 2})
+    snapshot = ClusterSnapshot(nodes=[room], pending=[waits], records=[strict])
+    for args, used in (
+        (ReservationArgs(), ""),
+        (ReservationArgs(ignored_resources=("example.com/x",)), "r"),
+        (ReservationArgs(ignored_groups=("example.com",)), "r"),
+    ):
+        policy = Policy().with_plugin(PluginSetting(name="Reservation", args=args))
+        result = schedule(snapshot, policy=policy)
+        assert [one.reservation for one in result.bound] == [used]
+        assert verify(snapshot, result) == ()
 
 
 def test_a_reservation_for_one_is_used_by_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -14,7 +14,6 @@ from koordcore.checking.holders import (
     AFFINITY,
     IGNORED,
     NOMINATED,
-    PREFIX,
     USED,
     holder_key,
     identity_of,
@@ -27,6 +26,7 @@ from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
 from koordcore.model.reservations import (
     AllocatePolicy,
     ConditionStatus,
@@ -34,7 +34,12 @@ from koordcore.model.reservations import (
     ReservationArgs,
 )
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
-from koordcore.protocol.reservation import is_operating_pod, operating_reservation, reservation_wish
+from koordcore.protocol.reservation import (
+    is_operating_pod,
+    operating_reservation,
+    reservation_wish,
+    restricted_resources,
+)
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -77,6 +82,7 @@ def check_reservations(
         if decision is not None and old.pre_allocation:
             yield from _check_over(new, result.snapshot, decision)
     users: dict[str, list[Pod]] = defaultdict(list)
+    args = _arguments(result.policy)
     known = {identity_of(one): one for one in after.values()}
     acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
     known.update((identity_of(one), one) for one in map(operating_reservation, acting))
@@ -96,9 +102,15 @@ def check_reservations(
                 if one is not None and one.allocate_policy is AllocatePolicy.RESTRICTED:
                     yield from _check_inside(pod, one)
     for identity, pods in sorted(users.items()):
-        one = known.get(identity)
-        if one is not None and (holder_key(one) in placed or any(pod.key in placed for pod in pods)):
-            yield from _check_account(one, [pod for pod in pods if pod.node_name == one.status.node_name])
+        if identity not in known:
+            continue
+        one = known[identity]
+        here = [pod for pod in pods if pod.node_name == one.status.node_name]
+        # One that was placed over running pods got all of them.
+        everybody = holder_key(one) in placed
+        came = {pod.key for pod in here if everybody or pod.key in placed}
+        if came:
+            yield from _check_account(one, here, came, args)
 
 
 def lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str, int]:
@@ -129,8 +141,7 @@ def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[Pod
         for one in snapshot.of(Reservation)
         if one.pre_allocation and holder_key(one) in placed and not one.status.node_name
     }
-    setting = result.policy.plugin("Reservation")
-    args = setting.args if setting is not None and setting.args is not None else ReservationArgs()
+    args = _arguments(result.policy)
     before = {pod.key: pod for pod in snapshot.bound_pods()} if over else {}
     found = []
     for pod in result.snapshot.bound_pods() if over else ():
@@ -144,6 +155,11 @@ def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[Pod
         if unchanged and may and placed[holder_key(one)] == old.node_name:
             found.append(pod.key)
     return frozenset(found)
+
+
+def _arguments(policy: Policy) -> ReservationArgs:
+    setting = policy.plugin("Reservation")
+    return setting.args if setting is not None and setting.args is not None else ReservationArgs()
 
 
 def _wrong(subject: str, message: str) -> Violation:
@@ -297,11 +313,15 @@ def _check_wishes(pod: Pod, one: Reservation) -> Iterator[Violation]:
     invited = affinity is not None and (bool(affinity.name) or affinity.tolerates_unschedulable)
     if one.admits_nobody and not invited:
         yield _wrong(str(pod.key), f"uses {one.name}, which is closed to new owners")
-    held = one.requests if one.status.allocatable is None else one.status.allocatable
+    held = _granted(one)
     for name in wish.exact:
         if pod.requests.get(name) != held.get(name):
             amounts = f"{pod.requests.get(name, 0)} {name}, {one.name} has {held.get(name, 0)}"
             yield _wrong(str(pod.key), f"must match exactly and asks for {amounts}")
+
+
+def _granted(one: Reservation) -> Resources:
+    return one.requests if one.status.allocatable is None else one.status.allocatable
 
 
 def _check_inside(pod: Pod, one: Reservation) -> Iterator[Violation]:
@@ -319,21 +339,28 @@ def _check_inside(pod: Pod, one: Reservation) -> Iterator[Violation]:
         yield _wrong(str(pod.key), f"takes CPUs {shown}, which {one.name} does not hold")
 
 
-def _check_account(one: Reservation, users: list[Pod]) -> Iterator[Violation]:
+def _check_account(
+    one: Reservation, users: list[Pod], came: Collection[PodKey], args: ReservationArgs
+) -> Iterator[Violation]:
+    """Users that came find in an account what they ask for; others may have too much of the rest."""
     if one.allocate_once and len(users) > 1:
         yield _wrong(one.name, f"may be used once and is used by {len(users)} pods")
     if one.allocate_policy is not AllocatePolicy.RESTRICTED:
         return
-    held: Resources = one.status.allocatable or make_resources({})
-    try:
-        options = json.loads(one.annotations.get(PREFIX + "reservation-restricted-options") or "{}")
-        listed = set(options.get("resources") or ())
-    except (ValueError, AttributeError):
-        return
-    names = {name for name in held if name in listed} or set(held)
-    for name in sorted(names - {PODS}):
+    held = _granted(one)
+    asked = {name for pod in users if pod.key in came for name, amount in pod.requests.items() if amount}
+    for name in sorted(asked & _accounted(one) - {PODS}):
         used = sum(pod.requests.get(name, 0) for pod in users)
-        if counted(name) and used > held[name]:
+        if counted(name) and not args.ignores(name) and used > held[name]:
             yield _wrong(one.name, f"{name}: {used} used of {held[name]}")
     if PODS in held and len(users) > held[PODS]:
         yield _wrong(one.name, f"{len(users)} pods use it, at most {held[PODS]} may")
+
+
+def _accounted(one: Reservation) -> frozenset[str]:
+    """Give the resources that bind the users of a Restricted reservation; none where that cannot be read."""
+    held = frozenset(_granted(one))
+    try:
+        return held.intersection(restricted_resources(one.annotations)) or held
+    except KoordcoreError:
+        return frozenset()
