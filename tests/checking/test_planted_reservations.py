@@ -15,7 +15,6 @@ from koordcore import (
     Node,
     NodeState,
     Nominated,
-    PluginSetting,
     Pod,
     Policy,
     PreemptionRules,
@@ -31,7 +30,6 @@ from koordcore.model.reservations import (
     ControllerReference,
     ObjectReference,
     Reservation,
-    ReservationArgs,
     ReservationOwner,
     ReservationPhase,
     ReservationStatus,
@@ -73,7 +71,9 @@ def cluster(
 ) -> ClusterSnapshot:
     room = {"cpu": 16_000, "pods": 20}
     states = [
-        NodeState(Node(name="n", allocatable=room), tuple(one.at("n") for one in running)),
+        NodeState(
+            Node(name="n", allocatable=room, labels={"rack": "n7"}), tuple(one.at("n") for one in running)
+        ),
         NodeState(Node(name="m", allocatable=room)),
     ]
     return ClusterSnapshot(nodes=states, pending=pending, records=records)
@@ -344,54 +344,6 @@ def test_a_restricted_reservation_gives_no_more_than_it_holds() -> None:
     assert using(strange, pod("u", 1501, uses="uid-r"), running=(before,)) == ["r cpu: 4001 used of 4000"]
 
 
-def test_what_others_have_too_much_of_keeps_out_only_who_asks_for_it() -> None:
-    """Three CPUs of two are used; memory is left."""
-    held = {"cpu": 2000, "memory": 4}
-    available = ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="n", allocatable=held)
-    strict = reservation(
-        allocate_policy=AllocatePolicy.RESTRICTED, template=Pod(name="t", requests=held), status=available
-    )
-    full = pod("a", 3000, uses="uid-r", requests={"memory": 1})
-    room = Node(name="n", allocatable={"cpu": 16_000, "memory": 16, "pods": 20})
-    for asked in ({"memory": 3}, {"memory": 3, "cpu": 0}):
-        waits = Pod(name="u", uid="uid-u", labels=MINE, requests=asked)
-        snapshot = ClusterSnapshot(
-            nodes=[NodeState(room, (full.at("n"),))], pending=[waits], records=[strict]
-        )
-        result = schedule(snapshot)
-        assert [(one.node, one.reservation) for one in result.bound] == [("n", "r")]
-        assert verify(snapshot, result) == ()
-    user = pod("u", 0, uses="uid-r")
-
-    def told(**asked: int) -> list[str]:
-        found = using(strict, attrs.evolve(user, requests=asked), running=(full,))
-        return [text for text in found if "used of" in text and ":" in text]
-
-    assert told(memory=3) == told(memory=3, cpu=0) == []
-    assert told(memory=4) == told(memory=4, cpu=0) == ["r memory: 5 used of 4"]
-    assert told(memory=3, cpu=1) == ["r cpu: 3001 used of 2000"]
-
-
-def test_no_account_is_kept_of_resources_that_the_policy_ignores() -> None:
-    held = {"cpu": 2000, "example.com/x": 1}
-    available = ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="n", allocatable=held)
-    strict = reservation(
-        allocate_policy=AllocatePolicy.RESTRICTED, template=Pod(name="t", requests=held), status=available
-    )
-    room = Node(name="n", allocatable={"cpu": 16_000, "pods": 20, "example.com/x": 9})
-    waits = Pod(name="u", uid="uid-u", labels=MINE, requests={"cpu": 1000, "example.com/x": 2})
-    snapshot = ClusterSnapshot(nodes=[room], pending=[waits], records=[strict])
-    for args, used in (
-        (ReservationArgs(), ""),
-        (ReservationArgs(ignored_resources=("example.com/x",)), "r"),
-        (ReservationArgs(ignored_groups=("example.com",)), "r"),
-    ):
-        policy = Policy().with_plugin(PluginSetting(name="Reservation", args=args))
-        result = schedule(snapshot, policy=policy)
-        assert [one.reservation for one in result.bound] == [used]
-        assert verify(snapshot, result) == ()
-
-
 def test_a_reservation_for_one_is_used_by_one() -> None:
     once = reservation(allocate_once=True)
     found = using(once, USER, running=(pod("a", uses="uid-r"),))
@@ -399,10 +351,16 @@ def test_a_reservation_for_one_is_used_by_one() -> None:
     assert "r is Available after it was used" in using(once, USER)
 
 
-def placed(old: Reservation, new: Reservation, node: str = "n", running: tuple[Pod, ...] = ()) -> list[str]:
+def placed(
+    old: Reservation,
+    new: Reservation,
+    node: str = "n",
+    running: tuple[Pod, ...] = (),
+    over: tuple[PodKey, ...] = (),
+) -> list[str]:
     """What is wrong once a reservation that waited was given a node."""
     snapshot = cluster(old, running=running)
-    decision = Bound(pod=PodKey("default", old.uid), node=node)
+    decision = Bound(pod=PodKey("default", old.uid), node=node, over=over)
     result = ScheduleResult(decisions=(decision,), snapshot=snapshot.with_records(new), policy=Policy())
     return [f"{each.subject} {each.message}" for each in check_reservations(snapshot, result)]
 

@@ -24,6 +24,7 @@ from koordcore.checking.holders import (
 from koordcore.checking.nodes import KEEPS_SLOT, STANDS_FOR
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
+from koordcore.model.affinity import TaintEffect
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -35,11 +36,13 @@ from koordcore.model.reservations import (
 )
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
 from koordcore.protocol.reservation import (
+    ReservationAffinity,
     is_operating_pod,
     operating_reservation,
     reservation_wish,
     restricted_resources,
 )
+from koordcore.protocol.reserved_on_node import inner_reserved
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -92,15 +95,15 @@ def check_reservations(
             if used_by(pod):
                 users[used_by(pod)].append(pod)
             if pod.key in placed:
-                one = known.get(used_by(pod))
-                yield from _check_user(pod, placed[pod.key], one)
+                used = known.get(used_by(pod))
+                yield from _check_user(pod, placed[pod.key], used)
                 both = AFFINITY in pod.annotations and pod.labels.get(IGNORED) == "true"
                 if both and not standing and placed[pod.key].node not in nodes:
                     yield _wrong(str(pod.key), "must go where a reservation is, and none is there")
-                if one is not None and not standing:
-                    yield from _check_wishes(pod, one)
-                if one is not None and one.allocate_policy is AllocatePolicy.RESTRICTED:
-                    yield from _check_inside(pod, one)
+                if used is not None and not standing:
+                    yield from _check_wishes(pod, used, state.node.labels)
+                if used is not None and used.allocate_policy is AllocatePolicy.RESTRICTED:
+                    yield from _check_inside(pod, used)
     for identity, pods in sorted(users.items()):
         if identity not in known:
             continue
@@ -244,6 +247,9 @@ def _check_over(one: Reservation, after: ClusterSnapshot, decision: Bound) -> It
     users = [pod for pod in pods if used_by(pod) == identity_of(one)]
     for key in sorted(set(decision.over) - {pod.key for pod in users}):
         yield _wrong(one.name, f"is placed over {key}, which does not use it")
+    for pod in (pod for pod in users if pod.key in decision.over):
+        yield from _check_named_by(pod, one)
+        yield from _check_wishes(pod, one, after.node(there).node.labels, running=True)
     try:
         mine, theirs = _amounts_on([one.annotations]), _amounts_on(pod.annotations for pod in users)
         kinds = {kind for kind, _ in mine}
@@ -295,29 +301,62 @@ def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[
         yield _wrong(subject, f"uses {one.name}, which is not available on {decision.node}")
     if one.owners_error or not any(owns(term, pod) for term in one.owners):
         yield _wrong(subject, f"is no owner of {one.name}")
+    yield from _check_named_by(pod, one)
+
+
+def _check_named_by(pod: Pod, one: Reservation) -> Iterator[Violation]:
     try:
         affinity = json.loads(pod.annotations.get(AFFINITY) or "{}")
     except ValueError:
-        affinity = {}
+        return
     if isinstance(affinity, Mapping) and affinity.get("name") not in (None, "", one.name):
-        yield _wrong(subject, f"names the reservation {affinity['name']} and uses {one.name}")
+        yield _wrong(str(pod.key), f"names the reservation {affinity['name']} and uses {one.name}")
 
 
-def _check_wishes(pod: Pod, one: Reservation) -> Iterator[Violation]:
-    """A reservation is open to who comes, and has exactly as much as they ask for where they say so."""
+def _check_wishes(
+    pod: Pod, one: Reservation, node: Mapping[str, str], *, running: bool = False
+) -> Iterator[Violation]:
+    """A reservation is open to who comes, is one that they want, and has exactly as much where they say so.
+
+    Parameters
+    ----------
+    node
+        Labels of its node.
+    running
+        It was placed over the pod, which it may be though it is closed to new owners.
+    """
     try:
         wish = reservation_wish(pod.labels, pod.annotations)
     except KoordcoreError:
         return
-    affinity = wish.affinity
-    invited = affinity is not None and (bool(affinity.name) or affinity.tolerates_unschedulable)
-    if one.admits_nobody and not invited:
-        yield _wrong(str(pod.key), f"uses {one.name}, which is closed to new owners")
+    subject, affinity = str(pod.key), wish.affinity
+    if affinity is None or not affinity.name:  # who names it asks for nothing else
+        invited = running or (affinity is not None and affinity.tolerates_unschedulable)
+        if one.admits_nobody and not invited:
+            yield _wrong(subject, f"uses {one.name}, which is closed to new owners")
+        if affinity is not None:
+            yield from _check_affinity(subject, one, affinity, {**node, **one.labels})
     held = _granted(one)
     for name in wish.exact:
         if pod.requests.get(name) != held.get(name):
             amounts = f"{pod.requests.get(name, 0)} {name}, {one.name} has {held.get(name, 0)}"
-            yield _wrong(str(pod.key), f"must match exactly and asks for {amounts}")
+            yield _wrong(subject, f"must match exactly and asks for {amounts}")
+
+
+def _check_affinity(
+    subject: str, one: Reservation, affinity: ReservationAffinity, labels: Mapping[str, str]
+) -> Iterator[Violation]:
+    """Who says which reservations it wants gets one of these, and tolerates its taints."""
+    for taint in one.taints:
+        hard = taint.effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+        if hard and not any(each.tolerates(taint) for each in affinity.tolerations):
+            yield _wrong(subject, f"uses {one.name} and does not tolerate its taint {taint}")
+    for key, value in sorted(affinity.selector.items()):
+        if labels.get(key) != value:
+            yield _wrong(subject, f"wants a reservation with {key}={value}, {one.name} has {labels.get(key)}")
+    terms = affinity.required
+    if terms is not None and not any(term.matches(one.name, labels) for term in terms.terms):
+        yield _wrong(subject, f"uses {one.name}, which none of the terms selects that it requires")
 
 
 def _granted(one: Reservation) -> Resources:
@@ -347,12 +386,13 @@ def _check_account(
         yield _wrong(one.name, f"may be used once and is used by {len(users)} pods")
     if one.allocate_policy is not AllocatePolicy.RESTRICTED:
         return
-    held = _granted(one)
+    held, kept = _granted(one), inner_reserved(one.annotations)
     asked = {name for pod in users if pod.key in came for name, amount in pod.requests.items() if amount}
     for name in sorted(asked & _accounted(one) - {PODS}):
         used = sum(pod.requests.get(name, 0) for pod in users)
-        if counted(name) and not args.ignores(name) and used > held[name]:
-            yield _wrong(one.name, f"{name}: {used} used of {held[name]}")
+        if counted(name) and not args.ignores(name) and used > held[name] - kept.get(name, 0):
+            back = f", which keeps {kept[name]} back" if name in kept else ""
+            yield _wrong(one.name, f"{name}: {used} used of {held[name]}{back}")
     if PODS in held and len(users) > held[PODS]:
         yield _wrong(one.name, f"{len(users)} pods use it, at most {held[PODS]} may")
 

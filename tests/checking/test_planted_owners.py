@@ -1,0 +1,157 @@
+"""Who draws from a reservation: owners that it is meant for, within its account, for what they ask for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from koordcore import (
+    ClusterSnapshot,
+    Node,
+    NodeState,
+    PluginSetting,
+    Pod,
+    Policy,
+    schedule,
+    verify,
+)
+from koordcore.model.affinity import Taint, TaintEffect
+from koordcore.model.reservations import (
+    AllocatePolicy,
+    ObjectReference,
+    ReservationArgs,
+    ReservationPhase,
+    ReservationStatus,
+)
+from tests.checking.test_planted_reservations import AFFINITY, MINE, cluster, placed, pod, reservation, using
+
+ZONE = {"labels": {"zone": "x"}}
+TAINTED: dict[str, Any] = {"taints": (Taint("t", "v"),)}
+KEEPS = {
+    "allocate_policy": AllocatePolicy.RESTRICTED,
+    "annotations": {"node.koordinator.sh/reservation": '{"resources": {"cpu": "3500m"}}'},
+}
+
+
+def terms(operator: str) -> dict[str, Any]:
+    """An affinity with one term about the label ``zone``."""
+    wanted = {"key": "zone", "operator": operator, "values": ["x"]}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {key: {"reservationSelectorTerms": [{"matchExpressions": [wanted]}]}}
+
+
+@pytest.mark.parametrize(
+    ("held", "affinity", "wrong"),
+    [
+        (ZONE, {"reservationSelector": {"zone": "x"}}, ""),
+        ({}, {"reservationSelector": {"zone": "x"}}, "u wants a reservation with zone=x, r has None"),
+        (ZONE, {"reservationSelector": {"zone": "y"}}, "u wants a reservation with zone=y, r has x"),
+        ({}, {"reservationSelector": {"rack": "n7"}}, ""),
+        (
+            {"labels": {"rack": "n8"}},
+            {"reservationSelector": {"rack": "n7"}},
+            "u wants a reservation with rack=n7",
+        ),
+        (ZONE, terms("In"), ""),
+        (ZONE, terms("NotIn"), "u uses r, which none of the terms selects that it requires"),
+        ({}, terms("In"), "u uses r, which none of the terms selects that it requires"),
+        ({}, terms("NotIn"), ""),
+        (TAINTED, None, ""),
+        (TAINTED, {}, "u uses r and does not tolerate its taint {t: v}"),
+        (TAINTED, {"tolerations": [{"key": "t", "operator": "Exists"}]}, ""),
+        (TAINTED, {"tolerations": [{"key": "t", "value": "w"}]}, "u uses r and does not tolerate its taint"),
+        ({"taints": (Taint("t", "v", TaintEffect.PREFER_NO_SCHEDULE),)}, {}, ""),
+        (
+            {"taints": (Taint("t", "v", TaintEffect.NO_EXECUTE),)},
+            {},
+            "u uses r and does not tolerate its taint",
+        ),
+        (TAINTED, {"name": "r", "reservationSelector": {"zone": "x"}}, ""),
+        (KEEPS, None, "r cpu: 1000 used of 4000, which keeps 3500 back"),
+        ({**KEEPS, "allocate_policy": AllocatePolicy.ALIGNED}, None, ""),
+    ],
+)
+def test_owners_use_a_reservation_that_they_want_and_what_it_does_not_keep_back(
+    held: dict[str, Any], affinity: dict[str, Any] | None, wrong: str
+) -> None:
+    """The scheduler lends it to exactly those of whom nothing is found wrong."""
+    annotations = {} if affinity is None else {AFFINITY: json.dumps(affinity)}
+    found = using(reservation(**held), pod("u", uses="uid-r", annotations=annotations))
+    assert len(found) == bool(wrong)
+    assert all(text.removeprefix("default/").startswith(wrong) for text in found)
+    snapshot = cluster(reservation(**held), pending=(pod("u", annotations=annotations),))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert [one.reservation for one in result.bound if one.reservation] == ([] if wrong else ["r"])
+
+
+def test_a_reservation_is_placed_over_pods_that_want_it() -> None:
+    old = reservation(status=ReservationStatus(), pre_allocation=True, **TAINTED)
+    new = attrs.evolve(
+        old,
+        status=attrs.evolve(
+            reservation().status,
+            allocated={"cpu": 1000},
+            current_owners=(ObjectReference(namespace="default", name="u", uid="uid-u"),),
+        ),
+    )
+    for affinity, messages in (
+        (None, []),
+        ({"tolerations": [{"operator": "Exists"}]}, []),
+        ({}, ["default/u uses r and does not tolerate its taint {t: v}"]),
+        ({"name": "s"}, ["default/u names the reservation s and uses r"]),
+    ):
+        annotations = {} if affinity is None else {AFFINITY: json.dumps(affinity)}
+        user = pod("u", uses="uid-r", annotations=annotations)
+        assert placed(old, new, running=(user,), over=(user.key,)) == messages
+
+
+def test_what_others_have_too_much_of_keeps_out_only_who_asks_for_it() -> None:
+    """Three CPUs of two are used; memory is left."""
+    held = {"cpu": 2000, "memory": 4}
+    available = ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="n", allocatable=held)
+    strict = reservation(
+        allocate_policy=AllocatePolicy.RESTRICTED, template=Pod(name="t", requests=held), status=available
+    )
+    full = pod("a", 3000, uses="uid-r", requests={"memory": 1})
+    room = Node(name="n", allocatable={"cpu": 16_000, "memory": 16, "pods": 20})
+    for asked in ({"memory": 3}, {"memory": 3, "cpu": 0}):
+        waits = Pod(name="u", uid="uid-u", labels=MINE, requests=asked)
+        snapshot = ClusterSnapshot(
+            nodes=[NodeState(room, (full.at("n"),))], pending=[waits], records=[strict]
+        )
+        result = schedule(snapshot)
+        assert [(one.node, one.reservation) for one in result.bound] == [("n", "r")]
+        assert verify(snapshot, result) == ()
+    user = pod("u", 0, uses="uid-r")
+
+    def told(**asked: int) -> list[str]:
+        found = using(strict, attrs.evolve(user, requests=asked), running=(full,))
+        return [text for text in found if "used of" in text and ":" in text]
+
+    assert told(memory=3) == told(memory=3, cpu=0) == []
+    assert told(memory=4) == told(memory=4, cpu=0) == ["r memory: 5 used of 4"]
+    assert told(memory=3, cpu=1) == ["r cpu: 3001 used of 2000"]
+
+
+def test_no_account_is_kept_of_resources_that_the_policy_ignores() -> None:
+    held = {"cpu": 2000, "example.com/x": 1}
+    available = ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="n", allocatable=held)
+    strict = reservation(
+        allocate_policy=AllocatePolicy.RESTRICTED, template=Pod(name="t", requests=held), status=available
+    )
+    room = Node(name="n", allocatable={"cpu": 16_000, "pods": 20, "example.com/x": 9})
+    waits = Pod(name="u", uid="uid-u", labels=MINE, requests={"cpu": 1000, "example.com/x": 2})
+    snapshot = ClusterSnapshot(nodes=[room], pending=[waits], records=[strict])
+    for args, used in (
+        (ReservationArgs(), ""),
+        (ReservationArgs(ignored_resources=("example.com/x",)), "r"),
+        (ReservationArgs(ignored_groups=("example.com",)), "r"),
+    ):
+        policy = Policy().with_plugin(PluginSetting(name="Reservation", args=args))
+        result = schedule(snapshot, policy=policy)
+        assert [one.reservation for one in result.bound] == [used]
+        assert verify(snapshot, result) == ()
