@@ -88,6 +88,34 @@ def test_owners_use_a_reservation_that_they_want_and_what_it_does_not_keep_back(
     assert [one.reservation for one in result.bound if one.reservation] == ([] if wrong else ["r"])
 
 
+@pytest.mark.parametrize(
+    ("options", "policy", "affinity", "fine"),
+    [
+        ("memory", AllocatePolicy.RESTRICTED, None, False),
+        ("memory", AllocatePolicy.RESTRICTED, "{}", True),
+        ("memory", AllocatePolicy.ALIGNED, None, True),
+        ("cpu", AllocatePolicy.RESTRICTED, None, True),
+        ("nothing", AllocatePolicy.RESTRICTED, None, True),
+    ],
+)
+def test_who_need_not_use_a_reservation_asks_for_something_that_it_keeps_account_of(
+    options: str, policy: AllocatePolicy, affinity: str | None, fine: bool
+) -> None:
+    listed = {
+        "scheduling.koordinator.sh/reservation-restricted-options": json.dumps({"resources": [options]})
+    }
+    status = ReservationStatus(
+        phase=ReservationPhase.AVAILABLE, node_name="n", allocatable={"cpu": 4000, "memory": 4}
+    )
+    one = reservation(status=status, annotations=listed, allocate_policy=policy)
+    annotations = {} if affinity is None else {AFFINITY: affinity}
+    user = pod("u", annotations=annotations)
+    wrong = ["default/u uses r and asks for nothing that it keeps account of"]
+    assert using(one, pod("u", uses="uid-r", annotations=annotations)) == ([] if fine else wrong)
+    result = schedule(cluster(one, pending=(user,)))
+    assert [each.reservation for each in result.bound] == ["r" if fine else ""]
+
+
 def test_a_reservation_is_placed_over_pods_that_want_it() -> None:
     old = reservation(status=ReservationStatus(), pre_allocation=True, **TAINTED)
     new = attrs.evolve(

@@ -337,6 +337,10 @@ def _check_wishes(
         if affinity is not None:
             yield from _check_affinity(subject, one, affinity, {**node, **one.labels})
     held = _granted(one)
+    restricted = one.allocate_policy is AllocatePolicy.RESTRICTED
+    names = _accounted(one) if restricted else frozenset(held)
+    if (affinity is None or running) and names.isdisjoint(pod.requests):
+        yield _wrong(subject, f"uses {one.name} and asks for nothing that it keeps account of")
     for name in wish.exact:
         if pod.requests.get(name) != held.get(name):
             amounts = f"{pod.requests.get(name, 0)} {name}, {one.name} has {held.get(name, 0)}"
