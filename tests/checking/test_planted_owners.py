@@ -183,3 +183,26 @@ def test_no_account_is_kept_of_resources_that_the_policy_ignores() -> None:
         result = schedule(snapshot, policy=policy)
         assert [one.reservation for one in result.bound] == [used]
         assert verify(snapshot, result) == ()
+
+
+@pytest.mark.parametrize("once", [True, False])
+@pytest.mark.parametrize(("asked", "fine"), [(2000, True), (2001, False), (4000, False)])
+def test_owners_draw_on_a_node_with_too_much_on_it_what_it_has_beside_the_others(
+    once: bool, asked: int, fine: bool
+) -> None:
+    """Others have six CPUs of eight, and four are held: two of these are there."""
+    room = Node(name="n", allocatable={"cpu": 8000, "pods": 20})
+    other, user = pod("x", 6000, labels={}), pod("u", asked)
+    one = reservation(allocate_once=once)
+    snapshot = ClusterSnapshot(nodes=[NodeState(room, (other.at("n"),))], pending=[user], records=[one])
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert [each.reservation for each in result.bound] == ["r"] * fine
+    # The same plan where the node has as much as it takes.
+    large = NodeState(attrs.evolve(room, allocatable={"cpu": 16_000, "pods": 20}), (other.at("n"),))
+    planned = schedule(snapshot.with_nodes(large))
+    (state,) = planned.snapshot.nodes
+    planted = attrs.evolve(planned, snapshot=planned.snapshot.with_nodes(attrs.evolve(state, node=room)))
+    message = f"cpu: {6000 + asked} requested without what is left for it, 8000 allocatable"
+    found = [(each.subject, each.message) for each in verify(snapshot, planted)]
+    assert found == ([] if fine else [("default/u", message)])
