@@ -206,3 +206,38 @@ def test_owners_draw_on_a_node_with_too_much_on_it_what_it_has_beside_the_others
     message = f"cpu: {6000 + asked} requested without what is left for it, 8000 allocatable"
     found = [(each.subject, each.message) for each in verify(snapshot, planted)]
     assert found == ([] if fine else [("default/u", message)])
+
+
+@pytest.mark.parametrize("options", ["memory", "cpu"])
+def test_what_a_reservation_keeps_no_account_of_it_holds_for_its_next_owner(options: str) -> None:
+    """Of eight CPUs an owner has two, and four are held: those that are not counted go on being held."""
+    listed = {
+        "scheduling.koordinator.sh/reservation-restricted-options": json.dumps({"resources": [options]})
+    }
+    held = {"cpu": 4000, "memory": 4}
+    one = reservation(
+        template=Pod(name="t", requests=held),
+        status=ReservationStatus(phase=ReservationPhase.AVAILABLE, node_name="n", allocatable=held),
+        annotations=listed,
+        allocate_policy=AllocatePolicy.RESTRICTED,
+    )
+    owner = pod("o", 2000, uses="uid-r", requests={"memory": 1})
+    room = Node(name="n", allocatable={"cpu": 8000, "memory": 9, "pods": 20})
+    large = attrs.evolve(room, allocatable={"cpu": 16_000, "memory": 9, "pods": 20})
+    free = 2000 if options == "memory" else 4000
+    for cpu, labels, fine in (
+        (free, {}, True),
+        (free + 1, {}, False),
+        (2000, MINE, True),
+        (6000, MINE, options == "memory"),
+        (6001, MINE, False),
+    ):
+        user = pod("u", cpu, labels=labels, requests={"memory": 1})
+        snapshot = ClusterSnapshot(nodes=[NodeState(room, (owner.at("n"),))], pending=[user], records=[one])
+        result = schedule(snapshot)
+        assert verify(snapshot, result) == ()
+        assert len(result.bound) == fine
+        planned = schedule(snapshot.with_nodes(NodeState(large, (owner.at("n"),))))
+        (state,) = planned.snapshot.nodes
+        planted = attrs.evolve(planned, snapshot=planned.snapshot.with_nodes(attrs.evolve(state, node=room)))
+        assert bool(verify(snapshot, planted)) != fine

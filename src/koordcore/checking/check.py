@@ -181,7 +181,7 @@ def _check_profile(
 
         reserved = tuple(check_reservations(snapshot, result, standing=standing))
         before = with_remainders(snapshot)
-        outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot))
+        outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot, snapshot))
         whole = attrs.evolve(result, snapshot=with_holders(result.snapshot))
         plain = without_holders(result, snapshot)
         spared = taken_in(snapshot, result)

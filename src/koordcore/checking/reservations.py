@@ -15,6 +15,7 @@ from koordcore.checking.holders import (
     IGNORED,
     NOMINATED,
     USED,
+    accounted,
     holder_key,
     identity_of,
     owns,
@@ -40,7 +41,6 @@ from koordcore.protocol.reservation import (
     is_operating_pod,
     operating_reservation,
     reservation_wish,
-    restricted_resources,
 )
 from koordcore.protocol.reserved_on_node import inner_reserved
 from koordcore.result import ScheduleResult
@@ -337,9 +337,7 @@ def _check_wishes(
         if affinity is not None:
             yield from _check_affinity(subject, one, affinity, {**node, **one.labels})
     held = _granted(one)
-    restricted = one.allocate_policy is AllocatePolicy.RESTRICTED
-    names = _accounted(one) if restricted else frozenset(held)
-    if (affinity is None or running) and names.isdisjoint(pod.requests):
+    if (affinity is None or running) and accounted(one).isdisjoint(pod.requests):
         yield _wrong(subject, f"uses {one.name} and asks for nothing that it keeps account of")
     for name in wish.exact:
         if pod.requests.get(name) != held.get(name):
@@ -392,19 +390,10 @@ def _check_account(
         return
     held, kept = _granted(one), inner_reserved(one.annotations)
     asked = {name for pod in users if pod.key in came for name, amount in pod.requests.items() if amount}
-    for name in sorted(asked & _accounted(one) - {PODS}):
+    for name in sorted(asked & accounted(one) - {PODS}):
         used = sum(pod.requests.get(name, 0) for pod in users)
         if counted(name) and not args.ignores(name) and used > held[name] - kept.get(name, 0):
             back = f", which keeps {kept[name]} back" if name in kept else ""
             yield _wrong(one.name, f"{name}: {used} used of {held[name]}{back}")
     if PODS in held and len(users) > held[PODS]:
         yield _wrong(one.name, f"{len(users)} pods use it, at most {held[PODS]} may")
-
-
-def _accounted(one: Reservation) -> frozenset[str]:
-    """Give the resources that bind the users of a Restricted reservation; none where that cannot be read."""
-    held = frozenset(_granted(one))
-    try:
-        return held.intersection(restricted_resources(one.annotations)) or held
-    except KoordcoreError:
-        return frozenset()
