@@ -71,7 +71,9 @@ def cluster(
 ) -> ClusterSnapshot:
     room = {"cpu": 16_000, "pods": 20}
     states = [
-        NodeState(Node(name="n", allocatable=room), tuple(one.at("n") for one in running)),
+        NodeState(
+            Node(name="n", allocatable=room, labels={"rack": "n7"}), tuple(one.at("n") for one in running)
+        ),
         NodeState(Node(name="m", allocatable=room)),
     ]
     return ClusterSnapshot(nodes=states, pending=pending, records=records)
@@ -335,12 +337,6 @@ def test_a_restricted_reservation_gives_no_more_than_it_holds() -> None:
     assert using(strict, pod("u", 1500, uses="uid-r"), running=(before,)) == []
     assert using(strict, pod("u", 1501, uses="uid-r"), running=(before,)) == ["r cpu: 4001 used of 4000"]
     assert using(reservation(), pod("u", 1501, uses="uid-r"), running=(before,)) == []
-    full = pod("a", 4000, uses="uid-r")
-    idle = attrs.evolve(pod("u", uses="uid-r"), requests={"memory": 1})
-    assert using(strict, idle, running=(full,)) == []
-    assert using(strict, idle, running=(attrs.evolve(full, requests={"cpu": 4001}),)) == [
-        "r cpu: 4001 used of 4000"
-    ]
     strange = attrs.evolve(
         strict,
         annotations={"scheduling.koordinator.sh/reservation-restricted-options": '{"resources": ["memory"]}'},
@@ -355,10 +351,16 @@ def test_a_reservation_for_one_is_used_by_one() -> None:
     assert "r is Available after it was used" in using(once, USER)
 
 
-def placed(old: Reservation, new: Reservation, node: str = "n", running: tuple[Pod, ...] = ()) -> list[str]:
+def placed(
+    old: Reservation,
+    new: Reservation,
+    node: str = "n",
+    running: tuple[Pod, ...] = (),
+    over: tuple[PodKey, ...] = (),
+) -> list[str]:
     """What is wrong once a reservation that waited was given a node."""
     snapshot = cluster(old, running=running)
-    decision = Bound(pod=PodKey("default", old.uid), node=node)
+    decision = Bound(pod=PodKey("default", old.uid), node=node, over=over)
     result = ScheduleResult(decisions=(decision,), snapshot=snapshot.with_records(new), policy=Policy())
     return [f"{each.subject} {each.message}" for each in check_reservations(snapshot, result)]
 

@@ -47,6 +47,7 @@ def _checks(
     from koordcore.checking.cpus import check_amplified, check_cpus
     from koordcore.checking.devices import check_devices
     from koordcore.checking.domains import domains_among
+    from koordcore.checking.draws import check_draws
     from koordcore.checking.gangs import check_gangs
     from koordcore.checking.groups import check_groups
     from koordcore.checking.neighbours import check_neighbours
@@ -61,6 +62,7 @@ def _checks(
     places: Sequence[Check] = (
         check_unmodelled,
         check_nodes,
+        check_draws,
         check_placements,
         partial(check_neighbours, domains=domains or domains_among(everywhere)),
         check_volumes,
@@ -179,7 +181,7 @@ def _check_profile(
 
         reserved = tuple(check_reservations(snapshot, result, standing=standing))
         before = with_remainders(snapshot)
-        outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot))
+        outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot, snapshot))
         whole = attrs.evolve(result, snapshot=with_holders(result.snapshot))
         plain = without_holders(result, snapshot)
         spared = taken_in(snapshot, result)

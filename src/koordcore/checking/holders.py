@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -14,13 +14,20 @@ from koordcore.checking.cpus import STATUS, cpulist
 from koordcore.checking.devices import ALLOCATED as DEVICES
 from koordcore.checking.nodes import KEEPS_SLOT, KEPT_BY, STANDS_FOR
 from koordcore.errors import KoordcoreError
+from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey, PodPhase
 from koordcore.model.reservations import (
+    AllocatePolicy,
     Reservation,
     ReservationOwner,
 )
 from koordcore.model.resources import parse_resources
-from koordcore.protocol.reservation import is_operating_pod, operating_reservation
+from koordcore.protocol.reservation import (
+    is_operating_pod,
+    operating_reservation,
+    resized_allocatable,
+    restricted_resources,
+)
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
@@ -54,15 +61,22 @@ def identity_of(one: Reservation) -> str:
     return one.uid or one.name
 
 
-def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+def with_remainders(snapshot: ClusterSnapshot, before: ClusterSnapshot | None = None) -> ClusterSnapshot:
     """Put a pod on the node of each reservation that holds what is left of it, and let pending ones wait.
 
     Left is what neither its users nor pods that ignore reservations have taken. Of pods that act as
-    reservations likewise only that is left.
+    reservations likewise only that is left. Of what a reservation keeps no account of only new users take
+    anything: it goes on holding that for the next.
+
+    Parameters
+    ----------
+    before
+        The cluster before new users came; left out, none did.
     """
+    earlier = snapshot if before is None else before
     names = {state.name for state in snapshot.nodes}
     holders = [
-        _remainder(snapshot, one)
+        _remainder(snapshot, one, earlier)
         for one in snapshot.of(Reservation)
         if one.active and one.status.node_name in names
     ]
@@ -71,11 +85,11 @@ def with_remainders(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         for one in snapshot.of(Reservation)
         if not one.status.node_name and not one.over
     ]
-    known = {pod.key for pod in snapshot.pending}
+    pending = {pod.key for pod in snapshot.pending}
     acting = [_what_is_left_of(snapshot, pod) for pod in snapshot.bound_pods() if is_operating_pod(pod)]
     held = snapshot.apply(*(PodEnded(pod.key) for pod in acting)) if acting else snapshot
     held = held.assume(*holders, *acting) if holders or acting else held
-    added = [pod for pod in waiting if pod.key not in known and pod.key not in held.location]
+    added = [pod for pod in waiting if pod.key not in pending and pod.key not in held.location]
     return held.with_pending(*added) if added else held
 
 
@@ -105,10 +119,10 @@ def without_holders(result: ScheduleResult, before: ClusterSnapshot) -> Schedule
 
 
 def holder_of(one: Reservation) -> Pod:
-    """Give the pod that stands for a reservation and holds all that was granted to it."""
+    """Give the pod that stands for a reservation and holds all that was, or will be, granted to it."""
     template = one.template or Pod(name=one.name)
     key = holder_key(one)
-    granted = one.status.allocatable if one.active else None
+    granted = one.status.allocatable if one.active else to_be_granted(one)
     stated = one.labels.get("koordinator.sh/priority", "")
     priority = one.template_priority
     if priority is None:
@@ -132,7 +146,27 @@ def holder_of(one: Reservation) -> Pod:
     )
 
 
-def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
+def to_be_granted(one: Reservation) -> Mapping[str, int]:
+    """Give what a reservation that waits will hold: what its template asks for, as it is resized."""
+    asked = one.template.requests if one.template is not None else {}
+    try:
+        return {**asked, **resized_allocatable(one.annotations)}
+    except KoordcoreError:
+        return asked
+
+
+def accounted(one: Reservation) -> frozenset[str]:
+    """Give the resources of which a reservation keeps account."""
+    held = frozenset(one.requests if one.status.allocatable is None else one.status.allocatable)
+    if one.allocate_policy is not AllocatePolicy.RESTRICTED:
+        return held
+    try:
+        return held.intersection(restricted_resources(one.annotations)) or held
+    except KoordcoreError:
+        return held
+
+
+def _remainder(snapshot: ClusterSnapshot, one: Reservation, earlier: ClusterSnapshot) -> Pod:
     holder = holder_of(one)
     there = snapshot.node(one.status.node_name).pods
     takers = [pod for pod in there if used_by(pod) == identity_of(one) or pod.labels.get(IGNORED) == "true"]
@@ -144,7 +178,10 @@ def _remainder(snapshot: ClusterSnapshot, one: Reservation) -> Pod:
         holder = attrs.evolve(holder, annotations={**holder.annotations, KEEPS_SLOT: "true"})
     ports = [port for pod in takers for port in pod.host_ports]
     free = tuple(port for port in holder.host_ports if port not in ports)
-    return attrs.evolve(_less(holder, takers), host_ports=free)
+    spared = frozenset(holder.requests) - accounted(one)
+    old = (pod for pod in takers if spared and pod.key in users and pod.key in earlier.location)
+    known = {pod.key for pod in old if used_by(earlier.pod(pod.key) or pod) == identity_of(one)}
+    return attrs.evolve(_less(holder, takers, dict.fromkeys(known, spared)), host_ports=free)
 
 
 def _what_is_left_of(snapshot: ClusterSnapshot, pod: Pod) -> Pod:
@@ -159,11 +196,20 @@ def _what_is_left_of(snapshot: ClusterSnapshot, pod: Pod) -> Pod:
     return _less(pod, takers) if takers else pod
 
 
-def _less(holder: Pod, takers: list[Pod]) -> Pod:
-    """Give a pod without what others took of what it holds."""
+def _less(holder: Pod, takers: list[Pod], spared: Mapping[PodKey, Collection[str]] = EMPTY) -> Pod:
+    """Give a pod without what others took of what it holds.
+
+    Parameters
+    ----------
+    spared
+        Resources of which some of them took nothing here.
+    """
     left = dict(holder.requests)
     for pod in takers:
+        beside = spared.get(pod.key, ())
         for name, amount in pod.requests.items():
+            if name in beside:
+                continue
             left[name] = max(0, left.get(name, 0) - amount)
     annotations = dict(holder.annotations)
     try:

@@ -52,14 +52,20 @@ def slots_taken(pods: Iterable[Pod]) -> int:
     return sum(pod.annotations.get(STANDS_FOR) != "true" or KEEPS_SLOT in pod.annotations for pod in pods)
 
 
-def _check_sums(
-    earlier: NodeState, state: NodeState, policy: Policy, classes: Mapping[str, str]
-) -> Iterator[Violation]:
+def limits_of(
+    state: NodeState, names: Iterable[str], policy: Policy, classes: Mapping[str, str]
+) -> Iterator[tuple[str, int]]:
+    """Give the resources that a node is held to, sorted, with how much it has of each.
+
+    Parameters
+    ----------
+    classes
+        Resources that device classes go by.
+    """
     setting = policy.plugin("NodeResourcesFit")
     args = setting.args if setting and setting.args else FitArgs()
-    old, new = _sums(earlier), _sums(state)
     limits = trimmed_allocatable(state.node.allocatable, state.node.annotations)
-    for name in sorted(new):
+    for name in sorted(names):
         if not counted(name):
             continue
         if name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS) and (
@@ -69,6 +75,14 @@ def _check_sums(
         limit = limits.get(name, 0)
         if not limit and name in classes:
             continue  # devices of claims serve it; whether they do is seen there
+        yield name, limit
+
+
+def _check_sums(
+    earlier: NodeState, state: NodeState, policy: Policy, classes: Mapping[str, str]
+) -> Iterator[Violation]:
+    old, new = _sums(earlier), _sums(state)
+    for name, limit in limits_of(state, new, policy, classes):
         if new[name] > limit and new[name] > old[name]:
             kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
             kept = "".join(_kept(pod, name) for pod in state.pods)

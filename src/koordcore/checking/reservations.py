@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -14,18 +14,21 @@ from koordcore.checking.holders import (
     AFFINITY,
     IGNORED,
     NOMINATED,
-    PREFIX,
     USED,
+    accounted,
     holder_key,
     identity_of,
     owns,
+    to_be_granted,
     used_by,
 )
 from koordcore.checking.nodes import KEEPS_SLOT, STANDS_FOR
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
+from koordcore.model.affinity import TaintEffect
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.policy import Policy
 from koordcore.model.reservations import (
     AllocatePolicy,
     ConditionStatus,
@@ -33,7 +36,13 @@ from koordcore.model.reservations import (
     ReservationArgs,
 )
 from koordcore.model.resources import PODS, Resources, counted, make_resources, parse_resources
-from koordcore.protocol.reservation import is_operating_pod, operating_reservation, reservation_wish
+from koordcore.protocol.reservation import (
+    ReservationAffinity,
+    is_operating_pod,
+    operating_reservation,
+    reservation_wish,
+)
+from koordcore.protocol.reserved_on_node import inner_reserved
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -76,6 +85,7 @@ def check_reservations(
         if decision is not None and old.pre_allocation:
             yield from _check_over(new, result.snapshot, decision)
     users: dict[str, list[Pod]] = defaultdict(list)
+    args = _arguments(result.policy)
     known = {identity_of(one): one for one in after.values()}
     acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
     known.update((identity_of(one), one) for one in map(operating_reservation, acting))
@@ -85,19 +95,25 @@ def check_reservations(
             if used_by(pod):
                 users[used_by(pod)].append(pod)
             if pod.key in placed:
-                one = known.get(used_by(pod))
-                yield from _check_user(pod, placed[pod.key], one)
+                used = known.get(used_by(pod))
+                yield from _check_user(pod, placed[pod.key], used)
                 both = AFFINITY in pod.annotations and pod.labels.get(IGNORED) == "true"
                 if both and not standing and placed[pod.key].node not in nodes:
                     yield _wrong(str(pod.key), "must go where a reservation is, and none is there")
-                if one is not None and not standing:
-                    yield from _check_wishes(pod, one)
-                if one is not None and one.allocate_policy is AllocatePolicy.RESTRICTED:
-                    yield from _check_inside(pod, one)
+                if used is not None and not standing:
+                    yield from _check_wishes(pod, used, state.node.labels)
+                if used is not None and used.allocate_policy is AllocatePolicy.RESTRICTED:
+                    yield from _check_inside(pod, used)
     for identity, pods in sorted(users.items()):
-        one = known.get(identity)
-        if one is not None and (holder_key(one) in placed or any(pod.key in placed for pod in pods)):
-            yield from _check_account(one, [pod for pod in pods if pod.node_name == one.status.node_name])
+        if identity not in known:
+            continue
+        one = known[identity]
+        here = [pod for pod in pods if pod.node_name == one.status.node_name]
+        # One that was placed over running pods got all of them.
+        everybody = holder_key(one) in placed
+        came = {pod.key for pod in here if everybody or pod.key in placed}
+        if came:
+            yield from _check_account(one, here, came, args)
 
 
 def lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str, int]:
@@ -128,8 +144,7 @@ def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[Pod
         for one in snapshot.of(Reservation)
         if one.pre_allocation and holder_key(one) in placed and not one.status.node_name
     }
-    setting = result.policy.plugin("Reservation")
-    args = setting.args if setting is not None and setting.args is not None else ReservationArgs()
+    args = _arguments(result.policy)
     before = {pod.key: pod for pod in snapshot.bound_pods()} if over else {}
     found = []
     for pod in result.snapshot.bound_pods() if over else ():
@@ -143,6 +158,11 @@ def taken_in(snapshot: ClusterSnapshot, result: ScheduleResult) -> frozenset[Pod
         if unchanged and may and placed[holder_key(one)] == old.node_name:
             found.append(pod.key)
     return frozenset(found)
+
+
+def _arguments(policy: Policy) -> ReservationArgs:
+    setting = policy.plugin("Reservation")
+    return setting.args if setting is not None and setting.args is not None else ReservationArgs()
 
 
 def _wrong(subject: str, message: str) -> Violation:
@@ -166,6 +186,8 @@ def _check_placed(old: Reservation, new: Reservation, decision: Bound) -> Iterat
         yield _wrong(old.name, old.problem)
     if not (new.available or _used_up(new)) or new.status.node_name != decision.node:
         yield _wrong(old.name, f"is not available on {decision.node}, as decided")
+    if new.status.allocatable != make_resources(to_be_granted(old)):
+        yield _wrong(old.name, "does not hold what its template asks for, as resized")
     same = attrs.evolve(new, status=old.status, annotations=old.annotations, claims=old.claims)
     if new.claims != decision.claims:
         yield _wrong(old.name, "its claims are not as decided")
@@ -225,6 +247,9 @@ def _check_over(one: Reservation, after: ClusterSnapshot, decision: Bound) -> It
     users = [pod for pod in pods if used_by(pod) == identity_of(one)]
     for key in sorted(set(decision.over) - {pod.key for pod in users}):
         yield _wrong(one.name, f"is placed over {key}, which does not use it")
+    for pod in (pod for pod in users if pod.key in decision.over):
+        yield from _check_named_by(pod, one)
+        yield from _check_wishes(pod, one, after.node(there).node.labels, running=True)
     try:
         mine, theirs = _amounts_on([one.annotations]), _amounts_on(pod.annotations for pod in users)
         kinds = {kind for kind, _ in mine}
@@ -276,29 +301,68 @@ def _check_user(pod: Pod, decision: Bound, one: Reservation | None) -> Iterator[
         yield _wrong(subject, f"uses {one.name}, which is not available on {decision.node}")
     if one.owners_error or not any(owns(term, pod) for term in one.owners):
         yield _wrong(subject, f"is no owner of {one.name}")
+    yield from _check_named_by(pod, one)
+
+
+def _check_named_by(pod: Pod, one: Reservation) -> Iterator[Violation]:
     try:
         affinity = json.loads(pod.annotations.get(AFFINITY) or "{}")
     except ValueError:
-        affinity = {}
+        return
     if isinstance(affinity, Mapping) and affinity.get("name") not in (None, "", one.name):
-        yield _wrong(subject, f"names the reservation {affinity['name']} and uses {one.name}")
+        yield _wrong(str(pod.key), f"names the reservation {affinity['name']} and uses {one.name}")
 
 
-def _check_wishes(pod: Pod, one: Reservation) -> Iterator[Violation]:
-    """A reservation is open to who comes, and has exactly as much as they ask for where they say so."""
+def _check_wishes(
+    pod: Pod, one: Reservation, node: Mapping[str, str], *, running: bool = False
+) -> Iterator[Violation]:
+    """A reservation is open to who comes, is one that they want, and has exactly as much where they say so.
+
+    Parameters
+    ----------
+    node
+        Labels of its node.
+    running
+        It was placed over the pod, which it may be though it is closed to new owners.
+    """
     try:
         wish = reservation_wish(pod.labels, pod.annotations)
     except KoordcoreError:
         return
-    affinity = wish.affinity
-    invited = affinity is not None and (bool(affinity.name) or affinity.tolerates_unschedulable)
-    if one.admits_nobody and not invited:
-        yield _wrong(str(pod.key), f"uses {one.name}, which is closed to new owners")
-    held = one.requests if one.status.allocatable is None else one.status.allocatable
+    subject, affinity = str(pod.key), wish.affinity
+    if affinity is None or not affinity.name:  # who names it asks for nothing else
+        invited = running or (affinity is not None and affinity.tolerates_unschedulable)
+        if one.admits_nobody and not invited:
+            yield _wrong(subject, f"uses {one.name}, which is closed to new owners")
+        if affinity is not None:
+            yield from _check_affinity(subject, one, affinity, {**node, **one.labels})
+    held = _granted(one)
+    if (affinity is None or running) and accounted(one).isdisjoint(pod.requests):
+        yield _wrong(subject, f"uses {one.name} and asks for nothing that it keeps account of")
     for name in wish.exact:
         if pod.requests.get(name) != held.get(name):
             amounts = f"{pod.requests.get(name, 0)} {name}, {one.name} has {held.get(name, 0)}"
-            yield _wrong(str(pod.key), f"must match exactly and asks for {amounts}")
+            yield _wrong(subject, f"must match exactly and asks for {amounts}")
+
+
+def _check_affinity(
+    subject: str, one: Reservation, affinity: ReservationAffinity, labels: Mapping[str, str]
+) -> Iterator[Violation]:
+    """Who says which reservations it wants gets one of these, and tolerates its taints."""
+    for taint in one.taints:
+        hard = taint.effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+        if hard and not any(each.tolerates(taint) for each in affinity.tolerations):
+            yield _wrong(subject, f"uses {one.name} and does not tolerate its taint {taint}")
+    for key, value in sorted(affinity.selector.items()):
+        if labels.get(key) != value:
+            yield _wrong(subject, f"wants a reservation with {key}={value}, {one.name} has {labels.get(key)}")
+    terms = affinity.required
+    if terms is not None and not any(term.matches(one.name, labels) for term in terms.terms):
+        yield _wrong(subject, f"uses {one.name}, which none of the terms selects that it requires")
+
+
+def _granted(one: Reservation) -> Resources:
+    return one.requests if one.status.allocatable is None else one.status.allocatable
 
 
 def _check_inside(pod: Pod, one: Reservation) -> Iterator[Violation]:
@@ -316,21 +380,20 @@ def _check_inside(pod: Pod, one: Reservation) -> Iterator[Violation]:
         yield _wrong(str(pod.key), f"takes CPUs {shown}, which {one.name} does not hold")
 
 
-def _check_account(one: Reservation, users: list[Pod]) -> Iterator[Violation]:
+def _check_account(
+    one: Reservation, users: list[Pod], came: Collection[PodKey], args: ReservationArgs
+) -> Iterator[Violation]:
+    """Users that came find in an account what they ask for; others may have too much of the rest."""
     if one.allocate_once and len(users) > 1:
         yield _wrong(one.name, f"may be used once and is used by {len(users)} pods")
     if one.allocate_policy is not AllocatePolicy.RESTRICTED:
         return
-    held: Resources = one.status.allocatable or make_resources({})
-    try:
-        options = json.loads(one.annotations.get(PREFIX + "reservation-restricted-options") or "{}")
-        listed = set(options.get("resources") or ())
-    except (ValueError, AttributeError):
-        return
-    names = {name for name in held if name in listed} or set(held)
-    for name in sorted(names - {PODS}):
+    held, kept = _granted(one), inner_reserved(one.annotations)
+    asked = {name for pod in users if pod.key in came for name, amount in pod.requests.items() if amount}
+    for name in sorted(asked & accounted(one) - {PODS}):
         used = sum(pod.requests.get(name, 0) for pod in users)
-        if counted(name) and used > held[name]:
-            yield _wrong(one.name, f"{name}: {used} used of {held[name]}")
+        if counted(name) and not args.ignores(name) and used > held[name] - kept.get(name, 0):
+            back = f", which keeps {kept[name]} back" if name in kept else ""
+            yield _wrong(one.name, f"{name}: {used} used of {held[name]}{back}")
     if PODS in held and len(users) > held[PODS]:
         yield _wrong(one.name, f"{len(users)} pods use it, at most {held[PODS]} may")

@@ -33,6 +33,7 @@ from koordcore.protocol.reservation import (
     current_owner,
     label_priority,
     operating_reservation,
+    resized_allocatable,
     restricted_resources,
 )
 from koordcore.protocol.reserve_pod import RESERVE_POD
@@ -58,7 +59,7 @@ class ReservationState:
     Parameters
     ----------
     allocatable
-        What it was granted once it is available, and what its template asks for before.
+        What it was granted once it is available, and what it will be granted before.
     names
         Resources of which it keeps account, sorted: those of ``allocatable``, narrowed for a Restricted one
         and for an operating pod by its options; options that leave none are no options.
@@ -169,8 +170,8 @@ def reservation_state(reservation: Reservation, users: Iterable[Pod] = ()) -> Re
     users
         The pods that use it; one that stands twice counts once.
     """
-    granted = reservation.status.allocatable
-    allocatable = granted if reservation.available and granted is not None else reservation.requests
+    granted = _granted(reservation)
+    allocatable = reservation.requests if granted is None else granted
     restricted = reservation.allocate_policy is AllocatePolicy.RESTRICTED
     return _state(reservation, allocatable, users, narrows=restricted)
 
@@ -233,12 +234,24 @@ def owners_of(reservation: Reservation, users: Mapping[str, list[Pod]]) -> tuple
     return tuple(pod for pod in found if pod.node_name == reservation.status.node_name)
 
 
+def _granted(reservation: Reservation) -> Resources | None:
+    """Give what a reservation was granted, or will be once it has a node; ``None`` where nothing says."""
+    if not reservation.pending:
+        return reservation.status.allocatable if reservation.available else None
+    try:
+        resized = resized_allocatable(reservation.annotations)
+    except ManifestError:
+        return None  # then it is granted nothing, and finds no node
+    return make_resources({**reservation.requests, **resized})
+
+
 def reserve_pod(reservation: Reservation) -> Pod:
     """Give the pod that stands for a reservation: it waits, is bound and holds room as the reservation does.
 
     Upstream ``NewReservePod``: the template with the reservation's labels and annotations over its own; the
     node that the template names becomes an annotation; where the amount granted is not what the template
-    asks for, one container of its own asks for it.
+    asks for, one container of its own asks for it. One that waits asks for what it will be granted, so that
+    the node has what it holds.
     """
     template = reservation.template or Pod(name=reservation.name)
     annotations = {
@@ -271,8 +284,8 @@ def reserve_pod(reservation: Reservation) -> Pod:
         phase=phase,
         held_claims=reservation.claims,
     )
-    granted = reservation.status.allocatable
-    if not reservation.available or granted is None or granted == reservation.requests:
+    granted = _granted(reservation)
+    if granted is None or granted == reservation.requests:
         return pod
     amounts = make_resources({**reservation.requests, **granted})
     blank = tuple(attrs.evolve(one, requests={}, limits={}) for one in pod.containers)
