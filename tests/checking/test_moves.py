@@ -163,6 +163,20 @@ def test_workloads_keep_enough_pods() -> None:
     assert found(world(pods[0], records=[alone]), moves[0], args=spared) == []
 
 
+def test_pods_that_wait_for_a_node_are_away_from_their_workload() -> None:
+    """Of four, two may be away, and two have no node: nobody moves; beside one that waits one may."""
+    four = Workload(kind="ReplicaSet", name="w", uid="w", replicas=4)
+    snapshot = attrs.evolve(
+        world(pod("p", "a", 1), pod("q", "a", 1), records=[four]),
+        pending=[attrs.evolve(pod(name, "a", 1), node_name=None) for name in "rs"],
+    )
+    assert set(found(snapshot, go("p", "a", "b"))) == {
+        (ViolationKind.BUDGET, "ReplicaSet default/w", "wave 1: 3 away, 2 allowed")
+    }
+    one = attrs.evolve(snapshot, pending=snapshot.pending[:1])
+    assert found(one, go("p", "a", "b")) == []
+
+
 @pytest.mark.parametrize(("share", "most"), [(3, 3), ("30%", 3), ("5%", 1), (0, 1), (None, 2), (99, 10)])
 def test_shares_of_a_workload(share: int | str | None, most: int) -> None:
     """Counts, percentages, the ladder, and never more than there are."""
