@@ -16,6 +16,7 @@ from koordcore._duals import evidence_for
 from koordcore.checking.certificates import check_certificate
 from koordcore.errors import MissingExtraError, ModelError, SolverError
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
+from koordcore.model.proofs import DEEPEST, Branch, LinearProblem, LinearRow, ProofTree
 
 pytestmark = pytest.mark.solver
 
@@ -220,3 +221,22 @@ def test_agrees_with_enumeration(
     assert outcome.status is OutcomeStatus.OPTIMAL
     assert outcome.objective == outcome.bound == best
     assert outcome.values in legal
+
+
+def _even_and_odd(most: int) -> LinearProblem:
+    """Twice one number is to be one more than twice another: any two real numbers apart by a half are."""
+    return LinearProblem(lower=(0, 0), upper=(most, most), rows=(LinearRow((0, 1), (2, -2), 1, 1),))
+
+
+def _depth(tree: ProofTree) -> int:
+    return 1 + max(_depth(tree.below), _depth(tree.above)) if isinstance(tree, Branch) else 0
+
+
+def test_a_proof_that_takes_cases_within_too_many_cases_is_given_up() -> None:
+    short = evidence_for(_even_and_odd(20), None)
+    assert short is not None
+    assert 0 < _depth(short.trees[0]) <= DEEPEST
+    proven = Certificate.make_infeasible(_even_and_odd(20), short)
+    assert check_certificate(proven.problem, proven).accepted
+    assert evidence_for(_even_and_odd(20), None).trees == short.trees  # type: ignore[union-attr]
+    assert evidence_for(_even_and_odd(100_000), None) is None

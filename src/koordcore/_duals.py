@@ -11,8 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from koordcore.errors import MissingExtraError
-from koordcore.model.proofs import Branch, Leaf, LinearEvidence, LinearProblem, ProofTree
+from koordcore.model.proofs import DEEPEST, Branch, Leaf, LinearEvidence, LinearProblem, ProofTree
 
 if TYPE_CHECKING:
     from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]  # it has no stubs
@@ -22,6 +24,8 @@ MOST_WORK: Final = 100_000
 """Entries of rows that the linear solver is given, over all cases; about two tenths of a second."""
 _SCALE: Final = 1 << 60
 _CLOSE: Final = 1e-6
+_FEW: Final = 64
+"""Steps from one end of a range to the other, up to which a variable is a choice rather than an amount."""
 
 
 def evidence_for(
@@ -59,6 +63,33 @@ def evidence_for(
         trees.append(tree)
         search.keep(terms, value)
     return LinearEvidence(tuple(values), tuple(trees))
+
+
+@attrs.define
+class _Split:
+    """Two cases of which the first is being proven, or, once ``below`` is there, the second.
+
+    Parameters
+    ----------
+    variable, at
+        What tells them apart, and its value where the linear program is best.
+    cut
+        The first case goes up to it.
+    low, high
+        The range of the variable before.
+    reached
+        How far the prices come without telling apart.
+    below
+        The proof of the first case.
+    """
+
+    variable: int
+    at: float
+    cut: int
+    low: int
+    high: int
+    reached: float
+    below: ProofTree | None = None
 
 
 class _Search:
@@ -117,27 +148,58 @@ class _Search:
             if least >= value:
                 return Leaf((), 1)
         self._gains = {}
-        return self._case(terms, value)[0]
+        most = math.inf if value is None else value
+        told_apart: list[_Split] = []
+        while True:
+            found = self._case(terms, value)
+            if found is None:
+                return None
+            case, reached = found
+            if isinstance(case, _Split):
+                # A deeper proof cannot be read back from JSON, and seldom comes to an end.
+                if len(told_apart) == DEEPEST:
+                    return None
+                told_apart.append(case)
+                self._upper[case.variable] = case.cut
+                continue
+            shown: ProofTree = case
+            while told_apart:
+                split = told_apart[-1]
+                gain = min(reached, most) - split.reached
+                if split.below is None:
+                    self._learn((split.variable, False), gain / (split.at - split.cut))
+                    split.below = shown
+                    self._lower[split.variable], self._upper[split.variable] = split.cut + 1, split.high
+                    break
+                self._learn((split.variable, True), gain / (split.cut + 1 - split.at))
+                self._lower[split.variable] = split.low
+                shown, reached = Branch(split.variable, split.cut, split.below, shown), split.reached
+                told_apart.pop()
+            else:
+                return shown
 
-    def _case(self, terms: Mapping[int, int], value: int | None) -> tuple[ProofTree | None, float]:
-        """Prove one case, and say how far the prices alone come."""
+    def _case(self, terms: Mapping[int, int], value: int | None) -> tuple[Leaf | _Split, float] | None:
+        """Prove one case or tell two apart in it, and say how far the prices alone come."""
         if self._entries > self._work:
-            return None, 0.0
+            return None
         self._work -= self._entries
         found = self._relaxation(elastic=value is None).solve(terms, self._lower, self._upper)
         if found is None:
             # Nothing is left here at all: the elastic program says by which rows.
-            return (None if value is None else self._nothing_left()), math.inf
+            nothing = None if value is None else self._nothing_left()
+            return None if nothing is None else (nothing, math.inf)
         prices, point, reached = found
         leaf = self._leaf(terms, value, prices)
         if leaf is not None:
             return leaf, reached
         variable = self._most_telling(point)
         if variable is None:
-            return None, reached
-        return self._branch(terms, value, variable, point[variable], reached), reached
+            return None
+        at, low, high = point[variable], self._lower[variable], self._upper[variable]
+        cut = math.floor(at)
+        return (_Split(variable, at, cut, low, high, reached), reached) if low <= cut < high else None
 
-    def _nothing_left(self) -> ProofTree | None:
+    def _nothing_left(self) -> Leaf | None:
         self._work -= self._entries
         found = self._relaxation(elastic=True).solve({}, self._lower, self._upper)
         return None if found is None else self._leaf({}, None, found[0])
@@ -149,7 +211,7 @@ class _Search:
         """
         means = {side: total / times for side, (total, times) in self._gains.items()}
         usual = sum(means.values()) / len(means) if means else 1.0
-        best, most = None, (0.0, 0.0)
+        best, most = None, (False, 0.0, 0.0)
         for variable, at in enumerate(point):
             over = at - math.floor(at)
             near = min(over, 1 - over)
@@ -157,28 +219,11 @@ class _Search:
                 continue
             below, above = (means.get((variable, side), usual) for side in (False, True))
             score = max(below * over, _CLOSE) * max(above * (1 - over), _CLOSE)
-            if (score, near) > most:
-                best, most = variable, (score, near)
+            # Amounts with a wide range mostly follow from the choices, and one step of them tells little.
+            few = self._upper[variable] - self._lower[variable] <= _FEW
+            if (few, score, near) > most:
+                best, most = variable, (few, score, near)
         return best
-
-    def _branch(
-        self, terms: Mapping[int, int], value: int | None, variable: int, at: float, reached: float
-    ) -> ProofTree | None:
-        low, high, cut = self._lower[variable], self._upper[variable], math.floor(at)
-        if not low <= cut < high:
-            return None
-        most = math.inf if value is None else value
-        self._upper[variable] = cut
-        below, to = self._case(terms, value)
-        self._learn((variable, False), (min(to, most) - reached) / (at - cut))
-        self._upper[variable] = high
-        if below is None:
-            return None
-        self._lower[variable] = cut + 1
-        above, to = self._case(terms, value)
-        self._learn((variable, True), (min(to, most) - reached) / (cut + 1 - at))
-        self._lower[variable] = low
-        return None if above is None else Branch(variable, cut, below, above)
 
     def _learn(self, side: tuple[int, bool], gain: float) -> None:
         if math.isfinite(gain):

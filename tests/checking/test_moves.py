@@ -11,6 +11,7 @@ import pytest
 from koordcore.checking.moves import verify_moves
 from koordcore.checking.violation import ViolationKind
 from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.colocation import RawRequirement, RawSelector
 from koordcore.model.decisions import Bound
 from koordcore.model.gangs import PodGroup
 from koordcore.model.moves import Move
@@ -22,6 +23,7 @@ from koordcore.model.rebalance import (
     EvictionLimits,
     EvictorArgs,
     MigrationControllerArgs,
+    Namespaces,
 )
 from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import EVERYTHING
@@ -130,6 +132,89 @@ def test_pods_that_never_move(changes: dict[str, Any], message: str) -> None:
     assert found(world(pod("p", "a", **allowed)), go("p", "a", "b")) == []
 
 
+G = EvictionGate
+ON_DISK: dict[str, Any] = {"local_storage": True}
+BOUND_DISK: dict[str, Any] = {"claims": ("data",)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "evictor", "message", "allows"),
+    [
+        ({"owners": ()}, {}, "has no owner that makes it again", {"evict_all_bare_pods": True}),
+        ({"owners": ()}, {"evict_failed_bare_pods": True}, "has no owner that makes it again", G.BARE_PODS),
+        ({"priority": 2 * 10**9}, {}, "is critical for the system", {"evict_system_critical_pods": True}),
+        ({"priority": 2 * 10**9}, {}, "is critical for the system", G.SYSTEM_CRITICAL),
+        (
+            {"priority": 9},
+            {"priority_threshold": 9},
+            "has priority 9, from 9 on pods stay",
+            G.PRIORITY_THRESHOLD,
+        ),
+        (
+            {"priority": 9},
+            {"priority_threshold": 9},
+            "has priority 9, from 9 on pods stay",
+            G.SYSTEM_CRITICAL,
+        ),
+        ({"priority": 8}, {"priority_threshold": 9}, None, {}),
+        (ON_DISK, {}, "has local storage", {"evict_local_storage_pods": True}),
+        (ON_DISK, {}, "has local storage", G.LOCAL_STORAGE),
+        (BOUND_DISK, {}, None, {}),
+        (BOUND_DISK, {"ignore_pvc_pods": True}, "has a PersistentVolumeClaim", G.PVC),
+        ({}, {"namespaces": Namespaces(exclude=("default",))}, "namespaces exclude default", G.NAMESPACES),
+        ({}, {"namespaces": Namespaces(include=("x",))}, "namespaces do not include default", G.NAMESPACES),
+        ({}, {"namespaces": Namespaces(include=("default",))}, None, {}),
+    ],
+)
+def test_pods_that_may_not_be_evicted_do_not_move(
+    changes: dict[str, Any],
+    evictor: dict[str, Any],
+    message: str | None,
+    allows: EvictionGate | dict[str, Any],
+) -> None:
+    """Each rule has an argument or a gate that lifts it; the evict annotation lifts all of them."""
+
+    def told(changes: dict[str, Any], evictor: dict[str, Any]) -> list[str]:
+        args = MigrationControllerArgs(evictor=EvictorArgs(**evictor))
+        return [text for _, _, text in found(world(pod("p", "a", **changes)), go("p", "a", "b"), args=args)]
+
+    assert told(changes, evictor) == ([message] if message else [])
+    lifted = allows if isinstance(allows, dict) else {"skip_gates": frozenset({allows})}
+    assert told(changes, {**evictor, **lifted}) == []
+    assert told({**changes, "annotations": {ANNOTATION_EVICT: ""}}, evictor) == []
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "chosen"),
+    [
+        ("In", ("web", "db"), True),
+        ("In", ("db",), False),
+        ("NotIn", ("db",), True),
+        ("NotIn", ("web",), False),
+        ("Exists", (), True),
+        ("DoesNotExist", (), False),
+        ("Like", ("web",), False),
+    ],
+)
+def test_pods_that_the_label_selector_leaves_out_do_not_move(
+    operator: str, values: tuple[str, ...], chosen: bool
+) -> None:
+    snapshot = world(pod("p", "a", labels={"app": "web"}))
+    by_expression = RawSelector(match_expressions=(RawRequirement("app", operator, values),))
+    by_label = RawSelector({"app": "web" if chosen else "db"})
+    for selector in (by_expression, by_label):
+        evictor = EvictorArgs(label_selector=selector)
+        wrong = found(snapshot, go("p", "a", "b"), args=MigrationControllerArgs(evictor=evictor))
+        assert [text for _, _, text in wrong] == ([] if chosen else ["is not chosen by labelSelector"])
+
+
+def test_a_node_that_is_not_ready_takes_no_pods() -> None:
+    snapshot = world(pod("p", "a"))
+    broken = snapshot.with_nodes(attrs.evolve(snapshot.node("b").node, ready=False))
+    assert found(broken, go("p", "a", "b")) == [(ViolationKind.MOVE, "default/p", "b is not Ready")]
+    assert found(broken, go("p", "a", "c")) == []
+
+
 def test_a_target_that_does_not_take_pods() -> None:
     """The placement itself is judged like any other."""
     ((kind, subject, _),) = found(world(pod("p", "a"), cordoned="b"), go("p", "a", "b"))
@@ -161,6 +246,20 @@ def test_workloads_keep_enough_pods() -> None:
     assert found(world(pods[0], records=[alone]), moves[0]) != []
     spared = attrs.evolve(args, skip_check_expected_replicas=True)
     assert found(world(pods[0], records=[alone]), moves[0], args=spared) == []
+
+
+def test_pods_that_wait_for_a_node_are_away_from_their_workload() -> None:
+    """Of four, two may be away, and two have no node: nobody moves; beside one that waits one may."""
+    four = Workload(kind="ReplicaSet", name="w", uid="w", replicas=4)
+    snapshot = attrs.evolve(
+        world(pod("p", "a", 1), pod("q", "a", 1), records=[four]),
+        pending=[attrs.evolve(pod(name, "a", 1), node_name=None) for name in "rs"],
+    )
+    assert set(found(snapshot, go("p", "a", "b"))) == {
+        (ViolationKind.BUDGET, "ReplicaSet default/w", "wave 1: 3 away, 2 allowed")
+    }
+    one = attrs.evolve(snapshot, pending=snapshot.pending[:1])
+    assert found(one, go("p", "a", "b")) == []
 
 
 @pytest.mark.parametrize(("share", "most"), [(3, 3), ("30%", 3), ("5%", 1), (0, 1), (None, 2), (99, 10)])

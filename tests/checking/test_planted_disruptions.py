@@ -12,11 +12,12 @@ from koordcore.model.cluster import PodDisruptionBudget, Workload
 from koordcore.model.gangs import PodGroup
 from koordcore.model.migration import PodMigrationJob
 from koordcore.model.pods import OwnerReference, Pod, PodKey
-from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, ObjectLimiter
+from koordcore.model.rebalance import EvictionLimits, EvictorArgs, MigrationControllerArgs, ObjectLimiter
 from koordcore.model.selectors import EVERYTHING, LabelSelector
 from tests.checking.test_moves import found, go, pod, world
 
 FREE = MigrationControllerArgs(max_migrating_per_node=0)
+BARE = EvictorArgs(evict_all_bare_pods=True)
 GANG = {"pod-group.scheduling.sigs.k8s.io": "g"}
 
 
@@ -159,7 +160,7 @@ def test_an_object_limiter_lets_so_many_pods_of_a_workload_go() -> None:
     assert told(limited("workload", duration=second, max_migrating=1, burst=3), 3) == []
     assert told(limited("workload", duration=0, max_migrating=1), 3) == []
     bare = world(*(attrs.evolve(one, owners=()) for one in pods))
-    assert found(bare, *moves[:3], args=two) == []
+    assert found(bare, *moves[:3], args=attrs.evolve(two, evictor=BARE)) == []
 
 
 def test_an_object_limiter_of_a_replica_set_goes_by_its_deployment() -> None:
@@ -197,6 +198,6 @@ def test_an_object_limiter_lets_so_many_pods_of_a_namespace_go() -> None:
     ]
 
 
-def test_plain_pods_without_an_owner_may_go() -> None:
+def test_pods_without_an_owner_count_with_nobody_where_they_may_go() -> None:
     snapshot = world(Pod(name="lone", node_name="a", requests={"cpu": 1}))
-    assert found(snapshot, go("lone", "a", "b")) == []
+    assert found(snapshot, go("lone", "a", "b"), args=MigrationControllerArgs(evictor=BARE)) == []

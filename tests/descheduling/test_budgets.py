@@ -5,15 +5,18 @@ from __future__ import annotations
 import attrs
 
 from koordcore.descheduling.budgets import migrating_groups, move_groups
+from koordcore.descheduling.checked_moves import limits_of
 from koordcore.descheduling.migration.filter import MigrationFilter
 from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
 from koordcore.descheduling.plan import plan_rebalance
 from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import EVERYTHING
 from koordcore.protocol.migration import ANNOTATION_EVICT
+from koordcore.snapshot import ClusterSnapshot
 
 
 def pods(count: int, ready: int) -> list[Pod]:
@@ -33,6 +36,20 @@ def test_those_away_already_count() -> None:
     """Two of eight may be away and one is."""
     (group,) = move_groups(pods(8, 7), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)])
     assert group.most == 1
+
+
+def test_pods_that_wait_for_a_node_are_away() -> None:
+    """Two of four may be away, and of those that wait there are two; a stranger's do not count."""
+    four = Workload(kind="ReplicaSet", name="w", uid="w", replicas=4)
+    own = pods(4, 4)
+    waiting = [attrs.evolve(one, node_name=None) for one in own[2:]]
+    (group,) = move_groups(own[:2], pending=waiting, workloads=[four])
+    assert (group.pods, group.most) == ((own[0].key, own[1].key), 0)
+    strangers = [attrs.evolve(one, owners=()) for one in waiting]
+    assert move_groups(own[:2], pending=strangers, workloads=[four]) == ()
+    cluster = ClusterSnapshot(nodes=[Node(name="n")], pending=waiting).with_records(four).assume(*own[:2])
+    groups, _ = limits_of(cluster)
+    assert [(one.name, one.most) for one in groups] == [("ReplicaSet default/w", 0)]
 
 
 def test_a_single_pod_stays() -> None:

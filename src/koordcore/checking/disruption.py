@@ -90,7 +90,7 @@ def _workloads(
         return found if found is not None and owner is not None and found.uid == owner.uid else None
 
     members: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
-    for pod in snapshot.bound_pods():
+    for pod in (*snapshot.bound_pods(), *snapshot.pending):
         found = record(next((one for one in pod.owners if one.controller), None), pod.namespace)
         if found is not None and found.kind == "ReplicaSet":
             above = next((one for one in found.owners if one.controller and one.kind == "Deployment"), None)
@@ -100,8 +100,8 @@ def _workloads(
     for (kind, namespace, name), pods in sorted(members.items()):
         replicas = records[kind, namespace, name].replicas or 0
         keys = frozenset(pod.key for pod in pods)
-        away = frozenset(pod.key for pod in pods if not pod.ready or pod.deleted is not None or pod.finished)
-        away |= keys & moving
+        away = keys & moving
+        away |= {pod.key for pod in pods if not (pod.bound and pod.ready) or pod.deleted is not None}
         subject = f"{kind} {namespace}/{name}"
         shares = (args.max_unavailable_per_workload, args.max_migrating_per_workload)
         limits = [_scaled(replicas, share) for share in shares]

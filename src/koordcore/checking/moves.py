@@ -14,15 +14,15 @@ import attrs
 
 from koordcore.checking.claim_records import claims_after
 from koordcore.checking.entry import verify
+from koordcore.checking.evictable import why_it_stays
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.claims import ResourceClaim
 from koordcore.model.decisions import Bound
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
-from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
+from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, EvictorArgs, MigrationControllerArgs
 from koordcore.model.reservations import Reservation
-from koordcore.protocol.migration import ANNOTATION_EVICT, ANNOTATION_EVICTION_COST, MAX_COST, cost_of
 from koordcore.protocol.reservation_status import with_decided_users
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
@@ -59,7 +59,7 @@ def verify_moves(
     policy
         What is asked of placements.
     args
-        Limits of migration; upstream's defaults when left out.
+        Limits of migration, and which pods may be evicted; upstream's defaults when left out.
     limits
         Evictions that the plan may make.
     progress
@@ -73,18 +73,19 @@ def verify_moves(
     """
     from koordcore.checking.disruption import check_disruptions  # brings the model of gangs
 
-    found = list(_check_form(snapshot, moves, bound))
+    args = args or MigrationControllerArgs()
+    found = list(_check_form(snapshot, moves, bound, args.evictor))
     if not found:
-        found += check_disruptions(snapshot, moves, args or MigrationControllerArgs(), limits)
+        found += check_disruptions(snapshot, moves, args, limits)
         found += _replay(snapshot, moves, bound, policy, progress)
     return tuple(sorted(set(found)))
 
 
 def _check_form(
-    snapshot: ClusterSnapshot, moves: Sequence[Move], bound: Sequence[Bound]
+    snapshot: ClusterSnapshot, moves: Sequence[Move], bound: Sequence[Bound], evictor: EvictorArgs
 ) -> Iterator[Violation]:
     """Every move is of a pod that may go, from where it is, to another node, where it gets something."""
-    nodes = {state.name for state in snapshot.nodes}
+    ready = {state.name: state.node.ready for state in snapshot.nodes}
     running = {pod.key: state.name for state in snapshot.nodes for pod in state.pods}
     given = {one.pod: one for one in bound}
     times = Counter(move.pod for move in moves)
@@ -95,8 +96,10 @@ def _check_form(
             continue
         if times[move.pod] > 1:
             yield Violation(ViolationKind.MOVE, key, "moves more than once")
-        if move.target not in nodes:
+        if move.target not in ready:
             yield Violation(ViolationKind.UNKNOWN_NODE, key, f"no node {move.target}")
+        elif not ready[move.target]:
+            yield Violation(ViolationKind.MOVE, key, f"{move.target} is not Ready")
         pod = snapshot.pod(move.pod)
         if move.target == move.source and not (pod is not None and pod.resource_claims):
             # With claims it may be made anew on its node for the sake of other devices.
@@ -106,30 +109,11 @@ def _check_form(
         decision = given.get(move.pod)
         if decision is None or decision.node != move.target:
             yield Violation(ViolationKind.NOT_DECIDED, key, f"gets nothing on {move.target}")
-        reason = None if pod is None else _stays(pod)
+        reason = None if pod is None else why_it_stays(pod, evictor)
         if reason is not None:
             yield Violation(ViolationKind.MOVE, key, reason)
     for one in sorted(given.keys() - times.keys()):
         yield Violation(ViolationKind.MOVE, str(one), "gets something and does not move")
-
-
-def _stays(pod: Pod) -> str | None:
-    """Say why a pod can never be moved, whatever the descheduler is told."""
-    if pod.unreadable:
-        return f"cannot be read: {pod.unreadable}"
-    if ANNOTATION_EVICT in pod.annotations:
-        return None
-    if any(owner.kind == "DaemonSet" for owner in pod.owners):
-        return "belongs to a DaemonSet"
-    if "kubernetes.io/config.mirror" in pod.annotations:
-        return "is a mirror pod"
-    if pod.annotations.get("kubernetes.io/config.source", "api") != "api":
-        return "is a static pod"
-    if pod.deleted is not None:
-        return "is terminating"
-    if cost_of(pod.annotations, ANNOTATION_EVICTION_COST) == MAX_COST:
-        return "must not be evicted at any cost"
-    return None
 
 
 def _replay(

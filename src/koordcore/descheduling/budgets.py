@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -24,6 +25,7 @@ _AT_ONCE: Final = ("maxMigratingPerNode", "maxMigratingPerNamespace", "maxMigrat
 def move_groups(
     pods: Sequence[Pod],
     *,
+    pending: Iterable[Pod] = (),
     budgets: Iterable[PodDisruptionBudget] = (),
     workloads: Iterable[Workload] = (),
     minimums: Mapping[str, int] = EMPTY,
@@ -41,6 +43,8 @@ def move_groups(
     ----------
     pods
         All bound pods.
+    pending
+        Pods that wait for a node: they are away for their workloads.
     budgets
         A pod that several of them cover counts in each.
     workloads
@@ -68,7 +72,7 @@ def move_groups(
         name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
         groups.append(Group(name, tuple(sorted(covered)), max(0, budget.disruptions_allowed)))
     moving = moving_pods(pods, jobs)
-    groups += _workload_groups(pods, workloads, args, moving)
+    groups += _workload_groups(pods, tuple(pending), workloads, args, moving)
     groups += _gang_groups(pods, minimums, moving)
     groups += _limit_groups(pods, limits, _IN_ALL)
     groups += _limiter_groups(pods, workloads, args)
@@ -86,25 +90,27 @@ def moving_pods(pods: Iterable[Pod], jobs: Iterable[PodMigrationJob]) -> frozens
 
 def _workload_groups(
     pods: Sequence[Pod],
+    pending: Sequence[Pod],
     workloads: Iterable[Workload],
     args: MigrationControllerArgs,
     moving: frozenset[PodKey],
 ) -> list[Group]:
     index = Workloads(workloads, pods)
+    waiting = Counter(_key_of(index.of(pod)) for pod in pending)
     members: dict[tuple[str, str, str], list[Pod]] = {}
     replicas: dict[tuple[str, str, str], int] = {}
     for pod in pods:
         workload = index.of(pod)
-        if isinstance(workload, Workload):
-            key = (workload.namespace, workload.kind, workload.name)
-            members.setdefault(key, []).append(pod)
-            replicas[key] = workload.replicas or 0
+        place = _key_of(workload)
+        if isinstance(workload, Workload) and place is not None:
+            members.setdefault(place, []).append(pod)
+            replicas[place] = workload.replicas or 0
     groups = []
     for key, own in sorted(members.items()):
         size = replicas[key]
         shares = (args.max_unavailable_per_workload, args.max_migrating_per_workload)
         limits = [max_unavailable(size, share) for share in shares]
-        away = sum(
+        away = waiting[key] + sum(
             not pod.ready or pod.deleted is not None or pod.finished or pod.key in moving for pod in own
         )
         name = f"{key[1]} {key[0]}/{key[2]}"
@@ -114,6 +120,10 @@ def _workload_groups(
             bound = tuple(sorted(pod.key for pod in own if ANNOTATION_EVICT not in pod.annotations))
             groups.append(Group(f"{name}, whose limit equals its size,", bound, 0))
     return groups
+
+
+def _key_of(workload: Workload | UnknownScale | None) -> tuple[str, str, str] | None:
+    return (workload.namespace, workload.kind, workload.name) if isinstance(workload, Workload) else None
 
 
 def _scheduler_groups(pods: Sequence[Pod], args: MigrationControllerArgs) -> list[Group]:

@@ -115,6 +115,7 @@ def limits_of(
     jobs = snapshot.of(PodMigrationJob)
     groups = move_groups(
         pods,
+        pending=snapshot.pending,
         budgets=snapshot.of(PodDisruptionBudget),
         workloads=snapshot.of(Workload),
         minimums=JobTable(snapshot).minimums(),

@@ -11,6 +11,7 @@ import numpy as np
 from koordcore.errors import ManifestError
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.proofs import (
+    DEEPEST,
     Branch,
     CoolingProblem,
     EvictionEvidence,
@@ -40,8 +41,6 @@ from koordcore.protocol.fields import (
 from koordcore.result import ScheduleResult
 
 PROOFS_FORMAT: Final = "koordcore/proofs/v1"
-_DEEPEST: Final = 200
-"""Cases within cases that are read."""
 
 _ARRAYS: Final[Mapping[str, type]] = {
     "parent": np.int64,
@@ -297,8 +296,8 @@ def _evidence(value: Json) -> Evidence:
 
 def _tree(value: Json, depth: int = 0) -> ProofTree:
     raw = as_mapping(value)
-    if depth > _DEEPEST:
-        raise ManifestError.at("", f"more than {_DEEPEST} cases within cases")
+    if depth > DEEPEST:
+        raise ManifestError.at("", f"more than {DEEPEST} cases within cases")
     if "weights" in raw:
         return Leaf(required(raw, "weights", _pairs), required(raw, "scale", _as_whole))
     return Branch(

@@ -7,7 +7,7 @@ The arrays of a question belong to whoever asked it; nobody writes to them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from koordcore._record import record
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     IntVector: TypeAlias = NDArray[np.int64]
     IntMatrix: TypeAlias = NDArray[np.int64]
     BoolVector: TypeAlias = NDArray[np.bool_]
+
+DEEPEST: Final = 200
+"""Cases within cases that a proof may have."""
 
 
 @record
