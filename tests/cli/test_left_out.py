@@ -301,3 +301,18 @@ def test_a_policy_of_cards_counts_what_nodes_have() -> None:
         [node("n1", BIG), pod("p", containers=[container(requests={"cpu": "1"})])]
     )
     assert schedule(snapshot.snapshot, policy=policy).not_looked_at == ()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_verify_says_that_it_does_not_look_at_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: bool
+) -> None:
+    objects = [node("n1", BIG), metric("n1", "2026-03-01T12:00:00Z", "7"), pod("p")]
+    dump, plan = tmp_path / "dump.json", tmp_path / "plan.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    policy = ["--policy", "koordinator" if asked else "stock"]
+    main(["schedule", str(dump), *policy, "-o", "json"])
+    plan.write_text(capsys.readouterr().out)
+    assert main(["verify", str(dump), "--plan", str(plan), *policy]) == 0
+    told = "not looked at: load thresholds of LoadAwareScheduling (what nodes used then)\n"
+    assert (told in capsys.readouterr().err) is asked

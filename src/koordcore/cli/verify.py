@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -31,10 +32,13 @@ from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
 from koordcore.manifests.proof_records import certificate_from_record, certificates_of, proofs_from_record
 from koordcore.manifests.records import result_from_record
 from koordcore.model.certificates import Certificate
+from koordcore.model.metrics import NodeMetric
 from koordcore.model.reservations import Reservation
+from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 _REJECTED: Final = "REJECTED"
+_LOAD: Final = "LoadAwareScheduling"
 
 EPILOG: Final = """\
 examples:
@@ -122,6 +126,11 @@ def _shown(
     return [one for one in violations if one.subject not in hidden]
 
 
+def _asks_for_load(snapshot: ClusterSnapshot, result: ScheduleResult) -> bool:
+    """Tell whether load may have refused a pod: that is of the moment of the decision, which no plan tells."""
+    return snapshot.has(NodeMetric) and any(one.filters(_LOAD) for one in result.policy.profiles)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
@@ -149,6 +158,8 @@ def run(arguments: argparse.Namespace) -> int:
         with working("verifying the plan, rule by rule") as step:
             violations = verify(snapshot, result, progress=step)
         say_left_out(result, quiet=arguments.quiet)
+        if not arguments.quiet and _asks_for_load(snapshot, result):
+            print(f"not looked at: load thresholds of {_LOAD} (what nodes used then)", file=sys.stderr)
         checked = f"{len(result.decisions)} decisions"
         claims = {name: one for name, one in certificates_of(result).items() if one.proven}
         faults = {f"preemption {one.job}": cost_fault(snapshot, one) for one in result.preemptions}
