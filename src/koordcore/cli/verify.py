@@ -127,7 +127,7 @@ def _shown(
 
 
 def _asks_for_load(snapshot: ClusterSnapshot, result: ScheduleResult) -> bool:
-    """Tell whether load may have refused a pod: that is of the moment of the decision, which no plan tells."""
+    """Tell whether load may have refused a pod: that is of a moment which no plan tells."""
     return snapshot.has(NodeMetric) and any(one.filters(_LOAD) for one in result.policy.profiles)
 
 
