@@ -219,6 +219,14 @@ class Plugin:
         """
         return None
 
+    def on_nodes(self, pods: Sequence[tuple[Pod, int]]) -> Mapping[PodKey, Any] | None:
+        """Choose what pods of a gang get on several nodes, each with the row of its own.
+
+        The choice is kept in :attr:`planned` by whoever binds them then. Empty: it is proven that they do not
+        fit together, nor with more. ``None``: there is nothing to choose, or the answer is not known.
+        """
+        return None
+
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:

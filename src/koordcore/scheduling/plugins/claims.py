@@ -198,6 +198,16 @@ class DynamicResources(Plugin):
 
         return claims_together(self.ledger, [(pod.key, self.split(pod)[0]) for pod in pods], row)
 
+    def on_nodes(self, pods: Sequence[tuple[Pod, int]]) -> Mapping[PodKey, Any] | None:
+        ledger = self.ledger
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or ledger.devices.local:
+            return None
+        if any(self._bound_to_numa([pod], row) for pod, row in pods):
+            return None
+        from koordcore.scheduling.plugins.claims_together import claims_on_nodes
+
+        return claims_on_nodes(ledger, [(pod.key, self.split(pod)[0], row) for pod, row in pods])
+
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
