@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.claims_data import mig_cards, whole_gpus
 from koordcore import ClusterSnapshot, Pod, PreemptionRules, ScheduleResult, schedule, verify
+from tests.scheduling import test_claims_on_nodes as on_nodes
 from tests.scheduling.test_claims_gangs import GANG, cluster, member
 
 NODES = 50
@@ -59,3 +60,41 @@ def test_a_gang_that_wants_whole_nodes() -> None:
 def test_nobody_leaves_for_what_no_node_has() -> None:
     result = evicting(running("whole"), high(1, "pair"))
     assert not result.preemptions
+
+
+# --- devices that several nodes reach -------------------------------------------------------------------
+
+
+def beside(*asked: str, node: str = "") -> ScheduleResult:
+    """A pod that wants in on two nodes; ``r0`` on ``n0`` has the one device of all nodes, of kind ``a``.
+
+    Each node has a device of its own of kind ``b``; the more important ``r1`` uses that of ``n0``.
+    """
+    pools = [on_nodes.pool("net", "a"), on_nodes.pool("l0", "b", "n0"), on_nodes.pool("l1", "b", "n1")]
+    running = [on_nodes.member("r0", "a", node="n0"), on_nodes.member("r1", "b", node="n0")]
+    wanting, template = on_nodes.member("w", *asked, node=node)
+    made = on_nodes.cluster({"n0": 8, "n1": 8}, pools, [*running, (wanting, template)])
+    low = [attrs.evolve(pod, annotations={}, priority=place) for place, (pod, _) in enumerate(running)]
+    filled = schedule(ClusterSnapshot(nodes=made.nodes, pending=low, records=made.records)).snapshot
+    return evicting(filled, [attrs.evolve(wanting, priority=100)])
+
+
+@pytest.mark.parametrize(
+    ("asked", "node", "goes"),
+    [(("a",), "n0", "n0"), (("a",), "n1", "n1"), (("a", "b"), "n1", "n1"), (("a", "b"), "", "n1")],
+)
+def test_who_holds_a_device_of_all_nodes_leaves_for_a_pod_on_any_node(
+    asked: tuple[str, ...], node: str, goes: str
+) -> None:
+    """Beside ``r1`` on ``n0`` two would have to leave, on ``n1`` one who runs elsewhere."""
+    (plan,) = beside(*asked, node=node).preemptions
+    assert dict(plan.nominations) == {"default/w": goes}
+    assert [str(one.pod) for one in plan.victims] == ["default/r0"]
+    assert plan.certificate.proven
+
+
+def test_who_holds_a_device_of_another_node_stays() -> None:
+    """All that ``n0`` lacks is its own device; nobody leaves for what the pod does not ask for."""
+    (plan,) = beside("b", node="n0").preemptions
+    assert [str(one.pod) for one in plan.victims] == ["default/r1"]
+    assert not beside("a", "a").preemptions

@@ -232,24 +232,15 @@ class Plugin:
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
         """Say which numbers of pods of several kinds nodes do not take together.
 
-        Parameters
-        ----------
-        pods, demand
-            One pod of each kind, and how many of each there are.
-        rows
-            The nodes.
-
-        Returns
-        -------
-        mapping
-            By row, proven: so many of each kind, or more, do not fit. A node may be left out.
+        Asked with one pod of each kind, how many of each there are, and the nodes. By row, proven: so many of
+        each kind, or more, do not fit. A node may be left out.
         """
         return {}
 
     def ways(
-        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
+        self, pods: Sequence[Pod], row: int, going: Sequence[Pod], *, anywhere: bool = False
     ) -> tuple[frozenset[PodKey], ...] | None:
-        """List the least sets of pods on a node whose leaving lets this plugin take others there.
+        """List the least sets of pods whose leaving lets this plugin take others on a node.
 
         Parameters
         ----------
@@ -257,6 +248,8 @@ class Plugin:
             Who is refused, together, and where.
         going
             Pods on the node that may leave.
+        anywhere
+            Those elsewhere who are :meth:`reaching` are among them.
 
         Returns
         -------
@@ -264,6 +257,13 @@ class Plugin:
             Whoever leaves so that they fit contains one of the sets; ``None`` where it is not known.
         """
         return None
+
+    def reaching(self, pods: Sequence[Pod], running: Iterable[Pod]) -> frozenset[PodKey]:
+        """Name those of some running pods who leave room for others on other nodes than their own, too.
+
+        Of quotas a :meth:`budget` says it.
+        """
+        return frozenset()
 
     def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:
         """Say in amounts what pods ask of nodes beside resources, and what running pods hold of it.

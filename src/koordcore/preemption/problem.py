@@ -121,6 +121,10 @@ class Domains:
         return Domains(home, int(kept.sum()))
 
 
+def _nobody() -> BoolVector:
+    return np.zeros(0, dtype=np.bool_)
+
+
 @record(eq=False, kw_only=True)
 class PreemptionProblem:
     """One job that wants room.
@@ -154,6 +158,9 @@ class PreemptionProblem:
         Where candidates may move; None where whoever leaves is evicted.
     shares
         Which roles may start instead of those whose minimum is asked for; None where it is these.
+    reaches
+        Candidates who may be in the way of members on other nodes than their own, shape (V,), such as by
+        devices of several nodes. Empty for none.
 
     Raises
     ------
@@ -176,6 +183,7 @@ class PreemptionProblem:
     pools: tuple[Pool, ...] = ()
     refuges: Refuges | None = None
     shares: Shares | None = None
+    reaches: BoolVector = attrs.field(factory=_nobody)
 
     def __attrs_post_init__(self) -> None:
         if self.free.shape[1] != len(self.nodes):
@@ -254,6 +262,19 @@ class PreemptionProblem:
         """Give the candidates on a node."""
         first, end = self.by_node.starts[row : row + 2].tolist()
         return np.arange(first, end) if self.order is None else self.order[first:end]
+
+    @cached_property
+    def reaching(self) -> BoolVector:
+        """Tell which candidates that may leave are in the way on other nodes, too, shape (V,)."""
+        return self.reaches & self.usable if len(self.reaches) else np.zeros_like(self.usable)
+
+    def near(self, row: int) -> IntVector:
+        """Give the candidates that may leave for a member on a node: those on it, and who reaches it."""
+        here = self.on_node(row)
+        here = here[self.usable[here]]
+        if not len(self.reaches):
+            return here
+        return np.union1d(here, np.flatnonzero(self.reaching))
 
     @cached_property
     def restart(self) -> IntVector:

@@ -142,7 +142,7 @@ class VictimProgram:
                 int(problem.restart[one]),
                 problem.covered[:, one].tobytes(),
                 int(problem.shape_of_kind[one]),
-                one if apart & {-1, int(table.node[one])} else -1,
+                one if apart & {-1, int(table.node[one])} or (apart and problem.reaching[one]) else -1,
             )
             alike.setdefault(key, []).append(one)
         for key, ones in alike.items():
@@ -187,8 +187,9 @@ class VictimProgram:
         return self.scope.usable & (here | concerned[table.job])
 
     def _here(self, open_rows: BoolVector) -> BoolVector:
-        """Tell who may leave some nodes, or what is shared beside the nodes, shape (V,)."""
-        here: BoolVector = self.scope.usable & open_rows[self.problem.candidates.node]
+        """Tell who may leave some nodes, or what is shared beside or by the nodes, shape (V,)."""
+        problem = self.problem
+        here: BoolVector = self.scope.usable & (open_rows[problem.candidates.node] | problem.reaching)
         for pool in self.problem.pools:
             here |= self.scope.usable & pool.gives.any(axis=0)
         return here
@@ -366,8 +367,11 @@ class VictimProgram:
                 here = [
                     one
                     for one in unit.ones
-                    if conflict.node in (-1, int(self.problem.candidates.node[one]))
-                    and not conflict.gone[one]
+                    if not conflict.gone[one]
+                    and (
+                        conflict.node in (-1, int(self.problem.candidates.node[one]))
+                        or self.problem.reaching[one]
+                    )
                 ]
                 if not here:
                     continue

@@ -220,7 +220,7 @@ class DryRuns:
     ) -> Conflict | None:
         """Bind the members of each node at once, in whatever order, with whichever cards serve them all."""
         pods = [pod for pod, _, _ in coming]
-        beside = sum(row == conflict.node for _, _, row in coming)
+        beside = sum(row == conflict.node or conflict.elsewhere for _, _, row in coming)
         if beside < 2 or not any(counts_beyond_amounts(self._plugins, [pod]) for pod in pods):
             return conflict
         inputs = planning_input_of(self._workspace, self._plugins, pods, flat_tree(self._workspace))
@@ -285,7 +285,7 @@ class DryRuns:
         scheduling_class = self._plugins.class_of(pod)
         if isinstance(scheduling_class, Refusal):
             return np.zeros(len(rows), dtype=np.bool_)
-        chosen = np.zeros(len(problem.candidates), dtype=np.bool_)
+        chosen = problem.reaching.copy()
         for row in rows.tolist():
             chosen[problem.on_node(row)] = True
         with self.without(leaving_of(problem, chosen)):
