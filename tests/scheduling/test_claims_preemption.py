@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.claims_data import mig_cards, whole_gpus
 from koordcore import ClusterSnapshot, Pod, PreemptionRules, ScheduleResult, schedule, verify
-from tests.scheduling import test_claims_on_nodes as on_nodes
+from tests.scheduling import test_claims_on_nodes as on_nodes, test_claims_shared as shared
 from tests.scheduling.test_claims_gangs import GANG, cluster, member
 
 NODES = 50
@@ -98,3 +98,20 @@ def test_who_holds_a_device_of_another_node_stays() -> None:
     (plan,) = beside("b", node="n0").preemptions
     assert [str(one.pod) for one in plan.victims] == ["default/r1"]
     assert not beside("a", "a").preemptions
+
+
+@pytest.mark.parametrize("net", ["anet", "net"])
+def test_members_on_different_nodes_are_made_room_for_together(net: str) -> None:
+    """Each node alone takes its member once one has left; together they need both devices."""
+    pools = [on_nodes.pool("l0", "b", "n0"), on_nodes.pool(net, "b")]
+    running = [on_nodes.member("r0", "b", node="n0"), on_nodes.member("r1", "b", node="n1")]
+    wanting = [on_nodes.member("w0", "any", node="n0"), on_nodes.member("w1", "any", node="n1")]
+    made = on_nodes.cluster({"n0": 8, "n1": 8}, pools, [*wanting, *running])
+    # The more important one has its turn first.
+    low = [attrs.evolve(pod, annotations={}, priority=1 + place) for place, (pod, _) in enumerate(running)]
+    filled = schedule(ClusterSnapshot(nodes=made.nodes, pending=low, records=made.records)).snapshot
+    assert len(list(filled.bound_pods())) == 2
+    members = [attrs.evolve(one, priority=9) for one in shared.gang(*(pod for pod, _ in wanting))]
+    (plan,) = evicting(filled, members).preemptions
+    assert {str(one.pod) for one in plan.victims} == {"default/r0", "default/r1"}
+    assert dict(plan.nominations) == {"default/w0": "n0", "default/w1": "n1"}

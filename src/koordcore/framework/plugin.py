@@ -232,8 +232,12 @@ class Plugin:
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
         """Say which numbers of pods of several kinds nodes do not take together.
 
-        Asked with one pod of each kind, how many of each there are, and the nodes. By row, proven: so many of
-        each kind, or more, do not fit. A node may be left out.
+        By row, proven: so many of each kind, or more, do not fit. A node may be left out.
+
+        Parameters
+        ----------
+        pods, demand, rows
+            One pod of each kind, how many of each there are, and the nodes.
         """
         return {}
 
@@ -259,10 +263,7 @@ class Plugin:
         return None
 
     def reaching(self, pods: Sequence[Pod], running: Iterable[Pod]) -> frozenset[PodKey]:
-        """Name those of some running pods who leave room for others on other nodes than their own, too.
-
-        Of quotas a :meth:`budget` says it.
-        """
+        """Name those of some running pods who leave room for others on other nodes than their own, too."""
         return frozenset()
 
     def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:

@@ -84,6 +84,9 @@ class Conflict:
         where that is not known.
     others
         The same of other nodes that were asked as well.
+    beside
+        Rows of other nodes, with the members per shape that were there then, where those, and who had not
+        left anywhere, may have been in the way. Empty where they make no difference.
     """
 
     node: int
@@ -92,6 +95,7 @@ class Conflict:
     elsewhere: bool = False
     ways: tuple[frozenset[int], ...] | None = None
     others: tuple[Conflict, ...] = ()
+    beside: tuple[tuple[int, IntVector], ...] = ()
 
 
 @record(eq=False)

@@ -191,7 +191,11 @@ class DryRuns:
             if row == conflict.node and left[shape]:
                 left[shape] -= 1
                 some.append(pod)
-        return self._freeing.explained(problem, conflict, some)
+        found = self._freeing.explained(problem, conflict, some)
+        if found.ways is not None or not (found.elsewhere and self._compete(coming)):
+            return found
+        # Those on other nodes may have taken what was lacking here.
+        return attrs.evolve(found, beside=_beside(problem, coming, found.node))
 
     def _in_turn(
         self, problem: PreemptionProblem, coming: Sequence[Coming], chosen: BoolVector
@@ -239,6 +243,12 @@ class DryRuns:
             counts[shape_of[key]] = first.counts[own]
         row = int(inputs.rows[first.node])
         return attrs.evolve(conflict, node=row, counts=counts, elsewhere=conflict.elsewhere or first.doubtful)
+
+    def _compete(self, coming: Sequence[Coming]) -> bool:
+        """Tell whether a plugin chooses for pods on several nodes: one may take what another needs."""
+        members = [(pod, row) for pod, _, row in coming]
+        choosing = (one for one in self._plugins.plugins if type(one).on_nodes is not Plugin.on_nodes)
+        return any(one.on_nodes(members) is not None for one in choosing)
 
     @cached_property
     def _freeing(self) -> Freeing:
@@ -354,6 +364,18 @@ class DryRuns:
         for one in budgets:
             giving &= one.giving(problem, list(self._members.values()))
         return giving
+
+
+def _beside(
+    problem: PreemptionProblem, coming: Sequence[Coming], node: int
+) -> tuple[tuple[int, IntVector], ...]:
+    """Count the members of each shape on every node but one, by row."""
+    counts: dict[int, IntVector] = {}
+    for _, shape, row in coming:
+        if row != node:
+            some = counts.setdefault(row, np.zeros(len(problem.all_shapes), dtype=np.int64))
+            some[shape] += 1
+    return tuple(sorted(counts.items(), key=lambda one: one[0]))
 
 
 def with_present(problem: PreemptionProblem, now: BoolVector, *, elsewhere: bool) -> PreemptionProblem:
