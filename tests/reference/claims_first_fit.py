@@ -336,10 +336,18 @@ class _Search:
             if pool.incomplete or pool.invalid:
                 raise Failed("all-incomplete" if pool.incomplete else "all-invalid")
             for device in self.devices_of(pool):
-                if self.selectable(form, device) and self.amounts(form, device) is not None:
+                if self.means(form, device) and self.amounts(form, device) is not None:
                     mine.append(device)
         self.every[id(form)] = mine
         return len(mine)
+
+    def means(self, form: DeviceSubRequest, one: _Device) -> bool:
+        try:
+            return self.selectable(form, one)
+        except Failed as failed:
+            if self.lenient and failed.kind in ("cel-compile", "cel-runtime"):
+                return False
+            raise
 
     def selectable(self, form: DeviceSubRequest, one: _Device) -> bool:
         if one.device.binding_conditions and not self.world.has("DRADeviceBindingConditions"):

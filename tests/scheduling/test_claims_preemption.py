@@ -11,6 +11,7 @@ import pytest
 from benchmarks.claims_data import mig_cards, whole_gpus
 from koordcore import ClusterSnapshot, Pod, PodKey, PreemptionRules, ScheduleResult, schedule, verify
 from koordcore.manifests import snapshot_from_objects
+from tests.scheduling import test_claims_on_nodes as on_nodes, test_claims_shared as shared
 from tests.scheduling.test_claims_gangs import GANG, cluster, member
 
 NODES = 50
@@ -141,3 +142,58 @@ def test_who_is_more_important_takes_devices_that_are_kept_for_a_nominated_pod()
     nominated = schedule(snapshot, preempt=PreemptionRules()).snapshot
     boss = snapshot_from_objects([claiming("boss", "of-boss", 200)]).snapshot.pending
     assert [one.pod.name for one in schedule(nominated, boss).bound] == ["boss"]
+
+
+# --- devices that several nodes reach -------------------------------------------------------------------
+
+
+def beside(*asked: str, node: str = "") -> ScheduleResult:
+    """A pod that wants in on two nodes; ``r0`` on ``n0`` has the one device of all nodes, of kind ``a``.
+
+    Each node has a device of its own of kind ``b``; the more important ``r1`` uses that of ``n0``.
+    """
+    pools = [on_nodes.pool("net", "a"), on_nodes.pool("l0", "b", "n0"), on_nodes.pool("l1", "b", "n1")]
+    running = [on_nodes.member("r0", "a", node="n0"), on_nodes.member("r1", "b", node="n0")]
+    wanting, template = on_nodes.member("w", *asked, node=node)
+    made = on_nodes.cluster({"n0": 8, "n1": 8}, pools, [*running, (wanting, template)])
+    low = [attrs.evolve(pod, annotations={}, priority=place) for place, (pod, _) in enumerate(running)]
+    filled = schedule(ClusterSnapshot(nodes=made.nodes, pending=low, records=made.records)).snapshot
+    return evicting(filled, [attrs.evolve(wanting, priority=100)])
+
+
+@pytest.mark.parametrize(
+    ("asked", "node", "goes"),
+    [(("a",), "n0", "n0"), (("a",), "n1", "n1"), (("a", "b"), "n1", "n1"), (("a", "b"), "", "n1")],
+)
+def test_who_holds_a_device_of_all_nodes_leaves_for_a_pod_on_any_node(
+    asked: tuple[str, ...], node: str, goes: str
+) -> None:
+    """Beside ``r1`` on ``n0`` two would have to leave, on ``n1`` one who runs elsewhere."""
+    (plan,) = beside(*asked, node=node).preemptions
+    assert dict(plan.nominations) == {"default/w": goes}
+    assert [str(one.pod) for one in plan.victims] == ["default/r0"]
+    assert plan.certificate.proven
+
+
+def test_who_holds_a_device_of_another_node_stays() -> None:
+    """All that ``n0`` lacks is its own device; nobody leaves for what the pod does not ask for."""
+    (plan,) = beside("b", node="n0").preemptions
+    assert [str(one.pod) for one in plan.victims] == ["default/r1"]
+    assert not beside("a", "a").preemptions
+
+
+@pytest.mark.parametrize("net", ["anet", "net"])
+def test_members_on_different_nodes_are_made_room_for_together(net: str) -> None:
+    """Each node alone takes its member once one has left; together they need both devices."""
+    pools = [on_nodes.pool("l0", "b", "n0"), on_nodes.pool(net, "b")]
+    running = [on_nodes.member("r0", "b", node="n0"), on_nodes.member("r1", "b", node="n1")]
+    wanting = [on_nodes.member("w0", "any", node="n0"), on_nodes.member("w1", "any", node="n1")]
+    made = on_nodes.cluster({"n0": 8, "n1": 8}, pools, [*wanting, *running])
+    # The more important one has its turn first.
+    low = [attrs.evolve(pod, annotations={}, priority=1 + place) for place, (pod, _) in enumerate(running)]
+    filled = schedule(ClusterSnapshot(nodes=made.nodes, pending=low, records=made.records)).snapshot
+    assert len(list(filled.bound_pods())) == 2
+    members = [attrs.evolve(one, priority=9) for one in shared.gang(*(pod for pod, _ in wanting))]
+    (plan,) = evicting(filled, members).preemptions
+    assert {str(one.pod) for one in plan.victims} == {"default/r0", "default/r1"}
+    assert dict(plan.nominations) == {"default/w0": "n0", "default/w1": "n1"}

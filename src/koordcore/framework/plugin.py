@@ -219,29 +219,32 @@ class Plugin:
         """
         return None
 
+    def on_nodes(self, pods: Sequence[tuple[Pod, int]]) -> Mapping[PodKey, Any] | None:
+        """Choose what pods of a gang get on several nodes, each with the row of its own.
+
+        The choice is kept in :attr:`planned` by whoever binds them then. Empty: it is proven that they do not
+        fit together, nor with more. ``None``: there is nothing to choose, or the answer is not known.
+        """
+        return None
+
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
         """Say which numbers of pods of several kinds nodes do not take together.
 
+        By row, proven: so many of each kind, or more, do not fit. A node may be left out.
+
         Parameters
         ----------
-        pods, demand
-            One pod of each kind, and how many of each there are.
-        rows
-            The nodes.
-
-        Returns
-        -------
-        mapping
-            By row, proven: so many of each kind, or more, do not fit. A node may be left out.
+        pods, demand, rows
+            One pod of each kind, how many of each there are, and the nodes.
         """
         return {}
 
     def ways(
-        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
+        self, pods: Sequence[Pod], row: int, going: Sequence[Pod], *, anywhere: bool = False
     ) -> tuple[frozenset[PodKey], ...] | None:
-        """List the least sets of pods on a node whose leaving lets this plugin take others there.
+        """List the least sets of pods whose leaving lets this plugin take others on a node.
 
         Parameters
         ----------
@@ -249,6 +252,8 @@ class Plugin:
             Who is refused, together, and where.
         going
             Pods on the node that may leave.
+        anywhere
+            Those elsewhere who are :meth:`reaching` are among them.
 
         Returns
         -------
@@ -256,6 +261,10 @@ class Plugin:
             Whoever leaves so that they fit contains one of the sets; ``None`` where it is not known.
         """
         return None
+
+    def reaching(self, pods: Sequence[Pod], running: Iterable[Pod]) -> frozenset[PodKey]:
+        """Name those of some running pods who leave room for others on other nodes than their own, too."""
+        return frozenset()
 
     def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:
         """Say in amounts what pods ask of nodes beside resources, and what running pods hold of it.

@@ -78,6 +78,7 @@ class LoneSearch:
         if len(shape.now) and not self._far:
             self._taken_now = enough & shape.now
         self._givers = _givers(problem, self._shared)
+        self._reaching: list[int] = np.flatnonzero(problem.reaching).tolist()
         self._refused: dict[int, list[BoolVector]] = {}
         self._refused_anywhere: list[BoolVector] = []
         self._ways: dict[int, tuple[frozenset[int], ...]] = {}
@@ -141,9 +142,10 @@ class LoneSearch:
         return any(bool(gone[list(plan[2])].all()) for gone in self._refused_anywhere)
 
     def _around(self, row: int, ones: Iterable[int]) -> BoolVector:
-        """Mark some candidates on a node, and all who are not on it."""
+        """Mark some candidates on a node, and all who are not on it and do not reach it."""
         mask = np.ones(len(self._problem.candidates), dtype=np.bool_)
         mask[self._problem.on_node(row)] = False
+        mask[self._reaching] = False
         mask[list(ones)] = True
         return mask
 
@@ -157,9 +159,8 @@ class LoneSearch:
         return np.array([row for row in coming if row not in self._dead], dtype=np.int64)
 
     def everybody(self, row: int) -> frozenset[int]:
-        """Give the candidates on a node that may leave at all."""
-        here = self._problem.on_node(row)
-        return frozenset(here[self._usable[here]].tolist())
+        """Give the candidates on a node, or who reach it, that may leave at all."""
+        return frozenset(self._problem.near(row).tolist())
 
     def candidates(self) -> list[Plan]:
         """Give the plans that were worked out and are left, cheapest first."""
@@ -178,6 +179,8 @@ class LoneSearch:
             heappush(self._found, ((0, NO_PRIORITY, 0, 0, 0, 0), row, ()))
             return
         far = tuple(one for ones in self._givers for one in ones[: self._enough(ones[0]) + len(refused)])
+        if self._reaching:
+            far = tuple(dict.fromkeys((*far, *self._reaching)))
         wanted = Wanted(row, lack, self._shared, far, tuple(refused))
         try:
             best = self._cheapest(wanted)
@@ -295,7 +298,8 @@ class LoneSearch:
         lacks = dict(zip(self._asked, self._lack[:, rows], strict=True))
         priority = self._levels[self._level]
         fewest = self._fewest_shared(priority)
-        return bounded(self._problem, rows, self._leaving(self._level), priority, lacks, self._shared, fewest)
+        there = self._leaving(self._level)
+        return bounded(self._problem, rows, there, priority, lacks, self._shared, fewest)
 
     def _opens(self, level: int) -> BoolVector:
         """Tell which nodes might take the member once all up to a level have left, shape (N,)."""
@@ -306,7 +310,8 @@ class LoneSearch:
         problem = self._problem
         gone = self._leaving(level)
         opens = self._allowed.copy()
-        opens[np.flatnonzero(~self._taken_now)] &= problem.counted(gone)[~self._taken_now] > 0
+        if not gone[self._reaching].any():
+            opens[np.flatnonzero(~self._taken_now)] &= problem.counted(gone)[~self._taken_now] > 0
         for resource, lack in zip(self._asked, self._lack, strict=True):
             if lack.max(initial=0) > 0:
                 opens &= problem.given(resource, gone) >= lack

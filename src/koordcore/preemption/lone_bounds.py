@@ -74,9 +74,12 @@ def bounded(
         pods[(pods == 1) & ~single] = 2
     spare = _marked(at, jobs.spares, table.job[ones], len(rows))
     tight = _marked(at, jobs.several, table.job[ones], len(rows))
-    if shared:
+    far = np.flatnonzero(
+        np.any([problem.reaching, *(given > 0 for given, _ in shared)], axis=0) & problem.usable
+    )
+    if shared or len(far):
+        # Who leaves may be on any node.
         sums = priority + (pods - 1) * min(priority, int(table.priority[problem.usable].min()))
-        far = np.flatnonzero(np.any([given > 0 for given, _ in shared], axis=0) & problem.usable)
         spare |= bool(jobs.spares[table.job[far]].any())
         tight |= bool(jobs.several[table.job[far]].any())
         lost = np.where(tight, 1, pods)

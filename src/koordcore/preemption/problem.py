@@ -88,6 +88,9 @@ class Conflict:
         where that is not known.
     others
         The same of other nodes that were asked as well.
+    beside
+        Rows of other nodes, with the members per shape that were there then, where those, and who had not
+        left anywhere, may have been in the way. Empty where they make no difference.
     """
 
     node: int
@@ -96,6 +99,7 @@ class Conflict:
     elsewhere: bool = False
     ways: tuple[frozenset[int], ...] | None = None
     others: tuple[Conflict, ...] = ()
+    beside: tuple[tuple[int, IntVector], ...] = ()
 
 
 @record(eq=False)
@@ -123,6 +127,10 @@ class Domains:
         number = np.where(kept, np.cumsum(kept) - 1, -1)
         home = np.where(self.home >= 0, number[np.maximum(self.home, 0)], -1) if self.count else self.home
         return Domains(home, int(kept.sum()))
+
+
+def _nobody() -> BoolVector:
+    return np.zeros(0, dtype=np.bool_)
 
 
 @record(eq=False, kw_only=True)
@@ -158,6 +166,9 @@ class PreemptionProblem:
         Where candidates may move; None where whoever leaves is evicted.
     shares
         Which roles may start instead of those whose minimum is asked for; None where it is these.
+    reaches
+        Candidates who may be in the way of members on other nodes than their own, shape (V,), such as by
+        devices of several nodes. Empty for none.
 
     Raises
     ------
@@ -180,6 +191,7 @@ class PreemptionProblem:
     pools: tuple[Pool, ...] = ()
     refuges: Refuges | None = None
     shares: Shares | None = None
+    reaches: BoolVector = attrs.field(factory=_nobody)
 
     def __attrs_post_init__(self) -> None:
         if self.free.shape[1] != len(self.nodes):
@@ -258,6 +270,19 @@ class PreemptionProblem:
         """Give the candidates on a node."""
         first, end = self.by_node.starts[row : row + 2].tolist()
         return np.arange(first, end) if self.order is None else self.order[first:end]
+
+    @cached_property
+    def reaching(self) -> BoolVector:
+        """Tell which candidates that may leave are in the way on other nodes, too, shape (V,)."""
+        return self.reaches & self.usable if len(self.reaches) else np.zeros_like(self.usable)
+
+    def near(self, row: int) -> IntVector:
+        """Give the candidates that may leave for a member on a node: those on it, and who reaches it."""
+        here = self.on_node(row)
+        here = here[self.usable[here]]
+        if not len(self.reaches):
+            return here
+        return np.union1d(here, np.flatnonzero(self.reaching))
 
     @cached_property
     def restart(self) -> IntVector:

@@ -124,7 +124,7 @@ class VictimProgram:
         found = np.bincount(table.job[self.scope.usable], minlength=len(jobs.names))
         self._whole = (jobs.least > 0) & jobs.breakable & (found == jobs.running)
         # Where a dry run said that amounts are not all, candidates of equal amounts are told apart.
-        apart = {conflict.node for conflict in self.scope.conflicts}
+        apart = {-1 if conflict.beside else conflict.node for conflict in self.scope.conflicts}
         alike: dict[tuple[int, int, int, bytes, int, bytes, int, int], list[int]] = {}
         together: dict[int, list[int]] = {}
         for one in np.flatnonzero(useful).tolist():
@@ -142,7 +142,7 @@ class VictimProgram:
                 int(problem.restart[one]),
                 problem.covered[:, one].tobytes(),
                 int(problem.shape_of_kind[one]),
-                one if apart & {-1, int(table.node[one])} else -1,
+                one if apart & {-1, int(table.node[one])} or (apart and problem.reaching[one]) else -1,
             )
             alike.setdefault(key, []).append(one)
         for key, ones in alike.items():
@@ -187,8 +187,9 @@ class VictimProgram:
         return self.scope.usable & (here | concerned[table.job])
 
     def _here(self, open_rows: BoolVector) -> BoolVector:
-        """Tell who may leave some nodes, or what is shared beside the nodes, shape (V,)."""
-        here: BoolVector = self.scope.usable & open_rows[self.problem.candidates.node]
+        """Tell who may leave some nodes, or what is shared beside or by the nodes, shape (V,)."""
+        problem = self.problem
+        here: BoolVector = self.scope.usable & (open_rows[problem.candidates.node] | problem.reaching)
         for pool in self.problem.pools:
             here |= self.scope.usable & pool.gives.any(axis=0)
         return here
@@ -363,12 +364,7 @@ class VictimProgram:
         for conflict in self.scope.conflicts:
             more = [] if conflict.ways is None else self._one_of(conflict.ways)
             for unit in self.units if conflict.ways is None else ():
-                here = [
-                    one
-                    for one in unit.ones
-                    if conflict.node in (-1, int(self.problem.candidates.node[one]))
-                    and not conflict.gone[one]
-                ]
+                here = [one for one in unit.ones if not conflict.gone[one] and self._matters(conflict, one)]
                 if not here:
                     continue
                 if unit.step > 1:
@@ -379,11 +375,12 @@ class VictimProgram:
                 program.require([(unit.variable, 1), (extra, -(gone + 1))], at_least=0)
                 more.append((extra, 1))
             full = []
-            for shape, count in enumerate(conflict.counts.tolist()):
+            there = [(conflict.node, conflict.counts), *conflict.beside]
+            for row, shape, count in ((row, *one) for row, some in there for one in enumerate(some.tolist())):
                 if not count:
                     continue
-                if conflict.node >= 0:
-                    terms = [(one, 1) for number, one in self._at.get(conflict.node, ()) if number == shape]
+                if row >= 0:
+                    terms = [(one, 1) for number, one in self._at.get(row, ()) if number == shape]
                 else:
                     terms = self.arrivals.of(shape) if self.arrivals is not None else []
                 short = self.following(program.boolean(), _below(terms, count))
@@ -391,6 +388,13 @@ class VictimProgram:
                 program.require([*terms, (short, max(0, top - count + 1))], at_most=max(top, count - 1))
                 full.append((short, 1))
             program.require([*full, *more], at_least=1)
+
+    def _matters(self, conflict: Conflict, one: int) -> bool:
+        """Tell whether it may make a difference to a conflict that a candidate leaves."""
+        problem = self.problem
+        if conflict.node < 0 or conflict.beside or problem.reaching[one]:
+            return True
+        return conflict.node == int(problem.candidates.node[one])
 
     def _one_of(self, ways: Iterable[frozenset[int]]) -> list[tuple[int, int]]:
         """Give a variable for each of some sets, which says that all of it has left."""

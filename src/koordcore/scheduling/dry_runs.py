@@ -209,7 +209,11 @@ class DryRuns:
             if row == conflict.node and left[shape]:
                 left[shape] -= 1
                 some.append(pod)
-        return self._freeing.explained(problem, conflict, some)
+        found = self._freeing.explained(problem, conflict, some)
+        if found.ways is not None or not (found.elsewhere and self._compete(coming)):
+            return found
+        # Those on other nodes may have taken what was lacking here.
+        return attrs.evolve(found, beside=_beside(problem, coming, found.node))
 
     def _in_turn(
         self, problem: PreemptionProblem, coming: Sequence[Coming], chosen: BoolVector
@@ -238,7 +242,7 @@ class DryRuns:
     ) -> Conflict | None:
         """Bind the members of each node at once, in whatever order, with whichever cards serve them all."""
         pods = [pod for pod, _, _ in coming]
-        beside = sum(row == conflict.node for _, _, row in coming)
+        beside = sum(row == conflict.node or conflict.elsewhere for _, _, row in coming)
         if beside < 2 or not any(counts_beyond_amounts(self._plugins, [pod]) for pod in pods):
             return conflict
         inputs = planning_input_of(self._workspace, self._plugins, pods, flat_tree(self._workspace))
@@ -257,6 +261,12 @@ class DryRuns:
             counts[shape_of[key]] = first.counts[own]
         row = int(inputs.rows[first.node])
         return attrs.evolve(conflict, node=row, counts=counts, elsewhere=conflict.elsewhere or first.doubtful)
+
+    def _compete(self, coming: Sequence[Coming]) -> bool:
+        """Tell whether a plugin chooses for pods on several nodes: one may take what another needs."""
+        members = [(pod, row) for pod, _, row in coming]
+        choosing = (one for one in self._plugins.plugins if type(one).on_nodes is not Plugin.on_nodes)
+        return any(one.on_nodes(members) is not None for one in choosing)
 
     @cached_property
     def _freeing(self) -> Freeing:
@@ -303,7 +313,7 @@ class DryRuns:
         scheduling_class = self._plugins.class_of(pod)
         if isinstance(scheduling_class, Refusal):
             return np.zeros(len(rows), dtype=np.bool_)
-        chosen = np.zeros(len(problem.candidates), dtype=np.bool_)
+        chosen = problem.reaching.copy()
         for row in rows.tolist():
             chosen[problem.on_node(row)] = True
         with self.without(leaving_of(problem, chosen)):
@@ -372,6 +382,18 @@ class DryRuns:
         for one in budgets:
             giving &= one.giving(problem, list(self._members.values()))
         return giving
+
+
+def _beside(
+    problem: PreemptionProblem, coming: Sequence[Coming], node: int
+) -> tuple[tuple[int, IntVector], ...]:
+    """Count the members of each shape on every node but one, by row."""
+    counts: dict[int, IntVector] = {}
+    for _, shape, row in coming:
+        if row != node:
+            some = counts.setdefault(row, np.zeros(len(problem.all_shapes), dtype=np.int64))
+            some[shape] += 1
+    return tuple(sorted(counts.items(), key=lambda one: one[0]))
 
 
 def with_present(problem: PreemptionProblem, now: BoolVector, *, elsewhere: bool) -> PreemptionProblem:

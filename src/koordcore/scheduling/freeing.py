@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
 import attrs
 import numpy as np
 
+from koordcore._arrays import BoolVector
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
@@ -63,7 +64,10 @@ class Freeing:
         return attrs.evolve(conflict, ways=ways, others=others)
 
     def _elsewhere(self, problem: PreemptionProblem, conflict: Conflict) -> tuple[Conflict, ...]:
-        rows = np.unique(problem.candidates.node[problem.usable]).tolist()
+        far = bool(problem.reaching.any())
+        rows = (
+            range(len(problem.nodes)) if far else np.unique(problem.candidates.node[problem.usable]).tolist()
+        )
         if len(problem.members) == 1 or len(rows) > _MOST_NODES:
             return ()
         if self._others is not None:
@@ -83,15 +87,47 @@ class Freeing:
     def _ways(
         self, problem: PreemptionProblem, pods: Sequence[Pod], row: int
     ) -> tuple[frozenset[int], ...] | None:
-        here = problem.on_node(row)
-        number = {key_of(problem.candidates.keys[one]): one for one in here[problem.usable[here]].tolist()}
-        there = self.workspace.pods_on(row)
-        going = [there[key] for key in sorted(number) if key in there]
+        table = problem.candidates
+        number = {key_of(table.keys[one]): one for one in problem.near(row).tolist()}
+        going = []
+        for key, one in sorted(number.items()):
+            there = self.workspace.pods_on(int(table.node[one]))
+            going += [there[key]] if key in there else []
         for plugin in self.plugins.plugins:
-            found = plugin.ways(pods, row, going)
+            found = plugin.ways(pods, row, going, anywhere=True)
             if found is not None:
                 return tuple(frozenset(number[key] for key in keys) for keys in found)
         return None
+
+
+def with_reaching(
+    workspace: Workspace, plugins: PluginSet, problem: PreemptionProblem, pods: Sequence[Pod]
+) -> PreemptionProblem:
+    """Add who leaves room for the members of a job on other nodes than his own to a problem.
+
+    Parameters
+    ----------
+    pods
+        Those of the job.
+    """
+    table = problem.candidates
+    found: set[str] = set()
+    for plugin in plugins.plugins:
+        if type(plugin).reaching is Plugin.reaching:
+            continue
+        if any(plugin.request_of(pod) is not None for pod in pods):
+            found.update(map(str, plugin.reaching(pods, (pod for pod, _ in _running(workspace, problem)))))
+    if not found:
+        return problem
+    reaches: BoolVector = np.fromiter((key in found for key in table.keys), np.bool_, len(table))
+    return attrs.evolve(problem, reaches=reaches)
+
+
+def _running(workspace: Workspace, problem: PreemptionProblem) -> Iterator[tuple[Pod, int]]:
+    """Give the pods of the candidates with their rows, each looked up when its turn comes."""
+    table = problem.candidates
+    for key, row in zip(map(key_of, table.keys), table.node.tolist(), strict=True):
+        yield workspace.pods_on(row)[key], row
 
 
 def with_amounts(
@@ -115,10 +151,7 @@ def with_amounts(
             continue
         if all(plugin.request_of(pod) is None for pod in pods):
             continue  # before everybody who runs is looked up
-        if running is None:
-            keys = [key_of(table.keys[one]) for one in range(len(table))]
-            nodes = zip(keys, table.node.tolist(), strict=True)
-            running = [(workspace.pods_on(row)[key], row) for key, row in nodes]
+        running = running or [*_running(workspace, problem)]
         found = plugin.countable(pods, running)
         if found is None or not len(found.requests):
             continue

@@ -33,11 +33,28 @@ def bind_plan(
     by_node: dict[str, list[str]] = {}
     for key, node in nodes.items():
         by_node.setdefault(node, []).append(key)
+    mark = workspace.checkpoint()
+    found = _bind_nodes(workspace, plugins, inputs, by_node)
+    if not isinstance(found, tuple) or len(by_node) < 2:
+        return found
+    rows = workspace.layout.row_of
+    members = [(inputs.pod_of[key], rows[node]) for node, keys in by_node.items() for key in keys]
+    return _bind_chosen(workspace, plugins, inputs, by_node, members, mark) or found
+
+
+def _bind_nodes(
+    workspace: Workspace,
+    plugins: PluginSet,
+    inputs: PlanningInput,
+    by_node: Mapping[str, Sequence[str]],
+    chosen: Collection[Plugin] = (),
+) -> dict[PodKey, PodDecision] | Denied | tuple[Conflict, ...]:
+    """Bind one node after another; some plugins have chosen already."""
     decisions: dict[PodKey, PodDecision] = {}
     conflicts: list[Conflict] = []
     for node, keys in by_node.items():
         row = workspace.layout.row_of[node]
-        binder = _NodeBinder(workspace, plugins, inputs, row)
+        binder = _NodeBinder(workspace, plugins, inputs, row, chosen)
         found = binder.bind(keys)
         if isinstance(found, Denied):
             return tuple(conflicts) or attrs.evolve(found, before=found.before | decisions.keys())
@@ -47,6 +64,36 @@ def bind_plan(
         else:
             decisions |= found
     return tuple(conflicts) or decisions
+
+
+def _bind_chosen(
+    workspace: Workspace,
+    plugins: PluginSet,
+    inputs: PlanningInput,
+    by_node: Mapping[str, Sequence[str]],
+    members: Sequence[tuple[Pod, int]],
+    mark: int,
+) -> dict[PodKey, PodDecision] | None:
+    """Bind all by what plugins choose on all nodes together, as all was at the mark.
+
+    Where that does not go either, everything is as it was before.
+    """
+    if any(one.source is not None for one in inputs.classes):
+        return None
+    wanting = [one for one in plugins.plugins if type(one).on_nodes is not Plugin.on_nodes]
+    if not wanting:
+        return None
+    workspace.rollback(mark)
+    chosen = [(plugin, plan) for plugin in wanting if (plan := plugin.on_nodes(members))]
+    for plugin, plan in chosen:
+        plugin.planned = plan
+    found = _bind_nodes(workspace, plugins, inputs, by_node, [one for one, _ in chosen]) if chosen else ()
+    for plugin, _ in chosen:
+        plugin.planned = {}
+    if isinstance(found, dict):
+        return found
+    workspace.rollback(mark)
+    return None
 
 
 def never_together(
@@ -102,6 +149,8 @@ class _NodeBinder:
     plugins: PluginSet
     inputs: PlanningInput
     row: int
+    chosen: Collection[Plugin] = ()
+    """Plugins that have chosen for members on all nodes."""
 
     def bind(self, keys: Sequence[str]) -> dict[PodKey, PodDecision] | Denied | int:
         """Bind all; or say how many went in their own order."""
@@ -124,6 +173,8 @@ class _NodeBinder:
             return
         pods = [self.inputs.pod_of[key] for key in keys]
         for plugin in self.plugins.plugins:
+            if plugin in self.chosen:
+                continue
             found = plugin.together(pods, self.row)
             if found is not None:
                 yield plugin, found

@@ -21,6 +21,7 @@ from koordcore.scheduling.gang_binding import bind_plan, never_together, whereve
 from koordcore.scheduling.gang_input import Conflict, Denied, PlanningInput
 from koordcore.scheduling.one_after_another import OneAfterAnother
 from koordcore.scheduling.outcomes import NO_REFUSALS, weakened
+from koordcore.scheduling.shared_devices import SharedDevices
 from koordcore.topology.network import NetworkTopology
 
 _REPLANS: Final = 64
@@ -97,6 +98,15 @@ def plan_and_bind(
     def places(these: IntMatrix) -> GangDemand:
         return without(ask(these, ()), inputs.refused)
 
+    if not counting and not (found.certificate is not None and found.certificate.proven):
+        sharing = SharedDevices(workspace, plugins, tree, inputs, at_first, places, limits)
+        if sharing.concerned():
+            plan = sharing.found()
+            if plan is not None:
+                return Planned(*plan, cut=True, refused=inputs.refused)
+            found = _short_of_shared(found, sharing, inputs)
+            if sharing.exhausted:
+                return found
     search = OneAfterAnother(workspace, plugins, tree, inputs, at_first, places, limits)
     other = search.found()
     if other is not None:
@@ -111,6 +121,17 @@ def plan_and_bind(
     if isinstance(answer, GangPlacement):
         return found
     return Failed(answer.message, answer.detail, None, weakened(answer.certificate))
+
+
+def _short_of_shared(found: Failed, sharing: SharedDevices, inputs: PlanningInput) -> Failed:
+    """Say of a job that its members are short of what nodes share, and not of slots of any node."""
+    if found.refused is not None:
+        return found
+    if not sharing.exhausted or inputs.ties is None:
+        detail = "no choice of nodes was found that leaves devices for all members: nodes share some of them"
+        return attrs.evolve(found, detail=detail)
+    detail = "no choice of nodes leaves devices for all members: nodes share some of them"
+    return attrs.evolve(found, detail=detail, certificate=Certificate.make_infeasible())
 
 
 class _Agreement:

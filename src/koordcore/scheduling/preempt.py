@@ -34,7 +34,7 @@ from koordcore.preemption.setup import leaving_pods
 from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of, with_offers, with_present
 from koordcore.scheduling.eviction_question import EvictionQuestions
-from koordcore.scheduling.freeing import with_amounts
+from koordcore.scheduling.freeing import with_amounts, with_reaching
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import needed_parts
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
@@ -262,9 +262,8 @@ class Preemptor:
             if isinstance(plan, PreemptionPlan):
                 unknown = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
                 plan = attrs.evolve(plan, certificate=unknown)
-        if isinstance(plan, NotHelpful) or not plan.nominations:
-            return None
-        if not (plan.victims or self._claims or leaving):
+        freed = self._claims or leaving
+        if isinstance(plan, NotHelpful) or not (plan.nominations and (plan.victims or freed)):
             return None
         plan = self._completed(problem, plan, runs, pods)
         plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
@@ -286,6 +285,7 @@ class Preemptor:
         """Plan with what plugins have to say, also beyond amounts; gives what was asked in the end, too."""
         if self._rules.relocation is Relocation.NEVER:
             problem = with_amounts(self._workspace, self._plugins, problem, pods)
+        problem = with_reaching(self._workspace, self._plugins, problem, [*pods.values()])
         if is_lone(problem):
             own = self._plugins.class_of(trigger)
             elsewhere = isinstance(own, SchedulingClass) and own.looks_elsewhere

@@ -66,6 +66,23 @@ def test_the_exact_search_passes_over_devices_on_which_a_selector_fails() -> Non
     ]
 
 
+def test_a_set_of_all_is_without_the_devices_on_which_a_selector_fails() -> None:
+    broken = {"name": "d1", "attributes": {}}
+    every = {"allocationMode": "All", **where("i == 1")}
+    either = [{"name": "one", "deviceClassName": "all"}, {"name": "two", "deviceClassName": "all", **every}]
+    for alternatives, devices in ((either, ["d1"]), (either[::-1], ["d0"])):
+        claim = {"requests": [{"name": "r", "firstAvailable": alternatives}]}
+        assert answers(node_case([broken, numbered("d0", 1)], [], [claim])) == ["cel-runtime", [devices]]
+    assert answers(node_case([broken, numbered("d0", 1)], [], [one(**every)])) == ["cel-runtime", [["d0"]]]
+    # Where nothing fits without them the error is the answer, whatever else goes wrong on the way.
+    assert answers(node_case([broken], [], [one(**every)])) == ["cel-runtime"] * 2
+    assert answers(node_case([broken, numbered("d0", 2)], [], [one(**every)])) == ["cel-runtime"] * 2
+    countless = numbered("d2", 2, capacity={"m": STEPPED})
+    asks = [request("a", **every), request("b", capacity={"requests": {"m": HUGE}}, **where("i == 2"))]
+    case = node_case([broken, countless], [], [{"requests": asks}], **held("d2"))
+    assert answers(case) == ["cel-runtime"] * 2
+
+
 def test_an_attribute_that_cannot_be_derived_ends_the_search_where_it_is_asked_for() -> None:
     divided = [{"name": f"{DRIVER}/x", "expression": f"6 / device.attributes['{DRIVER}'].i"}]
     claim = {**one(derivedAttributes=divided), "constraints": [{"matchAttribute": f"{DRIVER}/x"}]}

@@ -12,6 +12,7 @@ from koordcore.allocators.claims.exact.search import answer_question
 from koordcore.allocators.claims.first_fit import FirstFit, OutOfSteps
 from koordcore.allocators.claims.guided import guided_first_fit
 from koordcore.allocators.claims.outcome import (
+    OF_SELECTORS,
     ClaimError,
     ClaimErrorKind,
     ClaimOutcome,
@@ -113,7 +114,7 @@ def read_for(
     mode: AllocationMode,
 ) -> tuple[ClaimForms, ...] | ClaimError:
     """Read the claims of a pod against devices, whoever holds them, as a mode has it."""
-    return read_claims(table, claims, classes, every_pool=mode is AllocationMode.FIRST_FIT)
+    return read_claims(table, claims, classes, as_reference=mode is AllocationMode.FIRST_FIT)
 
 
 def choose_forms(
@@ -147,8 +148,7 @@ def choose_forms(
     return chosen
 
 
-_OF_SELECTORS: Final = frozenset({ClaimErrorKind.CEL_COMPILE, ClaimErrorKind.CEL_RUNTIME})
-_PASSED_OVER: Final = _OF_SELECTORS | {ClaimErrorKind.ALL_CONSTRAINT}
+_PASSED_OVER: Final = OF_SELECTORS | {ClaimErrorKind.ALL_CONSTRAINT}
 """Errors of the reference that end its search although something may fit."""
 _TIMEOUT: Final = ClaimError(ClaimErrorKind.TIMEOUT, "timed out trying to allocate devices", on_node=True)
 
@@ -186,14 +186,22 @@ def _may_err(forms: Sequence[ClaimForms]) -> bool:
     )
 
 
+def _left_out(forms: Sequence[ClaimForms]) -> ClaimError | None:
+    """Give the error of the first device that is left out of a set of all: no search comes to it."""
+    every = (form for form in _every_form(forms) if form.every)
+    faults = (form.faults[device] for form in every for device in sorted(form.faults))
+    return next((one for one in faults if one.kind in OF_SELECTORS), None)
+
+
 def _exact(
     room: Room, forms: tuple[ClaimForms, ...], limits: Limits
 ) -> tuple[Choice, ...] | ClaimError | None:
     question = make_question(room, forms)
     fault = question.fault
     if fault is not None:
-        # Devices on which a selector fails are left out as long as others serve (ruling 35). What cannot be
-        # counted or derived is the answer where the reference would have stumbled over it, and only there.
+        left_out = _left_out(forms)
+        # Devices on which a selector fails are left out as long as others serve. What cannot be counted or
+        # derived is the answer where the reference would have stumbled over it, and only there.
         try:
             first = FirstFit(room, forms, steps=_STEPS).run()
         except OutOfSteps:
@@ -202,7 +210,7 @@ def _exact(
             if isinstance(first, ClaimError) and first.kind not in _PASSED_OVER:
                 return first
             if fault.kind not in _PASSED_OVER:
-                fault = first if isinstance(first, ClaimError) and first.kind in _OF_SELECTORS else None
+                fault = first if isinstance(first, ClaimError) and first.kind in OF_SELECTORS else left_out
     answer = answer_question(question, limits)
     if isinstance(answer, Outcome):
         return _TIMEOUT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from koordcore._record import record
 from koordcore.model.certificates import Certificate
@@ -27,6 +27,10 @@ class ClaimErrorKind(StrEnum):
     UNSUPPORTED = "unsupported"
     NODE_SELECTOR = "node-selector"
     TIMEOUT = "timeout"
+
+
+OF_SELECTORS: Final = frozenset({ClaimErrorKind.CEL_COMPILE, ClaimErrorKind.CEL_RUNTIME})
+"""What selectors lead to: devices on which they err are left out as long as something fits without them."""
 
 
 @record

@@ -12,7 +12,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.allocators.claims.features import ClaimFeature
-from koordcore.allocators.claims.outcome import ClaimError, ClaimErrorKind
+from koordcore.allocators.claims.outcome import OF_SELECTORS, ClaimError, ClaimErrorKind
 from koordcore.allocators.claims.table import DeviceTable, SelectorFault, bits
 from koordcore.model.claims import (
     ALL_DEVICES,
@@ -100,7 +100,7 @@ def read_claims(
     claims: Sequence[ResourceClaim],
     classes: Mapping[str, DeviceClass],
     *,
-    every_pool: bool = False,
+    as_reference: bool = False,
 ) -> tuple[ClaimForms, ...] | ClaimError:
     """Read the claims of a pod against the devices of a node.
 
@@ -112,11 +112,12 @@ def read_claims(
         Claims to allocate, in the order of the pod.
     classes
         DeviceClasses by name.
-    every_pool
-        A request for all devices is an error as long as any pool is incomplete or invalid, as the reference
-        has it; otherwise only if the pool may have devices for it.
+    as_reference
+        A request for all devices is an error as long as any pool is incomplete or invalid, or a selector errs
+        on any device, as the reference has it; otherwise only if the pool may have devices for it, and
+        devices on which a selector errs are left out.
     """
-    reader = _Reader(table, classes, every_pool=every_pool)
+    reader = _Reader(table, classes, as_reference=as_reference)
     try:
         listed = table.pools.node.listed
         own = [_without(claim, listed) for claim in claims] if listed else claims
@@ -134,10 +135,10 @@ def _without(claim: ResourceClaim, listed: frozenset[str]) -> ResourceClaim:
 
 
 class _Reader:
-    def __init__(self, table: DeviceTable, classes: Mapping[str, DeviceClass], *, every_pool: bool) -> None:
+    def __init__(self, table: DeviceTable, classes: Mapping[str, DeviceClass], *, as_reference: bool) -> None:
         self._table = table
         self._classes = classes
-        self._every_pool = every_pool
+        self._as_reference = as_reference
 
     def claim(self, place: int, claim: ResourceClaim) -> ClaimForms:
         """Read one claim by its place among those of the pod."""
@@ -233,11 +234,14 @@ class _Reader:
     def _check_all(
         self, label: str, spec: DeviceSubRequest, device_class: DeviceClass, faults: Mapping[int, ClaimError]
     ) -> None:
-        """A set of all devices is settled pool by pool: whatever is wrong first is the error."""
+        """A set of all devices is settled pool by pool: whatever is wrong first is the error.
+
+        What a selector says of a device that it errs on is no error here: it does not mean the device.
+        """
         place = 0
         texts = (*device_class.selectors, *spec.selectors)
         for pool in self._table.pools.pools:
-            if not pool.usable and not (self._every_pool or self._table.may_select(pool.driver, texts)):
+            if not pool.usable and not (self._as_reference or self._table.may_select(pool.driver, texts)):
                 continue
             which = f"asks for all devices, but resource pool {pool.driver}/{pool.name} is currently"
             if pool.incomplete:
@@ -245,8 +249,8 @@ class _Reader:
             if pool.invalid:
                 raise _Refused(ClaimErrorKind.ALL_INVALID, f"{label}: {which} invalid")
             for device in range(place, place + len(pool.devices)):
-                if device in faults:
-                    error = faults[device]
+                error = faults.get(device)
+                if error is not None and (self._as_reference or error.kind not in OF_SELECTORS):
                     raise _Refused(error.kind, error.text)
             place += len(pool.devices)
 

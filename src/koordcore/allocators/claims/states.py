@@ -20,7 +20,7 @@ from koordcore.allocators.claims.cluster import ClusterDevices
 from koordcore.allocators.claims.exact.options import options_lost
 from koordcore.allocators.claims.features import ClaimFeature
 from koordcore.allocators.claims.outcome import ClaimError, ClaimShortfall, ClaimsRefused
-from koordcore.allocators.claims.pools import PoolDevice, PoolKey
+from koordcore.allocators.claims.pools import Pool, PoolDevice, PoolKey
 from koordcore.allocators.claims.refusal import claim_shortfalls
 from koordcore.allocators.claims.requests import ClaimForms
 from koordcore.allocators.claims.results import Choice
@@ -85,6 +85,56 @@ def _count(counter: Counter[str], name: str, amount: int) -> None:
 
 
 @record(eq=False)
+class PlacesHeld:
+    """What is held of some pools, by the places of the devices.
+
+    Parameters
+    ----------
+    whole
+        Devices that one claim holds whole.
+    shared
+        Devices of which there are shares.
+    consumed
+        What shares take of a device, by capacity.
+    elsewhere
+        Devices in use that have no place and draw on counters of the pools.
+    """
+
+    whole: int
+    shared: Sequence[int]
+    consumed: Mapping[int, Mapping[str, int]]
+    elsewhere: Sequence[PoolDevice]
+
+
+def use_of(
+    pools: Iterable[Pool], places: Mapping[PoolKey, Mapping[str, int]], held: DevicesHeld
+) -> PlacesHeld:
+    """Say what is held of some pools, whose devices have places by pool and name."""
+    whole = 0
+    shared: list[int] = []
+    consumed: dict[int, Mapping[str, int]] = {}
+    elsewhere: list[PoolDevice] = []
+    for pool in pools:
+        use = held.of((pool.driver, pool.name))
+        if use is None:
+            continue
+        mine = places.get((pool.driver, pool.name), {})
+        for name in use.whole:
+            if name in mine:
+                whole |= 1 << mine[name]
+        for name in use.shares:
+            if name in mine:
+                shared.append(mine[name])
+                consumed[mine[name]] = dict(use.consumed[name])
+        elsewhere += [
+            one
+            for one in pool.consumers
+            if one.id.device not in mine and (one.id.device in use.whole or one.id.device in use.shares)
+        ]
+    return PlacesHeld(whole, shared, consumed, elsewhere)
+
+
+@record(eq=False)
 class _State:
     shape: int
     held: int
@@ -122,29 +172,10 @@ class ClaimStates:
 
     def number_of(self, row: int, held: DevicesHeld) -> int:
         """Give the number of the state that a node is in."""
-        whole = 0
-        shared: list[int] = []
-        consumed: dict[int, Mapping[str, int]] = {}
-        elsewhere: list[PoolDevice] = []
-        for pool in self.devices.pools[row].pools:
-            use = held.of((pool.driver, pool.name))
-            if use is None:
-                continue
-            places = self.devices.places(row).get((pool.driver, pool.name), {})
-            for name in use.whole:
-                if name in places:
-                    whole |= 1 << places[name]
-            for name in use.shares:
-                if name in places:
-                    shared.append(places[name])
-                    consumed[places[name]] = dict(use.consumed[name])
-            elsewhere += [
-                one
-                for one in pool.consumers
-                if one.id.device not in places and (one.id.device in use.whole or one.id.device in use.shares)
-            ]
+        use = use_of(self.devices.pools[row].pools, self.devices.places(row), held)
         shape = self.devices.shape[row]
-        return self._number(_State(shape, whole, tuple(sorted(shared)), consumed, tuple(elsewhere)))
+        shared = tuple(sorted(use.shared))
+        return self._number(_State(shape, use.whole, shared, use.consumed, tuple(use.elsewhere)))
 
     def _number(self, state: _State) -> int:
         key = (

@@ -13,7 +13,10 @@ import numpy as np
 from koordcore._arrays import IntVector
 from koordcore._vector import Table, Vector
 from koordcore.allocators.claims.cluster import ClusterDevices, cluster_devices
+from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
 from koordcore.allocators.claims.pools import PoolKey
+from koordcore.allocators.claims.results import Choice
+from koordcore.allocators.claims.several_nodes import choose_on_nodes
 from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
 from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.workspace import Workspace
@@ -301,6 +304,12 @@ class ClaimLedger:
             }
         )
         return self.states.only(self.number_without(row, allocations), own)
+
+    def on_nodes(
+        self, claims: Sequence[tuple[int, ResourceClaim]]
+    ) -> tuple[Choice, ...] | ClaimsRefused | ClaimError | None:
+        """Choose the devices of claims on several nodes together, each with the row of its node."""
+        return choose_on_nodes(self.devices, self._held, claims)
 
     def update(self) -> None:
         """Take in who came and who left since the last call."""

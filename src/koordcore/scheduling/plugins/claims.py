@@ -198,6 +198,16 @@ class DynamicResources(Plugin):
 
         return claims_together(self.ledger, [(pod.key, self.split(pod)[0]) for pod in pods], row)
 
+    def on_nodes(self, pods: Sequence[tuple[Pod, int]]) -> Mapping[PodKey, Any] | None:
+        ledger = self.ledger
+        if self.claim_args.mode is AllocationMode.FIRST_FIT or ledger.devices.local:
+            return None
+        if any(self._bound_to_numa([pod], row) for pod, row in pods):
+            return None
+        from koordcore.scheduling.plugins.claims_together import claims_on_nodes
+
+        return claims_on_nodes(ledger, [(pod.key, self.split(pod)[0], row) for pod, row in pods])
+
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
     ) -> Mapping[int, tuple[tuple[int, ...], ...]]:
@@ -215,26 +225,33 @@ class DynamicResources(Plugin):
         return {row: known[int(ledger.numbers[row])] for row in rows}
 
     def ways(
-        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
+        self, pods: Sequence[Pod], row: int, going: Sequence[Pod], *, anywhere: bool = False
     ) -> tuple[frozenset[PodKey], ...] | None:
         claims = self._countable(pods)
-        if claims is None:
+        # Whoever holds devices of several nodes has a say wherever he is.
+        if claims is None or not (anywhere or self.ledger.devices.local):
             return None
         from koordcore.scheduling.plugins.claims_freed import ways_to_free
 
         answers = self.ledger.states.together(claims)
         return ways_to_free(self.ledger, answers, row, going)
 
+    def reaching(self, pods: Sequence[Pod], running: Iterable[Pod]) -> frozenset[PodKey]:
+        if self.ledger.devices.local:
+            return frozenset()
+        from koordcore.scheduling.plugins.claims_freed import reaching_pods
+
+        return reaching_pods(self.ledger, [self.split(pod)[0] for pod in pods], running)
+
     def countable(self, pods: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Countable | None:
         from koordcore.scheduling.plugins.claims_freed import count_claims
 
-        claims = self._countable(pods)
+        claims = self._countable(pods) if self.ledger.devices.local else None
         return None if claims is None else count_claims(self.ledger, claims, running)
 
     def _countable(self, pods: Sequence[Pod]) -> list[tuple[ResourceClaim, ...]] | None:
         """Give the claims of pods, where all are to be allocated for one of them on one node."""
-        ledger = self.ledger
-        if self.claim_args.mode is AllocationMode.FIRST_FIT or not ledger.devices.local:
+        if self.claim_args.mode is AllocationMode.FIRST_FIT:
             return None
         found = []
         for pod in pods:

@@ -7,7 +7,7 @@ once; then in sets of pods, exactly.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -28,6 +28,7 @@ from koordcore.model.claims import (
     DeviceSubRequest,
     ResourceClaim,
 )
+from koordcore.model.device_slices import DeviceId
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 
@@ -93,6 +94,61 @@ def _freed_by(
         allocation = ledger.freed_with(key, len(pods))
         if allocation is not None:
             found[key] = (allocation, frozenset(pods))
+    return found
+
+
+def reaching_pods(
+    ledger: ClaimLedger, kinds: Sequence[Sequence[ResourceClaim]], running: Iterable[Pod]
+) -> frozenset[PodKey]:
+    """Name those of some running pods who hold devices that claims could have on several nodes.
+
+    Parameters
+    ----------
+    kinds
+        The claims of one pod of each kind.
+    running
+        Pods that may leave.
+    """
+    devices = ledger.devices
+    masks = {shape: _wanted(ledger, shape, kinds) for shape in sorted(set(devices.shape))}
+    known: dict[DeviceId, bool] = {}
+
+    def reaches(one: DeviceId) -> bool:
+        """Tell whether a device may be in the way on some node; of a pool each kind of node is asked once."""
+        pool = (one.driver, one.pool)
+        rows = devices.rows_of(pool)
+        for row in {devices.shape[row]: row for row in rows}.values() if len(rows) > 1 else ():
+            place = devices.places(row).get(pool, {}).get(one.device)
+            wanted = masks[devices.shape[row]]
+            if place is None:
+                # It may draw on counters of the pool all the same.
+                if any(other.id == one for seen in devices.pools[row].pools for other in seen.consumers):
+                    return bool(wanted)
+            elif devices.table(devices.shape[row]).kin_of(wanted) >> place & 1:
+                return True
+        return False
+
+    found = []
+    for pod in running:
+        for key, allocation in ledger.book.held_by(pod) if ledger.book.concerns(pod) else ():
+            if key in ledger.book.standing:
+                continue
+            held = {one.id for one in allocation.results if not one.admin_access}
+            known |= {one: reaches(one) for one in held - known.keys()}
+            if any(known[one] for one in held):
+                found.append(pod.key)
+                break
+    return frozenset(found)
+
+
+def _wanted(ledger: ClaimLedger, shape: int, kinds: Sequence[Sequence[ResourceClaim]]) -> int:
+    """Give the devices that claims could have on nodes of a shape if nobody held any."""
+    found = 0
+    for claims in kinds:
+        read = read_claims(ledger.devices.table(shape), claims, ledger.devices.classes)
+        for one in () if isinstance(read, ClaimError) else read:
+            for form in (form for forms in one.requests for form in forms):
+                found |= form.candidates
     return found
 
 

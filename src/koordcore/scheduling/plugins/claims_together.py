@@ -1,4 +1,4 @@
-"""Devices by claims for several pods of a gang on one node, where one after another some find none left."""
+"""Devices by claims for several pods of a gang, where one after another some find none left."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ ChosenClaims: TypeAlias = Mapping[ClaimKey, Choice]
 
 _MOST_COUNTS: Final = 300
 """Numbers of pods of several kinds that are tried on one state of a node."""
+_MOST_CLAIMS: Final = 256
+"""Claims whose devices are chosen together on several nodes."""
 
 
 def claims_together(
@@ -72,6 +74,37 @@ def claims_together(
 def _looks_on(claims: Iterable[ResourceClaim]) -> bool:
     """Tell whether some request has admin access: within one pod it stands in the way of later ones."""
     return any(form.admin_access for one in claims for request in one.spec.requests for form in request.forms)
+
+
+def claims_on_nodes(
+    ledger: ClaimLedger, pods: Sequence[tuple[PodKey, Sequence[ResourceClaim], int]]
+) -> Mapping[PodKey, ChosenClaims] | None:
+    """Choose the devices of pods on several nodes, some of which reach more than one of the nodes.
+
+    Parameters
+    ----------
+    pods
+        Each with its claims that are not allocated, and the row of its node.
+
+    Returns
+    -------
+    mapping or None
+        The choices of each pod; empty where it is proven that there are none, ``None`` where no claim is to
+        be allocated, where pods name one claim, or where the answer is not known.
+    """
+    asked = [
+        (pod, (claim.namespace, claim.name), row, claim) for pod, claims, row in pods for claim in claims
+    ]
+    if not 0 < len({key for _, key, _, _ in asked}) == len(asked) <= _MOST_CLAIMS:
+        return None
+    answer = ledger.on_nodes([(row, claim) for _, _, row, claim in asked])
+    if not isinstance(answer, tuple):
+        looks = _looks_on(claim for _, _, _, claim in asked)
+        return {} if isinstance(answer, ClaimsRefused) and not looks else None
+    found: dict[PodKey, dict[ClaimKey, Choice]] = {pod: {} for pod, _, _ in pods}
+    for (pod, key, _, _), choice in zip(asked, answer, strict=True):
+        found[pod][key] = choice
+    return found
 
 
 def never_together(

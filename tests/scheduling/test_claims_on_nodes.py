@@ -1,0 +1,122 @@
+"""Gangs whose members take devices that several nodes reach, such as those attached to the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import pytest
+
+from koordcore import ClusterSnapshot, Node, Pod
+from koordcore.model.claims import (
+    ClaimRequest,
+    ClaimSpec,
+    DeviceClass,
+    DeviceSubRequest,
+    ResourceClaimTemplate,
+)
+from koordcore.model.device_slices import AttributeKind, AttributeValue, ResourceSlice, SliceDevice
+from koordcore.model.pods import PodResourceClaim
+from tests.scheduling.test_claims import DRIVER, legal
+from tests.scheduling.test_claims_shared import gang
+
+KINDS = (
+    DeviceClass(name="any"),
+    *(
+        DeviceClass(name=kind, selectors=(f"device.attributes['{DRIVER}'].kind == '{kind}'",))
+        for kind in ("a", "b")
+    ),
+)
+
+
+def pool(name: str, kinds: str, node: str = "") -> ResourceSlice:
+    """Devices of some kinds, by number; of all nodes where none is named."""
+    devices = tuple(
+        SliceDevice(name=f"d{number}", attributes={"kind": AttributeValue(AttributeKind.STRING, (kind,))})
+        for number, kind in enumerate(kinds)
+    )
+    return ResourceSlice(
+        name=name, driver=DRIVER, pool=name, node_name=node, all_nodes=not node, devices=devices
+    )
+
+
+def member(name: str, *kinds: str, node: str = "", cpu: int = 1000) -> tuple[Pod, ResourceClaimTemplate]:
+    """A pod that asks for one device of each kind, on one node or anywhere."""
+    requests = tuple(
+        ClaimRequest(f"r{number}", (DeviceSubRequest(class_name=kind),)) for number, kind in enumerate(kinds)
+    )
+    pod = Pod(
+        name=name,
+        requests={"cpu": cpu},
+        resource_claims=(PodResourceClaim("c", template=name),),
+        node_selector={"name": node} if node else {},
+    )
+    return pod, ResourceClaimTemplate(name=name, spec=ClaimSpec(requests))
+
+
+def cluster(
+    cpus: Mapping[str, int],
+    pools: Sequence[ResourceSlice],
+    members: Sequence[tuple[Pod, ResourceClaimTemplate]],
+) -> ClusterSnapshot:
+    nodes = [
+        Node(name=name, allocatable={"cpu": 1000 * cpu, "pods": 9}, labels={"name": name})
+        for name, cpu in cpus.items()
+    ]
+    return ClusterSnapshot(
+        nodes=nodes,
+        pending=gang(*(pod for pod, _ in members)),
+        records=[*KINDS, *pools, *(template for _, template in members)],
+    )
+
+
+@pytest.mark.parametrize("name", ["net", "anet", "zz"])
+def test_a_member_leaves_a_device_of_all_nodes_to_one_that_has_no_other(name: str) -> None:
+    pools = [pool("l0", "b", "n0"), pool(name, "b")]
+    members = [member("w0", "any", node="n0"), member("w1", "any", node="n1")]
+    result = legal(cluster({"n0": 8, "n1": 8}, pools, members))
+    assert {one.pod.name: one.node for one in result.bound} == {"w0": "n0", "w1": "n1"}
+    (job,) = result.jobs
+    assert job.certificate is not None
+    assert job.certificate.proven
+
+
+@pytest.mark.parametrize("name", ["net", "anet"])
+def test_which_of_several_devices_of_all_nodes_a_member_gets_is_chosen_with_the_others(name: str) -> None:
+    """The one that asks for anything may have either device, the other only the one of its kind."""
+    for kinds in ("ab", "ba"):
+        members = [member("w0", "any", node="n0"), member("w1", "a", node="n1")]
+        result = legal(cluster({"n0": 8, "n1": 8}, [pool(name, kinds)], members))
+        assert len(result.bound) == 2
+
+
+def test_a_member_goes_to_another_node_where_its_devices_are_lacking_to_others() -> None:
+    """Whoever can go anywhere goes to the one node that has devices of its own."""
+    pools = [pool("l0", "aa", "n0"), pool("l2", "b", "n2"), pool("zz", "a")]
+    members = [member("w0", "a"), member("w1", "any", "a", node="n2")]
+    result = legal(cluster({"n0": 3, "n1": 3, "n2": 1}, pools, members))
+    assert {one.pod.name: one.node for one in result.bound} == {"w0": "n0", "w1": "n2"}
+
+    pools = [pool("l0", "a", "n0"), pool("l1", "b", "n1"), pool("anet", "ba"), pool("zz", "a")]
+    members = [member("w0", "any", "any"), member("w1", "a", "a", node="n1")]
+    result = legal(cluster({"n0": 2, "n1": 1, "n2": 1}, pools, members))
+    assert {one.pod.name: one.node for one in result.bound} == {"w0": "n0", "w1": "n1"}
+
+
+def test_a_gang_that_finds_too_few_devices_of_all_nodes_is_proven_not_to_fit() -> None:
+    members = [member("w0", "a", node="n0"), member("w1", "a", node="n1"), member("w2", "b")]
+    snapshot = cluster({"n0": 8, "n1": 8}, [pool("net", "abb")], members)
+    result = legal(snapshot)
+    assert not result.bound
+    (job,) = result.jobs
+    assert job.certificate is not None
+    assert job.certificate.proven
+    assert job.detail == "no choice of nodes leaves devices for all members: nodes share some of them"
+    # Two of them are enough for a gang that needs no more: the others start.
+    two = [attrs.evolve(one, annotations={**one.annotations, **_least(2)}) for one in snapshot.pending]
+    fewer = ClusterSnapshot(nodes=snapshot.nodes, pending=two, records=snapshot.records)
+    assert len(legal(fewer).bound) == 2
+
+
+def _least(number: int) -> dict[str, str]:
+    return {"gang.scheduling.koordinator.sh/min-available": str(number)}
