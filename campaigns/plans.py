@@ -222,7 +222,9 @@ class Plans:
                 if other.annotations or other.priority > pod.priority:
                     continue
                 first = asked({**case, "preempt": None}, snapshot, [other])
-                if not first.bound:
+                # Whom a pod keeps away from its own node is asked there alone, as upstream has it.
+                away = other.affinity is not None and other.affinity.anti is not None
+                if not first.bound or (away and first.bound[0].node != pod.nominated_node):
                     continue
                 then = asked({**case, "preempt": None}, first.snapshot, [pod])
                 if outcome(then.decisions[0]) != ("Bound", pod.nominated_node):

@@ -13,7 +13,7 @@ from koordcore.checking import verify
 from koordcore.checking.violation import ViolationKind
 from koordcore.manifests import patches, result_from_record, result_record
 from koordcore.model.cluster import PodDisruptionBudget
-from koordcore.model.decisions import Bound, Nominated, Unschedulable
+from koordcore.model.decisions import Bound, Nominated, Unschedulable, Waiting
 from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import HostPort, Pod, PodKey, PreemptionPolicy
@@ -147,6 +147,24 @@ def test_who_is_nominated_beside_a_plan_stays_there_however_important_its_victim
         snapshot = result.snapshot
     assert {one.key.name: one.nominated_node for one in snapshot.pending} == {"top": "a", "low": "a"}
     assert len(schedule(snapshot.forget(PodKey("default", "old"))).bound) == 2
+
+
+def test_what_members_keep_is_not_lost_to_who_is_nominated_beside_them() -> None:
+    """`late` counts on the room that `old` leaves, and on no more; the gang waits for its third member."""
+    prefix = "gang.scheduling.koordinator.sh/"
+    notes = {prefix + "name": "g", prefix + "min-available": "3", prefix + "mode": "NonStrict"}
+    members = [pod(f"g-{number}", 1500, 100, annotations=notes) for number in range(3)]
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 5500, pod("old", 2000))], pending=[*members, pod("late", 1000, 100)]
+    )
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    for expected in (["old"], [], []):
+        result = schedule(snapshot, preempt=RULES, now=now)
+        assert verify(snapshot, result) == ()
+        assert victims(result) == expected
+        kept = [one.pod.name for one in result.decisions if isinstance(one, Waiting) and one.held]
+        assert kept == ["g-0", "g-1"]
+        snapshot = result.snapshot
 
 
 def test_a_second_run_waits_for_the_victims_and_keeps_the_room() -> None:

@@ -175,4 +175,8 @@ def again(workspace: Workspace, plugins: PluginSet, pod: Pod, kept: Mapping[PodK
     """Place a member where it kept a place; ``None`` where it kept none, or the node does not take it."""
     own = kept.get(pod.key)
     row = None if own is None else workspace.layout.row_of.get(own.node)
-    return None if row is None else place_there(workspace, plugins, pod, row)
+    if row is None:
+        return None
+    # Who was nominated later counted on the room beside what it keeps.
+    with plugins.nominated.set_aside(), plugins.nominated.nobody():
+        return place_there(workspace, plugins, pod, row)
