@@ -37,6 +37,13 @@ def queued(job: Object, **spec: object) -> Object:
     return {**job, "metadata": meta, "spec": {**job["spec"], **spec}}
 
 
+def least_of(job: Object, text: str) -> Object:
+    """The job in queue q, whose annotation says with how many pods it may start."""
+    job = queued(job, suspend=True)
+    notes = {"kueue.x-k8s.io/job-min-parallelism": text}
+    return {**job, "metadata": {**job["metadata"], "annotations": notes}}
+
+
 @pytest.mark.parametrize(
     ("job", "pods", "workloads"),
     [
@@ -76,6 +83,31 @@ def test_annotations_of_a_template_are_its_topology_request(
     plan, _ = planned(capsys, tmp_path, [*NODES, *QUEUES, job], "--as-gangs")
     (one,) = plan["workloads"]
     assert one["reason"] == "on a100: the best rack, r0, has 3 of 4 slots; 1 more would do"
+
+
+def test_a_job_starts_with_fewer_pods_where_it_says_how_many_are_enough(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    few = [flavor("a100"), TOPOLOGY, queue("team", {"a100": 16}), local("q", "team")]
+    for job, pods in (
+        (least_of(JOB, "2"), 2),
+        (least_of(JOB, "3"), 0),
+        ({**least_of(JOB, "3"), "status": {"succeeded": 1}}, 2),  # no more are left
+        (least_of(JOB_SET, "1"), 0),  # it is a word of batch Jobs
+    ):
+        plan, _ = planned(capsys, tmp_path, [*NODES, *few, job], "--as-gangs")
+        assert len(placed(plan)) == pods, job["kind"]
+
+
+@pytest.mark.parametrize("text", ["two", "-1", "9" * 5000])
+def test_a_job_whose_least_number_of_pods_is_none_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    dump = tmp_path / "dump.json"
+    items = [*NODES, *QUEUES, least_of(JOB, text)]
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert main(["schedule", str(dump), "--as-gangs"]) == 1
+    assert "spec.podSets[0].minCount" in capsys.readouterr().err
 
 
 def test_a_job_with_a_workload_is_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ _NAMES: Final = (
     "training.kubeflow.org/replica-type",
 )
 """Labels of members that tell their role."""
+_LEAST: Final = f"{KUEUE}/job-min-parallelism"
+"""Annotation of a batch Job: with how many pods it may start."""
 _LEADER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 Object = dict[str, Any]
 
@@ -74,7 +76,10 @@ class Queued:
             "spec": {
                 "queueName": queue,
                 "priority": self._priority(labels.get(PRIORITY_LABEL), gang),
-                "podSets": [_pod_set(name, members) for name, members in roles(gang.members).items()],
+                "podSets": [
+                    _pod_set(name, members) | _least(job, len(members))
+                    for name, members in roles(gang.members).items()
+                ],
             },
         }
 
@@ -171,6 +176,18 @@ def _pod_set(name: str, members: Sequence[Member]) -> Object:
     request = topology_annotations(_part(_part(template, "metadata"), "annotations"))
     found: Object = {"name": name, "count": len(members), "template": template}
     return found | ({"topologyRequest": request} if request else {})
+
+
+def _least(job: Object, count: int) -> Object:
+    """Give the least number of pods that a Job starts with, of so many that it has left.
+
+    What is no number stays as it is: the reader of the Workload says so.
+    """
+    text = _part(_part(job, "metadata"), "annotations").get(_LEAST)
+    if text is None or (_group(job), _kind(job)) != ("batch", "Job"):
+        return {}
+    number = isinstance(text, str) and len(text) < 10 and text.isascii() and text.isdecimal()
+    return {"minCount": min(int(text), count) if number else text}
 
 
 def _reference(job: Object) -> Object:
