@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from koordcore import snapshot_from_objects
 from koordcore.cli import main
+from koordcore.controlplane import admit_workloads
+from koordcore.model.kueue import KueueWorkload
 from tests.cli.test_front_doors import JOB, JOB_SET, LWS, MPI, RAY, RUNTIME, TORCH, TRAIN, placed, planned
 from tests.manifests.kueue_builders import (
     GPU,
@@ -108,6 +111,21 @@ def test_a_job_whose_least_number_of_pods_is_none_is_named(
     dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     assert main(["schedule", str(dump), "--as-gangs"]) == 1
     assert "spec.podSets[0].minCount" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("leader", "pod_sets"), [({}, {"main"}), ({"leaderTemplate": template(8)}, {"leader", "worker"})]
+)
+def test_only_a_leader_with_a_template_of_its_own_is_a_pod_set(leader: Object, pod_sets: set[str]) -> None:
+    body = {"size": 3, "workerTemplate": template(8), **leader}
+    job = queued(LWS, replicas=1, leaderWorkerTemplate=body)
+    flavors = [flavor("a", "", nodeLabels={}), flavor("b", "", nodeLabels={})]
+    flavors += [queue("team", {"a": 8, "b": 16}), local("q", "team")]
+    snapshot = snapshot_from_objects([*NODES, *flavors, job], as_gangs=True).snapshot
+    (found,) = admit_workloads(snapshot).workloads
+    assert found.admitted == bool(leader)  # neither flavor has quota for all three
+    (made,) = snapshot.of(KueueWorkload)
+    assert {one.name for one in made.pod_sets} == pod_sets
 
 
 def test_a_job_with_a_workload_is_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ _NAMES: Final = (
 """Labels of members that tell their role."""
 _LEAST: Final = f"{KUEUE}/job-min-parallelism"
 """Annotation of a batch Job: with how many pods it may start."""
-_LEADER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 Object = dict[str, Any]
 
 
@@ -161,12 +160,10 @@ def queue_of(workload: Object) -> str:
 
 
 def roles(members: Sequence[Member]) -> dict[str, list[Member]]:
-    """Part the members of a group into pod sets, by what their labels say about their role."""
+    """Part the members of a group into pod sets, by their role or what their labels say about it."""
     found: dict[str, list[Member]] = {}
     for one in members:
-        role = next((one.labels[key] for key in _NAMES if key in one.labels), "main")
-        if _LEADER in one.labels:
-            role = "leader" if one.labels[_LEADER] == "0" else "workers"
+        role = one.role or next((one.labels[key] for key in _NAMES if key in one.labels), "main")
         found.setdefault(role, []).append(one)
     return found
 
