@@ -128,6 +128,44 @@ def test_only_a_leader_with_a_template_of_its_own_is_a_pod_set(leader: Object, p
     assert {one.name for one in made.pod_sets} == pod_sets
 
 
+def of_class(*names: str) -> Object:
+    """A JobSet in queue q, each of whose jobs names a PriorityClass, or none."""
+    jobs = []
+    for number, name in enumerate(names):
+        pod = {**template(1)["spec"], **({"priorityClassName": name} if name else {})}
+        jobs.append({"name": f"j{number}", "template": {"spec": {"template": {"spec": pod}}}})
+    return queued(JOB_SET, replicatedJobs=jobs)
+
+
+@pytest.mark.parametrize(
+    ("names", "default", "priority"),
+    [
+        (("", "low", "high"), True, 500),
+        (("high", "low"), False, 900),
+        (("", "system-node-critical"), True, 2_000_001_000),
+        (("", ""), True, 100),
+        (("", ""), False, 0),
+        (("gone",), True, 0),
+    ],
+)
+def test_a_job_has_the_priority_of_the_first_template_that_names_a_class_or_the_default(
+    names: tuple[str, ...], default: bool, priority: int
+) -> None:
+    classes = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "globalDefault": default and name.startswith("default"),
+        }
+        for name, value in {"low": 500, "high": 900, "default-a": 1000, "default-b": 100}.items()
+    ]
+    loaded = snapshot_from_objects([*NODES, *QUEUES, *classes, of_class(*names)], as_gangs=True)
+    (made,) = loaded.snapshot.of(KueueWorkload)
+    assert made.priority == priority
+
+
 def test_a_job_with_a_workload_is_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     work = workload("job-train", pod_set("main", 3, 8))
     work["metadata"]["ownerReferences"] = [

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from koordcore.manifests.front_door_kinds import Group, Member
 from koordcore.manifests.kueue_workloads import MOST_PODS, topology_annotations
+from koordcore.manifests.pods import BUILT_IN_PRIORITIES
 from koordcore.model.kueue import GATES, POD_SET_LABEL, PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
 
 KUEUE: Final = "kueue.x-k8s.io"
@@ -49,6 +50,10 @@ class Queued:
             for one in objects
             if _kind(one) in ("PriorityClass", "WorkloadPriorityClass")
         }
+        defaults = [
+            one.get("value") for one in objects if _kind(one) == "PriorityClass" and one.get("globalDefault")
+        ]
+        self._default = min((value for value in defaults if isinstance(value, int)), default=0)
 
     @property
     def waiting(self) -> Sequence[Object]:
@@ -83,11 +88,14 @@ class Queued:
         }
 
     def _priority(self, named: object, gang: Group) -> int:
+        """Give the value of its class of Workloads, or of the first class that a template names."""
         if named:
             value = self._values.get(("WorkloadPriorityClass", str(named)))
         else:
-            named = _part(gang.members[0].template, "spec").get("priorityClassName")
-            value = self._values.get(("PriorityClass", str(named)), 0)
+            told = (_part(one.template, "spec").get("priorityClassName") for one in gang.members)
+            name = str(next(filter(None, told), ""))
+            value = self._values.get(("PriorityClass", name), BUILT_IN_PRIORITIES.get(name, 0))
+            value = value if name else self._default
         return value if isinstance(value, int) else 0
 
 
