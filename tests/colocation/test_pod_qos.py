@@ -245,7 +245,7 @@ def test_patches_add_finalizers_and_take_them_off() -> None:
 def test_patches_keep_the_keys_that_they_retain() -> None:
     old = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {}}]}}
     host = {"name": "v", "hostPath": {"path": "/x"}}
-    patch = {"spec": {"volumes": [{"$retainKeys": ["name", "hostPath"], "emptyDir": None, **host}]}}
+    patch = {"spec": {"volumes": [{"$retainKeys": ["name", "hostPath"], "csi": None, **host}]}}
     assert patch_pod(old, patch) == {"spec": {"volumes": [host, {"name": "w", "emptyDir": {}}]}}
 
 
