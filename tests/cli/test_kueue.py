@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from koordcore import snapshot_from_objects
 from koordcore.cli import main
+from koordcore.controlplane import admit_workloads
+from koordcore.model.kueue import KueueWorkload
 from tests.cli.test_front_doors import JOB, JOB_SET, LWS, MPI, RAY, RUNTIME, TORCH, TRAIN, placed, planned
 from tests.manifests.kueue_builders import (
     GPU,
@@ -35,6 +38,13 @@ def queued(job: Object, **spec: object) -> Object:
     """The job in queue q."""
     meta = {**job["metadata"], "labels": {"kueue.x-k8s.io/queue-name": "q"}}
     return {**job, "metadata": meta, "spec": {**job["spec"], **spec}}
+
+
+def least_of(job: Object, text: str) -> Object:
+    """The job in queue q, whose annotation says with how many pods it may start."""
+    job = queued(job, suspend=True)
+    notes = {"kueue.x-k8s.io/job-min-parallelism": text}
+    return {**job, "metadata": {**job["metadata"], "annotations": notes}}
 
 
 @pytest.mark.parametrize(
@@ -76,6 +86,84 @@ def test_annotations_of_a_template_are_its_topology_request(
     plan, _ = planned(capsys, tmp_path, [*NODES, *QUEUES, job], "--as-gangs")
     (one,) = plan["workloads"]
     assert one["reason"] == "on a100: the best rack, r0, has 3 of 4 slots; 1 more would do"
+
+
+def test_a_job_starts_with_fewer_pods_where_it_says_how_many_are_enough(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    few = [flavor("a100"), TOPOLOGY, queue("team", {"a100": 16}), local("q", "team")]
+    for job, pods in (
+        (least_of(JOB, "2"), 2),
+        (least_of(JOB, "3"), 0),
+        ({**least_of(JOB, "3"), "status": {"succeeded": 1}}, 2),  # no more are left
+        (least_of(JOB_SET, "1"), 0),  # it is a word of batch Jobs
+    ):
+        plan, _ = planned(capsys, tmp_path, [*NODES, *few, job], "--as-gangs")
+        assert len(placed(plan)) == pods, job["kind"]
+
+
+@pytest.mark.parametrize("text", ["two", "-1", "9" * 5000])
+def test_a_job_whose_least_number_of_pods_is_none_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    dump = tmp_path / "dump.json"
+    items = [*NODES, *QUEUES, least_of(JOB, text)]
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert main(["schedule", str(dump), "--as-gangs"]) == 1
+    assert "spec.podSets[0].minCount" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("leader", "pod_sets"), [({}, {"main"}), ({"leaderTemplate": template(8)}, {"leader", "worker"})]
+)
+def test_only_a_leader_with_a_template_of_its_own_is_a_pod_set(leader: Object, pod_sets: set[str]) -> None:
+    body = {"size": 3, "workerTemplate": template(8), **leader}
+    job = queued(LWS, replicas=1, leaderWorkerTemplate=body)
+    flavors = [flavor("a", "", nodeLabels={}), flavor("b", "", nodeLabels={})]
+    flavors += [queue("team", {"a": 8, "b": 16}), local("q", "team")]
+    snapshot = snapshot_from_objects([*NODES, *flavors, job], as_gangs=True).snapshot
+    (found,) = admit_workloads(snapshot).workloads
+    assert found.admitted == bool(leader)  # neither flavor has quota for all three
+    (made,) = snapshot.of(KueueWorkload)
+    assert {one.name for one in made.pod_sets} == pod_sets
+
+
+def of_class(*names: str) -> Object:
+    """A JobSet in queue q, each of whose jobs names a PriorityClass, or none."""
+    jobs = []
+    for number, name in enumerate(names):
+        pod = {**template(1)["spec"], **({"priorityClassName": name} if name else {})}
+        jobs.append({"name": f"j{number}", "template": {"spec": {"template": {"spec": pod}}}})
+    return queued(JOB_SET, replicatedJobs=jobs)
+
+
+@pytest.mark.parametrize(
+    ("names", "default", "priority"),
+    [
+        (("", "low", "high"), True, 500),
+        (("high", "low"), False, 900),
+        (("", "system-node-critical"), True, 2_000_001_000),
+        (("", ""), True, 100),
+        (("", ""), False, 0),
+        (("gone",), True, 0),
+    ],
+)
+def test_a_job_has_the_priority_of_the_first_template_that_names_a_class_or_the_default(
+    names: tuple[str, ...], default: bool, priority: int
+) -> None:
+    classes = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "globalDefault": default and name.startswith("default"),
+        }
+        for name, value in {"low": 500, "high": 900, "default-a": 1000, "default-b": 100}.items()
+    ]
+    loaded = snapshot_from_objects([*NODES, *QUEUES, *classes, of_class(*names)], as_gangs=True)
+    (made,) = loaded.snapshot.of(KueueWorkload)
+    assert made.priority == priority
 
 
 def test_a_job_with_a_workload_is_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -229,6 +229,50 @@ def test_patches_remove_with_null_and_refuse_other_types() -> None:
             patch_pod({}, patch)
 
 
+def test_patches_add_finalizers_and_take_them_off() -> None:
+    old = {"metadata": {"finalizers": ["a", "c"]}}
+    for patch, left in (
+        ({"finalizers": ["b", "c", "b"]}, {"a", "b", "c"}),
+        ({"$deleteFromPrimitiveList/finalizers": ["a", "x"]}, {"c"}),
+        ({"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["b"]}, {"b", "c"}),
+        ({"$deleteFromPrimitiveList/finalizers": None}, set()),
+    ):
+        found = patch_pod(old, {"metadata": patch})["metadata"].get("finalizers", [])  # type: ignore[attr-defined]
+        assert (set(found), len(found)) == (left, len(left))
+    assert patch_pod({}, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}) == {"metadata": {}}
+
+
+def test_patches_keep_the_keys_that_they_retain() -> None:
+    old = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {}}]}}
+    host = {"name": "v", "hostPath": {"path": "/x"}}
+    patch = {"spec": {"volumes": [{"$retainKeys": ["name", "hostPath"], "csi": None, **host}]}}
+    assert patch_pod(old, patch) == {"spec": {"volumes": [host, {"name": "w", "emptyDir": {}}]}}
+
+
+def test_patches_remove_elements_before_they_add_some() -> None:
+    old = {"spec": {"containers": [{"name": "a", "image": "x"}]}}
+    patch = {"spec": {"containers": [{"name": "a", "$patch": "delete"}, {"name": "a", "args": []}]}}
+    assert patch_pod(old, patch) == {"spec": {"containers": [{"name": "a", "args": []}]}}
+
+
+@pytest.mark.parametrize(
+    ("patch", "where"),
+    [
+        ({"spec": {"$patch": "merge", "priority": 3}}, r"spec.\$patch: unknown type of patch"),
+        ({"spec": {"containers": [{"name": "c", "$patch": "bogus"}]}}, r"spec.containers.\$patch: unknown"),
+        ({"spec": {"affinity": {"$patch": None}}}, "spec.affinity.*: unknown"),
+        ({"spec": {"volumes": [{"$retainKeys": ["name"], "name": "v", "csi": {}}]}}, "the patch has csi"),
+        ({"spec": {"volumes": [{"$retainKeys": "name", "name": "v"}]}}, r"\$retainKeys: expected list"),
+        ({"metadata": {"finalizers": [1]}}, "metadata.finalizers"),
+        ({"metadata": {"$deleteFromPrimitiveList/finalizers": "a"}}, "expected list"),
+        ({"metadata": {"$deleteFromPrimitiveList/finalizers": [{}]}}, "expected plain values"),
+    ],
+)
+def test_patches_whose_directives_say_nothing_are_refused(patch: dict[str, Any], where: str) -> None:
+    with pytest.raises(ManifestError, match=where):
+        mutated(pod(), {**BATCH, "patch": patch})
+
+
 @pytest.mark.parametrize("name", [["a"], {"a": "b"}])
 def test_what_tells_elements_apart_is_plain(name: object) -> None:
     broken: dict[str, Any] = {"spec": {"containers": [{"name": "a"}, {"env": [{"name": name}], "name": "b"}]}}

@@ -21,11 +21,12 @@ _MOST: Final = 100_000
 
 @record(kw_only=True)
 class Member:
-    """A pod that a controller would make: its name, what tells it, and the template."""
+    """A pod that a controller would make: its name, what tells it, the template, and a role of no label."""
 
     name: str
     labels: Mapping[str, str]
     template: Mapping[str, Json]
+    role: str = ""
 
 
 @record(kw_only=True)
@@ -135,6 +136,8 @@ def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
     size = _count(body, "size", 1)
     workers = _template(body, "workerTemplate")
     leader = as_mapping(body.get("leaderTemplate") or workers)
+    # Without a template of its own the leader is one of the workers.
+    roles = ("leader", "worker") if body.get("leaderTemplate") else ("main", "main")
     unsaid = []
     if spec.get("startupPolicy") == "LeaderReady":
         unsaid.append("that workers are made once their leader is ready (startupPolicy)")
@@ -161,7 +164,8 @@ def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
                 shifted = apart or size % each
                 labels[f"{_LWS}subgroup-index"] = str(max(0, index - 1) // each if shifted else index // each)
             own = f"{name}-{number}-{index}" if index else f"{name}-{number}"
-            members.append(Member(name=own, labels=labels, template=workers if index else leader))
+            template, role = (workers, roles[1]) if index else (leader, roles[0])
+            members.append(Member(name=own, labels=labels, template=template, role=role))
         parts: Json = None
         if each:
             rules = {"gatherStrategy": _must(inner)} if inner else {}

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from koordcore.manifests.front_door_kinds import Group, Member
 from koordcore.manifests.kueue_workloads import MOST_PODS, topology_annotations
+from koordcore.manifests.pods import BUILT_IN_PRIORITIES
 from koordcore.model.kueue import GATES, POD_SET_LABEL, PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
 
 KUEUE: Final = "kueue.x-k8s.io"
@@ -18,7 +19,8 @@ _NAMES: Final = (
     "training.kubeflow.org/replica-type",
 )
 """Labels of members that tell their role."""
-_LEADER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+_LEAST: Final = f"{KUEUE}/job-min-parallelism"
+"""Annotation of a batch Job: with how many pods it may start."""
 Object = dict[str, Any]
 
 
@@ -48,6 +50,10 @@ class Queued:
             for one in objects
             if _kind(one) in ("PriorityClass", "WorkloadPriorityClass")
         }
+        defaults = [
+            one.get("value") for one in objects if _kind(one) == "PriorityClass" and one.get("globalDefault")
+        ]
+        self._default = min((value for value in defaults if isinstance(value, int)), default=0)
 
     @property
     def waiting(self) -> Sequence[Object]:
@@ -74,16 +80,22 @@ class Queued:
             "spec": {
                 "queueName": queue,
                 "priority": self._priority(labels.get(PRIORITY_LABEL), gang),
-                "podSets": [_pod_set(name, members) for name, members in roles(gang.members).items()],
+                "podSets": [
+                    _pod_set(name, members) | _least(job, len(members))
+                    for name, members in roles(gang.members).items()
+                ],
             },
         }
 
     def _priority(self, named: object, gang: Group) -> int:
+        """Give the value of its class of Workloads, or of the first class that a template names."""
         if named:
             value = self._values.get(("WorkloadPriorityClass", str(named)))
         else:
-            named = _part(gang.members[0].template, "spec").get("priorityClassName")
-            value = self._values.get(("PriorityClass", str(named)), 0)
+            told = (_part(one.template, "spec").get("priorityClassName") for one in gang.members)
+            name = str(next(filter(None, told), ""))
+            value = self._values.get(("PriorityClass", name), BUILT_IN_PRIORITIES.get(name, 0))
+            value = value if name else self._default
         return value if isinstance(value, int) else 0
 
 
@@ -156,12 +168,10 @@ def queue_of(workload: Object) -> str:
 
 
 def roles(members: Sequence[Member]) -> dict[str, list[Member]]:
-    """Part the members of a group into pod sets, by what their labels say about their role."""
+    """Part the members of a group into pod sets, by their role or what their labels say about it."""
     found: dict[str, list[Member]] = {}
     for one in members:
-        role = next((one.labels[key] for key in _NAMES if key in one.labels), "main")
-        if _LEADER in one.labels:
-            role = "leader" if one.labels[_LEADER] == "0" else "workers"
+        role = one.role or next((one.labels[key] for key in _NAMES if key in one.labels), "main")
         found.setdefault(role, []).append(one)
     return found
 
@@ -171,6 +181,18 @@ def _pod_set(name: str, members: Sequence[Member]) -> Object:
     request = topology_annotations(_part(_part(template, "metadata"), "annotations"))
     found: Object = {"name": name, "count": len(members), "template": template}
     return found | ({"topologyRequest": request} if request else {})
+
+
+def _least(job: Object, count: int) -> Object:
+    """Give the least number of pods that a Job starts with, of so many that it has left.
+
+    What is no number stays as it is: the reader of the Workload says so.
+    """
+    text = _part(_part(job, "metadata"), "annotations").get(_LEAST)
+    if text is None or (_group(job), _kind(job)) != ("batch", "Job"):
+        return {}
+    number = isinstance(text, str) and len(text) < 10 and text.isascii() and text.isdecimal()
+    return {"minCount": min(int(text), count) if number else text}
 
 
 def _reference(job: Object) -> Object:

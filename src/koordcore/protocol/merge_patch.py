@@ -1,19 +1,20 @@
 """Strategic merge patches of pods, as Kubernetes applies them.
 
-Objects are merged key by key, a null removes a key, and the lists that Kubernetes merges by a key are merged
-element by element; every other list is replaced. Rules: ``apimachinery/pkg/util/strategicpatch`` and the
-patch tags of ``core/v1``.
+Objects are merged key by key, a null removes a key, the lists that Kubernetes merges by a key are merged
+element by element, and finalizers are added; every other list is replaced. Rules:
+``apimachinery/pkg/util/strategicpatch`` and the patch tags of ``core/v1``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from koordcore.errors import ManifestError
-from koordcore.protocol.fields import Json, as_list, as_mapping, as_str_mapping, show
+from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, as_str_mapping, list_of, show
 
 JsonObject: TypeAlias = dict[str, Json]
+_Value = TypeVar("_Value")
 
 _MERGE_KEYS: Final[Mapping[str, str]] = {
     "containers": "name",
@@ -33,10 +34,14 @@ _MERGE_KEYS: Final[Mapping[str, str]] = {
 }
 """Field of a pod to the key by which its elements are told apart."""
 
+_MERGED_VALUES: Final = ("finalizers",)
+"""Fields whose plain values are added to those that are there."""
 _ATOMIC_LISTS: Final = ("tolerations", "envFrom", "command", "args", "readinessGates")
 _STRING_MAPS: Final = ("labels", "annotations", "nodeSelector")
 _OBJECTS: Final = ("metadata", "spec", "status", "affinity", "securityContext", "resources")
 _DIRECTIVE: Final = "$patch"
+_RETAINED: Final = "$retainKeys"
+_TAKEN_OFF: Final = "$deleteFromPrimitiveList/"
 
 
 def patch_pod(pod: Mapping[str, Json], patch: Mapping[str, Json]) -> JsonObject:
@@ -45,7 +50,8 @@ def patch_pod(pod: Mapping[str, Json], patch: Mapping[str, Json]) -> JsonObject:
     Raises
     ------
     ManifestError
-        When the patch puts another type where the pod has a list, an object or a map of strings.
+        When the patch puts another type where the pod has a list, an object or a map of strings, or has a
+        directive that does not exist, or one that contradicts it.
     """
     _check(patch, "")
     return _merge(pod, patch)
@@ -66,7 +72,9 @@ def _check_field(key: str, value: Json, path: str) -> None:
     if value is None:
         return
     convert: Callable[[Json], object] | None = None
-    if key in _MERGE_KEYS or key in _ATOMIC_LISTS:
+    if key in _MERGED_VALUES or key == _RETAINED:
+        convert = list_of(as_str)
+    elif key in _MERGE_KEYS or key in _ATOMIC_LISTS or key.startswith(_TAKEN_OFF):
         convert = as_list
     elif key in _STRING_MAPS and isinstance(value, Mapping):
         value = {name: text for name, text in value.items() if text is not None}
@@ -81,13 +89,10 @@ def _check_field(key: str, value: Json, path: str) -> None:
 
 
 def _merge(old: Mapping[str, Json], patch: Mapping[str, Json]) -> JsonObject:
-    directive = patch.get(_DIRECTIVE)
     body = {key: value for key, value in patch.items() if not key.startswith("$")}
-    if directive == "replace":
-        return body
-    if directive == "delete":
-        return {}
-    merged = dict(old)
+    if _DIRECTIVE in patch:
+        return body if _directive(patch) == "replace" else {}
+    merged = _taken_off(_retained(old, patch, body), patch)
     for key, value in body.items():
         if value is None:
             merged.pop(key, None)
@@ -99,13 +104,54 @@ def _merge(old: Mapping[str, Json], patch: Mapping[str, Json]) -> JsonObject:
     return merged
 
 
+def _directive(patch: Mapping[str, Json]) -> Json:
+    """Give what a patch does with a whole object, or with a whole list where it stands in an element."""
+    directive = patch[_DIRECTIVE]
+    if directive not in ("replace", "delete"):
+        raise ManifestError.at(_DIRECTIVE, f"unknown type of patch: {show(directive)}")
+    return directive
+
+
+def _retained(old: Mapping[str, Json], patch: Mapping[str, Json], body: Mapping[str, Json]) -> JsonObject:
+    """Give what the keys to keep leave of an object; all of it where a patch names none."""
+    if _RETAINED not in patch:
+        return dict(old)
+    kept = as_list(patch[_RETAINED])
+    lost = next((key for key, value in body.items() if value is not None and key not in kept), None)
+    if lost is not None:
+        raise ManifestError.at(_RETAINED, f"the patch has {lost}, which is not among the keys to keep")
+    return {key: value for key, value in old.items() if key in kept}
+
+
+def _taken_off(old: JsonObject, patch: Mapping[str, Json]) -> JsonObject:
+    """Give an object without the plain values that a patch takes off its lists."""
+    left = dict(old)
+    for directive, values in patch.items():
+        key = directive.removeprefix(_TAKEN_OFF)
+        if key == directive:
+            continue
+        if values is None:
+            left.pop(key, None)
+            continue
+        before, gone = left.get(key), as_list(values)
+        if any(isinstance(one, list | Mapping) for one in gone):
+            raise ManifestError.at(directive, "expected plain values")
+        if isinstance(before, list):
+            left[key] = [one for one in before if one not in gone]
+    return left
+
+
 def _merged(key: str, before: Json, value: Json) -> Json:
     """Give what a field holds afterwards."""
     if isinstance(value, Mapping):
         return _merge(before if isinstance(before, Mapping) else {}, value)
-    if isinstance(value, list) and key in _MERGE_KEYS:
-        return _merge_list(before if isinstance(before, list) else [], value, _MERGE_KEYS[key])
-    return value
+    if not isinstance(value, list):
+        return value
+    there = before if isinstance(before, list) else []
+    if key in _MERGED_VALUES:
+        new = (one for one in dict.fromkeys(value) if one not in there)
+        return _in_order([*there, *new], value, there, lambda one: one)
+    return _merge_list(there, value, _MERGE_KEYS[key]) if key in _MERGE_KEYS else value
 
 
 def _elements(values: list[Json], key: str) -> list[Mapping[str, Json]]:
@@ -122,29 +168,33 @@ def _elements(values: list[Json], key: str) -> list[Mapping[str, Json]]:
 
 def _merge_list(old: list[Json], patch: list[Json], key: str) -> list[Json]:
     entries = _elements(patch, key)
-    if any(one.get(_DIRECTIVE) == "replace" for one in entries):
-        return [dict(one) for one in entries if _DIRECTIVE not in one]
-    merged = {one.get(key): dict(one) for one in _elements(old, key)}
-    order = list(merged)
-    for one in entries:
-        if key not in one:
-            raise ManifestError.at("", f"an element of the patch lacks its merge key {key}")
-        if one.get(_DIRECTIVE) == "delete":
-            merged.pop(one[key], None)
-        else:
-            merged[one[key]] = _merge(merged.get(one[key], {}), one)
-    named = [one[key] for one in entries if one[key] in merged]
-    rest = [name for name in order if name in merged and name not in named]
-    return [merged[name] for name in _interleaved(rest, named, order)]
+    plain = [one for one in entries if _DIRECTIVE not in one]
+    directives = [(_directive(one), one) for one in entries if _DIRECTIVE in one]
+    if any(directive == "replace" for directive, _ in directives):
+        return [dict(one) for one in plain]
+    if any(key not in one for one in entries):
+        raise ManifestError.at("", f"an element of the patch lacks its merge key {key}")
+    gone = [one[key] for _, one in directives]
+    there = [one for one in _elements(old, key) if one.get(key) not in gone]
+    merged = {one.get(key): dict(one) for one in there}
+    for one in plain:
+        merged[one[key]] = _merge(merged.get(one[key], {}), one)
+    order = [one.get(key) for one in there]
+    return _in_order(list(merged.values()), [one[key] for one in plain], order, lambda one: one.get(key))
 
 
-def _interleaved(rest: list[Json], named: list[Json], order: list[Json]) -> list[Json]:
+def _in_order(
+    merged: Sequence[_Value], patched: Sequence[Json], order: Sequence[Json], name: Callable[[_Value], Json]
+) -> list[Json]:
     """Put elements that the patch does not name among those it names, where both were there before.
 
     A new element goes before what is not named, as Kubernetes does it.
     """
+    rest = [one for one in merged if name(one) not in patched]
+    named = sorted((one for one in merged if name(one) in patched), key=lambda one: patched.index(name(one)))
     done: list[Json] = []
     while rest and named:
-        earlier = named[0] in order and order.index(rest[0]) < order.index(named[0])
+        first = name(named[0])
+        earlier = first in order and order.index(name(rest[0])) < order.index(first)
         done.append(rest.pop(0) if earlier else named.pop(0))
-    return done + rest + named
+    return [*done, *rest, *named]
