@@ -11,10 +11,22 @@ from immutabledict import immutabledict
 
 from koordcore.checking import verify
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
+from koordcore.model.claims import (
+    ClaimAllocation,
+    ClaimConsumer,
+    ClaimRequest,
+    ClaimSpec,
+    DeviceClass,
+    DeviceResult,
+    DeviceSubRequest,
+    ResourceClaim,
+)
+from koordcore.model.containers import Container
 from koordcore.model.decisions import Nominated, Victim
+from koordcore.model.device_slices import ResourceSlice, SliceDevice
 from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import NodeState
-from koordcore.model.pods import HostPort, Pod
+from koordcore.model.pods import HostPort, Pod, PodKey, PodResourceClaim
 from koordcore.model.preemption import Move, PreemptionPlan, PreemptionRules
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.selectors import LabelSelector
@@ -112,6 +124,27 @@ def test_a_gang_next_door_that_may_speak_against_it_leaves_doubt(near: bool) -> 
     )
     found = forged(snapshot, planned(snapshot), running(snapshot, "g0", "g1", "g2"))
     assert found == ([] if near else [("default/g", "could stay: default/p fits all the same")])
+
+
+def test_who_holds_a_device_that_an_extended_resource_is_served_by_leaves_doubt() -> None:
+    """Sums say nothing of the claim that will be made: without the victim no device is free."""
+    spec = ClaimSpec((ClaimRequest("r", (DeviceSubRequest(class_name="c"),)),))
+    got = ClaimAllocation(results=(DeviceResult(request="r", driver="d", pool="n", device="d0"),))
+    for name in ("ex.com/a", "deviceclass.resource.kubernetes.io/c"):
+        snapshot = ClusterSnapshot(
+            nodes=[node("n", 4000, pod("low", 0, resource_claims=(PodResourceClaim("k", claim="held"),)))],
+            pending=[Pod(name="high", containers=(Container("c", requests={name: 1}),), priority=10)],
+            records=[
+                DeviceClass(name="c", extended_resource_name="ex.com/a"),
+                ResourceSlice(
+                    name="s", driver="d", pool="n", node_name="n", devices=(SliceDevice(name="d0"),)
+                ),
+                ResourceClaim(
+                    name="held", spec=spec, allocation=got, reserved_for=(ClaimConsumer("low", "low"),)
+                ),
+            ],
+        )
+        assert gone(planned(snapshot)) == {PodKey("default", "low")}
 
 
 def gone(result: ScheduleResult) -> set[object]:

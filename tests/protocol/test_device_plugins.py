@@ -97,3 +97,10 @@ def test_locks_end_with_time_or_with_their_pod() -> None:
     for broken in ("x", "2026-01-01T11:56:00Z,default"):
         with pytest.raises(ModelError, match="expected"):
             lock_blocks(broken, now=NOON, holder_exists=True)
+
+
+@pytest.mark.parametrize("time", ["2026-01-01T11:58:00", "2026-01-01"])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lock_whose_time_has_no_zone_is_no_lock(time: str, there: bool) -> None:
+    with pytest.raises(ModelError, match="expected"):
+        lock_blocks(f"{time},default,p", now=NOON, holder_exists=there)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import attrs
 import pytest
 
 from koordcore import Bound, PreemptionRules, Unschedulable, schedule, verify
+from koordcore.checking.check import check_cluster
 from koordcore.checking.violation import ViolationKind
-from koordcore.model.claims import ClaimAllocation, ClaimConsumer, ResourceClaim
+from koordcore.explaining import explain
+from koordcore.model.claims import AllocatedDeviceStatus, ClaimAllocation, ClaimConsumer, ResourceClaim
 from koordcore.model.decisions import Nominated
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.snapshot import ClusterSnapshot
@@ -100,3 +104,58 @@ def test_a_call_that_goes_on_decides_as_one_that_begins_anew() -> None:
         victims = {one.pod.name for plan in warm.preemptions for one in plan.victims}
         assert victims <= {"first", "runs"}
         assert victims
+
+
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+REFUSED = "0/2 nodes are available: 2 resourceclaim not available on the node."
+
+
+def conditional(**conditions: bool) -> ResourceClaim:
+    """Make a claim whose device has to get ready, of which its driver says something."""
+    held = on_a("c", "gpu-0", "p")
+    assert held.allocation is not None
+    (got,) = held.allocation.results
+    got = attrs.evolve(got, binding_conditions=("ready",), binding_failure_conditions=("broken",))
+    allocation = attrs.evolve(held.allocation, results=(got,), allocated=THEN)
+    told = AllocatedDeviceStatus(got.driver, got.pool, got.device, conditions=conditions)
+    return attrs.evolve(held, allocation=allocation, devices=(told,) if conditions else ())
+
+
+def waiting(claim: ResourceClaim) -> ClusterSnapshot:
+    return cluster({"a": 1, "b": 1}, claim, pending=[pod("p", claim="c")])
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_nobody_is_bound_with_a_claim_whose_binding_failed(ready: bool) -> None:
+    snapshot = waiting(conditional(broken=True, ready=ready))
+    (refused,) = legal(snapshot).decisions
+    assert isinstance(refused, Unschedulable)
+    assert refused.message == REFUSED
+    assert "c: broken of " in str(explain(snapshot, "default/p"))
+    fine = waiting(conditional(broken=False, ready=ready))
+    bound = legal(fine)
+    assert [one.node for one in bound.bound] == ["a"]
+    forged = attrs.evolve(bound, snapshot=bound.snapshot.with_records(*snapshot.of(ResourceClaim)))
+    assert any("broken of" in one.message for one in verify(snapshot, forged))
+
+
+def test_nobody_is_bound_with_a_claim_whose_devices_did_not_get_ready_in_time() -> None:
+    """Ten minutes, where a time is given; the same snapshot is asked about again as time goes on."""
+    snapshot = waiting(conditional())
+    for minutes, fine in ((10, True), (11, False), (5, True)):
+        result = schedule(snapshot, now=THEN + timedelta(minutes=minutes))
+        (decision,) = result.decisions
+        assert isinstance(decision, Bound) is fine
+        assert fine or (isinstance(decision, Unschedulable) and decision.message == REFUSED)
+    assert legal(snapshot).bound
+    ready = waiting(conditional(ready=True))
+    assert schedule(ready, now=THEN + timedelta(days=1)).bound
+
+
+def test_whoever_runs_with_a_device_that_failed_since_is_in_order() -> None:
+    running = pod("p", claim="c").at("a")
+    snapshot = cluster({"a": 1, "b": 1}, conditional(broken=True)).assume(running)
+    assert check_cluster(snapshot, schedule(snapshot).policy) == ()
+    gone = snapshot.forget(running.key).find(ResourceClaim, "c", "default")
+    assert gone is not None
+    assert (gone.allocation, gone.devices) == (None, ())

@@ -11,10 +11,16 @@ from koordcore import Bound, ClusterSnapshot, PluginSetting, Policy, Unschedulab
 from koordcore.checking.violation import ViolationKind
 from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
-from koordcore.model.claims import AllocationMode, ClaimArgs
+from koordcore.model.claims import AllocationMode, ClaimArgs, DeviceClass, ResourceClaim
+from koordcore.model.device_slices import ResourceSlice
+from koordcore.model.records import ClusterRecord
 from koordcore.result import ScheduleResult
 from tests.property.test_claims_numa_laws import CLASS, claiming, published
 from tests.scheduling.test_numa import node, status_of
+
+FIRST_FIT = Policy().with_plugin(
+    PluginSetting(name="DynamicResources", args=ClaimArgs(mode=AllocationMode.FIRST_FIT))
+)
 
 
 def cluster(
@@ -113,11 +119,8 @@ def test_the_order_of_the_plugins_makes_no_difference(near: tuple[int, ...], kin
 
 def test_first_fit_looks_at_no_numa_nodes() -> None:
     """As upstream, where the kubelet's topology manager knows nothing of claims."""
-    policy = Policy().with_plugin(
-        PluginSetting(name="DynamicResources", args=ClaimArgs(mode=AllocationMode.FIRST_FIT))
-    )
     snapshot = cluster((1,), claiming("p", 2, 0, ("a",), bound=True))
-    result = schedule(snapshot, policy=policy)
+    result = schedule(snapshot, policy=FIRST_FIT)
     assert verify(snapshot, result) == ()
     assert numa_nodes(result, "p") == [0]
 
@@ -179,3 +182,48 @@ def test_a_device_far_from_the_numa_node_is_found_by_the_checker() -> None:
     changed = attrs.evolve(bound, claims=(attrs.evolve(held, allocation=allocation),))
     found = verify(snapshot, attrs.evolve(result, decisions=(changed,)))
     assert ViolationKind.NUMA in {one.kind for one in found}
+
+
+def bare(*wanted: str) -> list[dict[str, Any]]:
+    """A pod that has a claim and requests nothing."""
+    one, claim = claiming("p", 1, 0, wanted, bound=False)
+    one["spec"]["containers"] = [{"name": "main"}]
+    return [one, claim]
+
+
+def test_a_pod_that_requests_nothing_gets_the_devices_of_its_claims_from_one_numa_node() -> None:
+    apart = cluster((0, 1), bare("ab", "ab"))
+    (refused,) = schedule(apart).decisions
+    assert isinstance(refused, Unschedulable)
+    assert "Unaligned NUMA Hint" in refused.message
+    assert "claimed devices" in refused.message
+    for near, policy, expected in (
+        ((0, 1, 1), "SingleNUMANode", ["d-1", "d-2"]),
+        ((None, 1, 1), "SingleNUMANode", ["d-0", "d-1"]),
+        (((0, 1), 1), "SingleNUMANode", ["d-0", "d-1"]),
+        ((0, 1, 1), "Restricted", ["d-1", "d-2"]),
+        ((0, 1), "BestEffort", ["d-0", "d-1"]),
+    ):
+        snapshot = cluster(near, bare("ab", "ab"), policy=policy)
+        result = schedule(snapshot)
+        assert verify(snapshot, result) == ()
+        assert devices(result, "p") == expected
+
+
+def test_a_pod_that_requests_nothing_needs_no_numa_nodes_where_its_node_tells_none() -> None:
+    told = cluster((0, 1), bare("ab", "ab"))
+    records: list[ClusterRecord] = [*told.of(DeviceClass), *told.of(ResourceClaim), *told.of(ResourceSlice)]
+    snapshot = ClusterSnapshot(nodes=told.nodes, pending=told.pending, records=records)
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    assert devices(result, "p") == ["d-0", "d-1"]
+
+
+def test_devices_of_a_pod_that_requests_nothing_on_two_numa_nodes_are_named() -> None:
+    snapshot = cluster((0, 1), bare("ab", "ab"))
+    anywhere = schedule(snapshot, policy=FIRST_FIT)
+    assert verify(snapshot, anywhere) == ()
+    found = verify(snapshot, attrs.evolve(anywhere, policy=Policy()))
+    assert [(one.kind, one.message) for one in found] == [
+        (ViolationKind.NUMA, "no NUMA node is near all devices of its claims")
+    ]

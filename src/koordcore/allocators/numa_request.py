@@ -133,6 +133,7 @@ def parse_cpu_request(
     requests: Mapping[str, int],
     *,
     args: NUMAArgs = DEFAULT_NUMA_ARGS,
+    claiming: bool = False,
 ) -> CPURequest | NUMARefusal | None:
     """Resolve what a pod wants (upstream ``plugin.go: PreFilter``).
 
@@ -146,11 +147,13 @@ def parse_cpu_request(
         ``spec.priority``; ``None`` where unset.
     requests
         Amounts of the pod as a whole.
+    claiming
+        The pod has claims: a policy keeps it to NUMA nodes for the sake of their devices alone, too.
 
     Returns
     -------
     CPURequest or NUMARefusal or None
-        ``None`` for a pod that requests nothing; a refusal where no node can ever take it.
+        ``None`` for a pod that asks for nothing; a refusal where no node can ever take it.
 
     Raises
     ------
@@ -165,7 +168,7 @@ def parse_cpu_request(
             # Without a hint nobody reads what a bound pod was given, which is different for each.
             texts = (*texts[:-3], None, None, None)
     marks = tuple([found_in(labels, key) for key in _MARKS]) if labels else _UNMARKED
-    return _read_request(marks, texts, priority, amounts, args)
+    return _read_request(marks, texts, priority, amounts, args) if amounts or claiming else None
 
 
 _READ: Final = (
@@ -188,7 +191,7 @@ def _read_request(
     priority: int | None,
     requests: tuple[tuple[str, int], ...],
     args: NUMAArgs,
-) -> CPURequest | NUMARefusal | None:
+) -> CPURequest | NUMARefusal:
     """Read a request out of nothing but what matters to it.
 
     Parameters
@@ -203,8 +206,6 @@ def _read_request(
     spec = resource_spec_of(annotations)
     numa_spec = numa_topology_spec_of(annotations)
     amounts = make_resources(requests)
-    if not amounts:
-        return None
     try:
         designated = designated_status(annotations)
     except ManifestError as error:
@@ -254,7 +255,10 @@ def _bind_policies(spec: ResourceSpec, args: NUMAArgs) -> tuple[str, str]:
 
 def cpu_request_of(pod: Pod, args: NUMAArgs = DEFAULT_NUMA_ARGS) -> CPURequest | NUMARefusal | None:
     """Resolve what a pod wants; see :func:`parse_cpu_request`."""
-    return parse_cpu_request(pod.labels, pod.annotations, pod.priority, pod.requests, args=args)
+    claiming = bool(pod.resource_claims)
+    return parse_cpu_request(
+        pod.labels, pod.annotations, pod.priority, pod.requests, args=args, claiming=claiming
+    )
 
 
 def completed_resource_spec(spec: ResourceSpec, request: CPURequest, node: NUMANode) -> ResourceSpec:
@@ -336,6 +340,9 @@ def demand_on(request: CPURequest, node: NUMANode) -> CPUDemand | NUMARefusal:
         return NUMARefusal.because(f'unknown NUMA topology policy "{merged}"', resolvable=False)
     if node.bind_policy and request.cpu % 1000:
         return NUMARefusal.because(_NOT_INTEGER, resolvable=False)
+    if not request.requests and not node.zones:
+        # Who has nothing but claims needs nothing of NUMA nodes that the node does not tell.
+        merged = NUMATopologyPolicy.NONE
     policy, required = _policy_on(request, node)
     return CPUDemand(
         request=request,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from koordcore.checking.cpus import STATUS
@@ -40,8 +40,16 @@ def check_claims_near(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iter
     numas_of = _numas_of(snapshot)
     for bound in new if numas_of else ():
         pod = pods.get(bound.pod)
-        numa = None if pod is None else _numa_node(pod)
-        if pod is None or numa is None or _policy_of(result.snapshot, pod, bound.node) != _SINGLE:
+        if pod is None or _policy_of(result.snapshot, pod, bound.node) != _SINGLE:
+            continue
+        numa = _numa_node(pod)
+        if numa is None:
+            # For who requests nothing no NUMA node is written, and where a node tells none there is none.
+            topology = result.snapshot.find(NodeResourceTopology, bound.node)
+            zoned = topology is not None and bool(topology.zones)
+            if zoned and not any(pod.requests.values()) and _apart(bound, numas_of):
+                message = "no NUMA node is near all devices of its claims"
+                yield Violation(ViolationKind.NUMA, str(pod.key), message)
             continue
         for held in bound.claims:
             for one in held.allocation.results:
@@ -51,6 +59,13 @@ def check_claims_near(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iter
                         f"{one.id} of claim {held.name} is near NUMA node {min(near)}, the pod on {numa}"
                     )
                     yield Violation(ViolationKind.NUMA, str(pod.key), message)
+
+
+def _apart(bound: Bound, numas_of: Mapping[tuple[str, str, str], frozenset[int]]) -> bool:
+    """Tell whether the devices of a pod, as far as they tell, have no NUMA node in common."""
+    results = [one for held in bound.claims for one in held.allocation.results]
+    told = [near for one in results if (near := numas_of.get((one.driver, one.pool, one.device)))]
+    return bool(told) and not frozenset.intersection(*told)
 
 
 def _numas_of(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], frozenset[int]]:

@@ -15,7 +15,7 @@ from koordcore.allocators.claims.cel import (
     device_variable,
 )
 from koordcore.checking.claim_pools import CheckedNode
-from koordcore.checking.claim_records import group_that_shares
+from koordcore.checking.claim_records import failed_devices, group_that_shares
 from koordcore.checking.claims import ClaimChecker
 from koordcore.checking.extended import claimed_resources, classes_of_resources
 from koordcore.checking.holders import IGNORED, holder_key, holder_of
@@ -196,6 +196,9 @@ class _Plan:
             if key in self._held:
                 if self._held[key] != held.allocation:
                     yield f"claim {held.name} is allocated other devices already"
+                elif claim.allocation == held.allocation:
+                    for failed in failed_devices(claim):
+                        yield f"claim {held.name} cannot be used: {failed} holds"
             elif key not in attempt:
                 attempt[key] = (claim, held.allocation)
         # What reservations keep for the pod is not in its way.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
 from koordcore.model.claims import ClaimConsumer, ResourceClaim
@@ -51,6 +53,19 @@ def group_that_shares(snapshot: ClusterSnapshot, pod: Pod, entry: str) -> Schedu
         if one.name == entry and same:
             return group
     return None
+
+
+def failed_devices(claim: ResourceClaim) -> Iterator[str]:
+    """Name the conditions of the devices of a claim that forbid to bind anybody with it (KEP-5007).
+
+    When a time is over is not looked at: a result does not say when it was made.
+    """
+    for result in () if claim.allocation is None else claim.allocation.results:
+        for one in claim.devices:
+            same = (one.driver, one.pool, one.device) == tuple(result.id) and one.share_id == result.share_id
+            for kind in result.binding_failure_conditions if same else ():
+                if one.conditions.get(kind):
+                    yield f"{kind} of {result.id}"
 
 
 def _whole(group: SchedulingPodGroup) -> ClaimConsumer:

@@ -109,8 +109,13 @@ class _Turn:
         return (
             any(pod.affinity is not None or pod.spread_constraints for pod in (*coming, *group))
             or (any(pod.claims for pod in group) and any(pod.claims for pod in coming))
-            or (any(pod.resource_claims for pod in group) and any(pod.resource_claims for pod in coming))
+            or (any(map(self._claims_devices, group)) and any(map(self._claims_devices, coming)))
         )
+
+    def _claims_devices(self, pod: Pod) -> bool:
+        """A resource that a class goes by may be a claim, too: a node that lists it serves it itself."""
+        classes = classes_of_resources(self.snapshot, self.result.policy)
+        return bool(pod.resource_claims) or any(name in classes for name in pod.requests)
 
     def _doubtful(self, node: str, there: Sequence[Pod], back: Sequence[Pod], coming: Sequence[Pod]) -> bool:
         """Tell whether more than sums may speak against those who come."""

@@ -23,6 +23,10 @@ from koordcore.snapshot.changes import PodEnded
 
 def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapshot, ScheduleResult]:
     """Give the cluster without what runs, and the result that has bound all of it."""
+    # Whoever runs is bound: what drivers have said of devices since then keeps nobody away.
+    told = [one for one in snapshot.of(ResourceClaim) if one.devices]
+    if told:
+        snapshot = snapshot.with_records(*(attrs.evolve(one, devices=()) for one in told))
     names = {identity_of(one): one.name for one in snapshot.of(Reservation)}
     over = {identity_of(one) for one in snapshot.of(Reservation) if one.over}
     running = [_by_itself(pod) if used_by(pod) in over else pod for pod in snapshot.bound_pods()]

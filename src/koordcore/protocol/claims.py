@@ -6,11 +6,13 @@ Reference: Kubernetes 1.37, the resourceclaim controller and the package ``resou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from koordcore._record import record
 from koordcore.model.claims import POD_GROUPS, ClaimConsumer, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodResourceClaim
 from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
 
@@ -18,6 +20,9 @@ POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim made from a template: the name of the entry in the pod."""
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """Annotation of a claim made for extended resources."""
+
+BINDING_TIMEOUT: Final = timedelta(minutes=10)
+"""How long after its allocation a claim may wait for the binding conditions of its devices."""
 
 GROUPS_API: Final = "scheduling.k8s.io"
 """API group of a consumer that is a group of pods."""
@@ -279,6 +284,50 @@ def consumer_of(claim: ResourceClaim, pod: Pod) -> ClaimConsumer | None:
     """The entry that reserves a claim for a pod, by itself or through its group."""
     group = None if pod.scheduling_group is None else pod.scheduling_group.pod_group
     return next((one for one in claim.reserved_for if _is_consumer(one, pod, group)), None)
+
+
+def awaits_binding(claim: ResourceClaim) -> bool:
+    """Tell whether an allocated claim still waits for binding conditions, so that its time may run out."""
+    allocation = claim.allocation
+    return allocation is not None and allocation.allocated is not None and bool(_missing(claim))
+
+
+def binding_failure(claim: ResourceClaim, now: datetime | None = None) -> str:
+    """Say why nobody can be bound with the devices that a claim is allocated; empty where somebody can.
+
+    A failure condition of one of them holds, or a binding condition is missing though its time is over.
+
+    Parameters
+    ----------
+    now
+        Time of the call; without it no time is ever over.
+    """
+    said = _conditions(claim)
+    for result in claim.allocation.results if claim.allocation is not None else ():
+        holding = said.get((*result.id, result.share_id), EMPTY)
+        failed = [kind for kind in result.binding_failure_conditions if holding.get(kind)]
+        if failed:
+            return f"{claim.name}: {', '.join(failed)} of {result.id} holds"
+    since = None if claim.allocation is None else claim.allocation.allocated
+    if now is None or since is None or now - since <= BINDING_TIMEOUT:
+        return ""
+    missing = _missing(claim)
+    return f"{claim.name}: {missing} is missing {BINDING_TIMEOUT} after the allocation" if missing else ""
+
+
+def _missing(claim: ResourceClaim) -> str:
+    """Name the binding conditions of the first device that is not ready."""
+    said = _conditions(claim)
+    for result in claim.allocation.results if claim.allocation is not None else ():
+        holding = said.get((*result.id, result.share_id), EMPTY)
+        missing = [kind for kind in result.binding_conditions if not holding.get(kind)]
+        if missing:
+            return f"{', '.join(missing)} of {result.id}"
+    return ""
+
+
+def _conditions(claim: ResourceClaim) -> dict[tuple[str, str, str, str | None], Mapping[str, bool]]:
+    return {(one.driver, one.pool, one.device, one.share_id): one.conditions for one in claim.devices}
 
 
 def _is_consumer(consumer: ClaimConsumer, pod: Pod, group: str | None) -> bool:

@@ -220,6 +220,7 @@ def lock_blocks(value: str, *, now: datetime, holder_exists: bool) -> bool:
         taken = datetime.fromisoformat(parts[0].replace("Z", "+00:00"))
     except ValueError:
         raise ModelError(f'expected "time,namespace,name", got "{value}"') from None
-    if len(parts) != 3:
+    # A time without its zone is none of RFC 3339, which the plugins write.
+    if len(parts) != 3 or taken.tzinfo is None:
         raise ModelError(f'expected "time,namespace,name", got "{value}"')
     return holder_exists and now - taken <= _LOCK_LIFE

@@ -59,8 +59,10 @@ def given_back(claims: Iterable[ResourceClaim], gone: Collection[PodKey]) -> Ite
             if one.resource != "pods" or (claim.namespace, one.name) not in names
         )
         if len(kept) < len(claim.reserved_for):
-            allocation = claim.allocation if kept else None
-            yield attrs.evolve(claim, reserved_for=kept, allocation=allocation)
+            if kept:
+                yield attrs.evolve(claim, reserved_for=kept)
+            else:  # what drivers said goes with the devices that they said it of
+                yield attrs.evolve(claim, reserved_for=kept, allocation=None, devices=())
 
 
 def group_of(snapshot: ClusterSnapshot, pod: Pod) -> SchedulingPodGroup | None:

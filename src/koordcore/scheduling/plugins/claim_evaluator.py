@@ -50,6 +50,9 @@ class ClaimsPlugin(Protocol):
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated from what the others are allocated."""
 
+    def failures(self, pod: Pod) -> tuple[str, ...]:
+        """Say why a pod cannot be bound with what its claims are allocated; empty where it can."""
+
     def ways(
         self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
     ) -> tuple[frozenset[PodKey], ...] | None:
@@ -75,6 +78,7 @@ class ClaimEvaluator(Evaluator):
         self._version = -1
         self._open: tuple[ResourceClaim, ...] = ()
         self._settled: tuple[ClaimAllocation, ...] = ()
+        self._failures: tuple[str, ...] = ()
         self._answers: Answers | None = None
         self._elsewhere: BoolVector | None = None
         exact = plugin.claim_args.mode is AllocationMode.EXACT
@@ -106,6 +110,9 @@ class ClaimEvaluator(Evaluator):
             if allocation.node_selector is not None:
                 mask = ~fit_selector(self._plugin.workspace.layout, allocation.node_selector)
                 self._elsewhere = mask if self._elsewhere is None else self._elsewhere | mask
+        self._failures = self._plugin.failures(self._pod) if self._settled else ()
+        if self._failures:
+            self._elsewhere = np.ones(len(ledger.numbers), np.bool_)
 
     def _drawing(self, loan: Loan) -> tuple[int, ...]:
         """Give the states in which a node may serve out of a loan: by what the loan has, else by all."""
@@ -250,6 +257,8 @@ class ClaimEvaluator(Evaluator):
     def details(self, view: NodeView) -> tuple[str, ...]:
         row = view.row
         self._read()
+        if self._failures:
+            return self._failures
         number = int(self._ledger.numbers[row])
         if self._answers is None or not isinstance(self._answers.at(number), ClaimsRefused):
             return self._near.lines(row) if self._near is not None and self._near.lacks(row) else ()

@@ -25,7 +25,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.scheduling_groups import SchedulingPodGroup
-from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, claims_of_pod
+from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, awaits_binding, claims_of_pod
 from koordcore.protocol.extended_resources import extended_claim
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import changed_states, derived, once
@@ -111,11 +111,14 @@ class ClaimBook:
         self._templates: dict[Hashable, tuple[ClaimSpec, ...] | None] = {}
         bound = snapshot.location
         self.standing: dict[ClaimKey, ClaimAllocation] = {}
+        self.awaits = False
+        """Some claim waits for binding conditions for a time that runs out."""
         self._reserved: dict[ClaimKey, list[ResourceClaim]] = {}
         """By namespace and name of a pod: the claims that are reserved for it."""
         for claim in claims:
             if claim.allocation is None:
                 continue
+            self.awaits = self.awaits or awaits_binding(claim)
             for one in claim.reserved_for:
                 if one.resource == "pods":
                     self._reserved.setdefault((claim.namespace, one.name), []).append(claim)

@@ -34,7 +34,7 @@ from koordcore.model.device_slices import (
 )
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.scheduling_groups import SchedulingPodGroup
-from koordcore.protocol.claims import ClaimProblem
+from koordcore.protocol.claims import ClaimProblem, binding_failure
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ClusterChanges
 
@@ -92,7 +92,8 @@ class DynamicResources(Plugin):
         known = known or (self._ledger is not None and self._ledger.book.reserves_else(changes.pods))
         self._moved = False
         if not known and not (changes.records and self.concerned(changes)):
-            return True
+            # The time in which devices are to get ready runs out.
+            return self._ledger is None or not self._ledger.book.awaits
         if self._ledger is not None:
             self.workspace.drop(type(self._ledger))
             self._ledger = None
@@ -291,6 +292,18 @@ class DynamicResources(Plugin):
         mode = self.claim_args.mode
         answers = self.ledger.states.answers(unallocated, mode) if unallocated else None
         return claim_side(self.ledger, answers, settled, row)
+
+    def failures(self, pod: Pod) -> tuple[str, ...]:
+        """Say why a pod cannot be bound with what its claims are allocated; empty where it can."""
+        ledger, now = self.ledger, self.workspace.now
+        # What drivers say is about the allocation that is written, not about one made since.
+        told = (
+            binding_failure(claim, now)
+            for claim in self._claims(pod)
+            if claim.allocation is not None
+            and ledger.allocation((claim.namespace, claim.name)) == claim.allocation
+        )
+        return tuple(filter(None, told))
 
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated, each once, from what the others are allocated."""

@@ -213,7 +213,9 @@ class ExactPlugin(JointPlugin):
             return Refusal(str(error))
         if isinstance(asked, NUMARefusal):
             return Refusal(asked.reasons[0], resolvable=asked.resolvable)
-        if asked is None or self.tells_numa or self._rates_numa or asked.bind or asked.numa_policy:
+        if asked is None or self.tells_numa or asked.bind or asked.numa_policy:
+            return asked
+        if self._rates_numa and asked.requests:
             return asked
         return None
 
