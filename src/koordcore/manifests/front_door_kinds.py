@@ -48,7 +48,11 @@ class Opened:
 
 
 def _template(raw: Mapping[str, Json], name: str = "template") -> Mapping[str, Json]:
-    return required(raw, name, as_mapping)
+    found = required(raw, name, as_mapping)
+    meta = optional(found, "metadata", as_mapping, {})
+    for part in ("labels", "annotations"):
+        optional(meta, part, as_mapping, {})  # what is wrong with a template is said of its job, once
+    return found
 
 
 def _count(raw: Mapping[str, Json], name: str, default: int) -> int:
@@ -87,7 +91,11 @@ def _batch_job(name: str, raw: Mapping[str, Json]) -> Opened:
 def _indexes(text: str) -> int:
     """Count the indexes of a list such as ``1,3-5``; what is none counts nothing."""
     ends = [part.split("-") for part in text.split(",")]
-    return sum(int(one[-1]) - int(one[0]) + 1 for one in ends if all(each.isdecimal() for each in one))
+    return sum(int(one[-1]) - int(one[0]) + 1 for one in ends if all(map(_is_index, one)))
+
+
+def _is_index(text: str) -> bool:
+    return text.isdecimal() and len(text) < 11
 
 
 def _job_set(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None) -> Opened:
@@ -282,7 +290,7 @@ def open_train_job(
         if entry.get("name") != "node":
             jobs.append(entry)
             continue
-        inner = as_mapping(_template(entry)["spec"])
+        inner = required(_template(entry), "spec", as_mapping)
         sized: dict[str, Json] = {**inner, "parallelism": number, "completions": number}
         if trainer.get("resourcesPerNode"):
             sized["template"] = _sized(_template(inner), as_mapping(trainer["resourcesPerNode"]))
@@ -295,7 +303,7 @@ def open_train_job(
 
 
 def _sized(template: Mapping[str, Json], resources: Mapping[str, Json]) -> Mapping[str, Json]:
-    spec = as_mapping(template["spec"])
+    spec = required(template, "spec", as_mapping)
     containers = [
         {**as_mapping(one), "resources": resources} if as_mapping(one).get("name") == "node" else one
         for one in as_list(spec.get("containers") or [])

@@ -1,0 +1,58 @@
+"""Which pods of a job are still to be made, in which groups, and what is wrong with one job alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from koordcore.cli import main
+from tests.cli.test_front_doors import (
+    JOB,
+    RUNTIME,
+    TRAIN,
+    Object,
+    made,
+    nodes,
+)
+
+
+def runtime(job: Object) -> Object:
+    """The runtime of TRAIN with this template of its job."""
+    body = {"spec": {"replicatedJobs": [{"name": "node", "template": job}]}}
+    return {**RUNTIME, "spec": {"mlPolicy": {"numNodes": 1}, "template": body}}
+
+
+WITH_RESOURCES: Object = {
+    **TRAIN,
+    "spec": {**TRAIN["spec"], "trainer": {"resourcesPerNode": {"requests": {"cpu": "1"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ([TRAIN, runtime({})], "TrainJob ml/train: spec: required"),
+        ([WITH_RESOURCES, runtime({"spec": {"template": {}}})], "TrainJob ml/train: spec: required"),
+        (
+            [made("batch/v1", "Job", {"template": {"metadata": {"labels": ["a"]}, "spec": {}}})],
+            'Job ml/train: labels: expected object, got ["a"]',
+        ),
+        (
+            [made("batch/v1", "Job", {"template": {"metadata": {"annotations": "a"}, "spec": {}}})],
+            'Job ml/train: annotations: expected object, got "a"',
+        ),
+    ],
+)
+def test_a_template_that_cannot_be_read_is_a_problem_of_its_job_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, job: Sequence[Object], told: str
+) -> None:
+    dump = tmp_path / "dump.json"
+    other = {**JOB, "metadata": {"name": "other", "namespace": "ml"}}
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(3), *job, other]}))
+    assert main(["schedule", str(dump), "--as-gangs"]) == 1
+    said = capsys.readouterr()
+    assert told in said.err
+    assert "3 of 3 pods placed" in said.out
