@@ -16,6 +16,8 @@ from tests.cli.test_front_doors import (
     Object,
     made,
     nodes,
+    placed,
+    planned,
 )
 
 
@@ -56,3 +58,12 @@ def test_a_template_that_cannot_be_read_is_a_problem_of_its_job_alone(
     said = capsys.readouterr()
     assert told in said.err
     assert "3 of 3 pods placed" in said.out
+
+
+@pytest.mark.parametrize("api", ["scheduling.k8s.io/v1beta1", "scheduling.volcano.sh/v1beta1"])
+def test_a_group_of_another_api_is_not_that_of_the_gang(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, api: str
+) -> None:
+    stranger = made(api, "PodGroup", {"schedulingPolicy": {"gang": {"minCount": 3}}})
+    plan, _ = planned(capsys, tmp_path, [*nodes(3), stranger, JOB], "--as-gangs")
+    assert sorted(placed(plan)) == ["train-0", "train-1", "train-2"]

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count, product
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
@@ -35,6 +35,9 @@ from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
 
 __all__ = ["DOORS", "with_gangs"]
+
+_POD_GROUP: Final = ("scheduling.sigs.k8s.io", "PodGroup")
+"""What a gang is made of; Kubernetes and others have kinds of this name, too."""
 
 
 def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -82,7 +85,8 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     well = [one for one in known if _is_object(one)]
     ids = [_identity(_raw(one)) for one in well]
     queued = Queued(_raw(one) for one in well)
-    kinds = {(kind, space, name) for (_, kind, space, name) in ids}
+    jobs = {(i[1], i[2], i[3]) for i in ids if i[:2] in OPENERS or i[:2] == TRAIN_JOB}
+    groups = {(space, name) for (group, kind, space, name) in ids if (group, kind) == _POD_GROUP}
     runtimes = {
         (i[1], i[3]): _raw(one) for one, i in zip(well, ids, strict=True) if i[1].endswith("TrainingRuntime")
     }
@@ -97,9 +101,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
         added += pods.of_workload(workload, origin[id(workload)], warnings)
     for one, (group, kind, space, name) in zip(well, ids, strict=True):
         door = OPENERS.get((group, kind))
-        owned = any(
-            parent in DOORS.values() and (parent, space, up) in kinds for parent, up in _owners(_raw(one))
-        )
+        owned = any((parent, space, up) in jobs for parent, up in _owners(_raw(one)))
         if (door is None and (group, kind) != TRAIN_JOB) or _over(_raw(one)):
             continue
         # A RayJob's cluster says more than the job; any other child is told by its parent.
@@ -123,7 +125,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             gang = _of_its_own(written, space, kind, grouped)
             made = None if pods.knows(gang, space) else queued.made_for(gang, _raw(one))
             if made is None:
-                added += pods.into(gang, space, kind, name, one, kinds, warnings)
+                added += pods.into(gang, space, kind, name, one, groups, warnings)
             else:
                 if gang.spec is not None or gang.parts is not None:
                     opened.unsaid.append(f"in a queue: which domains the parts of {gang.name} need")
@@ -229,7 +231,7 @@ class _Pods:
         kind: str,
         name: str,
         source: SourceObject,
-        kinds: set[tuple[str, str, str]],
+        groups: set[tuple[str, str]],
         warnings: list[Problem],
     ) -> Iterator[SourceObject]:
         """Give the group and the pods that are missing; those that are there join it."""
@@ -247,7 +249,7 @@ class _Pods:
             yield SourceObject(source.source, _pod_of(gang, member, space, {**owner, "controller": True}))
         if not gang.members:
             return
-        if ("PodGroup", space, gang.name) not in kinds:
+        if (space, gang.name) not in groups:
             yield SourceObject(source.source, _pod_group_of(gang, space))
         message = f"shown as gang {space}/{gang.name} of {len(gang.members)}, of which {there} are there"
         warnings.append(Problem("", message, f"{kind} {space}/{name}", source.source))
