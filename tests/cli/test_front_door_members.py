@@ -11,6 +11,7 @@ import pytest
 from koordcore.cli import main
 from tests.cli.test_front_doors import (
     JOB,
+    RAY_JOB,
     RUNTIME,
     TRAIN,
     Object,
@@ -67,3 +68,26 @@ def test_a_group_of_another_api_is_not_that_of_the_gang(
     stranger = made(api, "PodGroup", {"schedulingPolicy": {"gang": {"minCount": 3}}})
     plan, _ = planned(capsys, tmp_path, [*nodes(3), stranger, JOB], "--as-gangs")
     assert sorted(placed(plan)) == ["train-0", "train-1", "train-2"]
+
+
+@pytest.mark.parametrize(
+    ("status", "pods"),
+    [
+        ({"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete"}, 0),
+        ({"jobStatus": "FAILED", "jobDeploymentStatus": "Failed"}, 0),
+        ({"jobStatus": "STOPPED"}, 0),
+        ({"jobDeploymentStatus": "Failed"}, 0),
+        ({"jobStatus": "FAILED", "jobDeploymentStatus": "Retrying"}, 4),
+        ({"jobDeploymentStatus": "Initializing"}, 4),
+    ],
+)
+@pytest.mark.parametrize("queue", [{}, {"kueue.x-k8s.io/queue-name": "q"}])
+def test_a_ray_job_that_is_over_is_in_no_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, status: Object, pods: int, queue: Object
+) -> None:
+    job = {**RAY_JOB, "metadata": {**RAY_JOB["metadata"], "labels": queue}, "status": status}
+    plan, told = planned(capsys, tmp_path, [*nodes(4), job], "--as-gangs")
+    assert len(plan["decisions"]) == pods
+    assert ("shown as gang" in told) == bool(pods)
+    _, told = planned(capsys, tmp_path, [*nodes(4), job])
+    assert ("1 RayJob without pods" in told or "1 RayJob.ray.io without pods" in told) == bool(pods)

@@ -28,7 +28,7 @@ from koordcore.manifests.kueue_doors import (
     shown as shown_workload,
 )
 from koordcore.manifests.sources import SourceObject
-from koordcore.manifests.suspension import is_suspended, other_manager
+from koordcore.manifests.suspension import has_ended, is_suspended, other_manager
 from koordcore.model.kueue import WORKLOAD_ANNOTATION
 from koordcore.protocol.fields import as_mapping
 from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
@@ -54,11 +54,7 @@ def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 def _over(raw: Mapping[str, Any]) -> bool:
     """Tell whether a job has ended, or is being deleted."""
-    conditions = _part(raw, "status").get("conditions")
-    stated = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
-    ended = ("Complete", "Completed", "Failed", "Succeeded")
-    over = any(one.get("type") in ended and one.get("status") == "True" for one in stated)
-    return over or bool(_part(raw, "metadata").get("deletionTimestamp"))
+    return has_ended(raw) or bool(_part(raw, "metadata").get("deletionTimestamp"))
 
 
 def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
