@@ -11,6 +11,7 @@ import pytest
 from koordcore.cli import main
 from tests.cli.test_front_doors import (
     JOB,
+    RAY,
     RAY_JOB,
     RUNTIME,
     TRAIN,
@@ -91,3 +92,25 @@ def test_a_ray_job_that_is_over_is_in_no_plan(
     assert ("shown as gang" in told) == bool(pods)
     _, told = planned(capsys, tmp_path, [*nodes(4), job])
     assert ("1 RayJob without pods" in told or "1 RayJob.ray.io without pods" in told) == bool(pods)
+
+
+@pytest.mark.parametrize(
+    ("limits", "workers"),
+    [
+        ({"replicas": 0, "minReplicas": 2, "maxReplicas": 5}, 2),
+        ({"replicas": 5, "minReplicas": 0, "maxReplicas": 3}, 3),
+        ({"replicas": 2, "minReplicas": 1, "maxReplicas": 2147483647}, 2),
+        ({"minReplicas": 1}, 1),
+    ],
+)
+@pytest.mark.parametrize("cluster", [RAY, RAY_JOB], ids=lambda one: one["kind"])
+def test_ray_makes_no_fewer_and_no_more_workers_than_its_limits_say(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, cluster: Object, limits: Object, workers: int
+) -> None:
+    (group,) = RAY["spec"]["workerGroupSpecs"]
+    bare = {key: value for key, value in group.items() if not key.endswith("eplicas")}
+    spec = {**RAY["spec"], "workerGroupSpecs": [{**bare, **limits}]}
+    spec = {**cluster["spec"], "rayClusterSpec": spec} if cluster is RAY_JOB else spec
+    plan, _ = planned(capsys, tmp_path, [*nodes(8), {**cluster, "spec": spec}], "--as-gangs")
+    assert len(placed(plan)) == 1 + workers
+    assert [one["atLeast"] for one in plan["jobs"]] == [1 + workers]

@@ -192,7 +192,7 @@ def _ray_cluster(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | 
         group = required(entry, "groupName", as_str)
         if optional(entry, "suspend", as_bool, False):
             continue
-        wanted = _count(entry, "replicas", _count(entry, "minReplicas", 0))
+        wanted = _within_limits(entry)
         hosts = max(1, _count(entry, "numOfHosts", 1))
         least += hosts * (min(wanted, _count(entry, "minReplicas", 0)) if elastic else wanted)
         for index in range(wanted * hosts):
@@ -206,6 +206,16 @@ def _ray_cluster(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | 
     unsaid = ["how far its autoscaler will go"] if elastic else []
     found = {"subGroups": parts} if parts else None
     return Opened([Group(name=name, least=least, members=tuple(members), parts=found)], unsaid)
+
+
+def _within_limits(group: Mapping[str, Json]) -> int:
+    """Count the replicas of a group of workers, which Ray keeps within its limits."""
+    fewest = _count(group, "minReplicas", 0)
+    wanted = _count(group, "replicas", fewest)
+    if wanted < fewest:
+        return fewest
+    most = optional(group, "maxReplicas", as_int, wanted)  # its default is the greatest number there is
+    return max(0, min(wanted, most))
 
 
 def _ray_job(name: str, raw: Mapping[str, Json]) -> Opened:
