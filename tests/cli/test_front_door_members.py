@@ -114,3 +114,33 @@ def test_ray_makes_no_fewer_and_no_more_workers_than_its_limits_say(
     plan, _ = planned(capsys, tmp_path, [*nodes(8), {**cluster, "spec": spec}], "--as-gangs")
     assert len(placed(plan)) == 1 + workers
     assert [one["atLeast"] for one in plan["jobs"]] == [1 + workers]
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "pods"),
+    [
+        ("TrainingRuntime", [("ml", 1), ("other", 3)], 1),
+        ("TrainingRuntime", [("other", 3)], 0),
+        ("ClusterTrainingRuntime", [("", 2)], 2),
+    ],
+)
+def test_a_training_runtime_serves_its_own_namespace(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    kind: str,
+    there: Sequence[tuple[str, int]],
+    pods: int,
+) -> None:
+    known = [
+        {
+            **RUNTIME,
+            "kind": kind,
+            "metadata": {"name": "torch", **({"namespace": space} if space else {})},
+            "spec": {**RUNTIME["spec"], "mlPolicy": {"numNodes": number}},
+        }
+        for space, number in there
+    ]
+    job = {**TRAIN, "spec": {"runtimeRef": {"name": "torch", "kind": kind}}}
+    plan, told = planned(capsys, tmp_path, [*nodes(3), *known, job], "--as-gangs")
+    assert len(placed(plan)) == pods
+    assert (f"its pods: {kind} torch is not in the dump" in told) == (not pods)

@@ -279,13 +279,24 @@ def _note(raw: Mapping[str, Json], key: str) -> str:
 
 
 def open_train_job(
-    name: str, raw: Mapping[str, Json], runtimes: Mapping[tuple[str, str], Mapping[str, Json]]
+    place: tuple[str, str],
+    raw: Mapping[str, Json],
+    runtimes: Mapping[tuple[str, str, str], Mapping[str, Json]],
 ) -> Opened:
-    """Open a TrainJob: its runtime is a JobSet, of which the job ``node`` has the trainer's nodes."""
+    """Open a TrainJob: its runtime is a JobSet, of which the job ``node`` has the trainer's nodes.
+
+    Parameters
+    ----------
+    place
+        Namespace and name of the job.
+    runtimes
+        By kind, namespace (none for those of the cluster) and name; a TrainingRuntime serves its own namespace.
+    """
+    space, name = place
     spec = required(raw, "spec", as_mapping)
     named = required(spec, "runtimeRef", as_mapping)
     kind, runtime = str(named.get("kind") or "ClusterTrainingRuntime"), required(named, "name", as_str)
-    found = runtimes.get((kind, runtime))
+    found = runtimes.get((kind, "" if kind.startswith("Cluster") else space, runtime))
     if found is None:
         return Opened([], [f"its pods: {kind} {runtime} is not in the dump"])
     trainer = as_mapping(spec.get("trainer") or {})

@@ -84,7 +84,9 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     jobs = {(i[1], i[2], i[3]) for i in ids if i[:2] in OPENERS or i[:2] == TRAIN_JOB}
     groups = {(space, name) for (group, kind, space, name) in ids if (group, kind) == _POD_GROUP}
     runtimes = {
-        (i[1], i[3]): _raw(one) for one, i in zip(well, ids, strict=True) if i[1].endswith("TrainingRuntime")
+        (kind, "" if kind.startswith("Cluster") else space, name): _raw(one)
+        for one, (group, kind, space, name) in zip(well, ids, strict=True)
+        if group == TRAIN_JOB[0] and kind.endswith("TrainingRuntime")
     }
     parents = {
         (kind, i[2], name) for one, i in zip(well, ids, strict=True) for kind, name in _owners(_raw(one))
@@ -113,7 +115,9 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             warnings.append(Problem("", f"{told} ({asks})", shown, one.source))
             continue
         try:
-            opened = open_train_job(name, _raw(one), runtimes) if door is None else door(name, _raw(one))
+            opened = (
+                open_train_job((space, name), _raw(one), runtimes) if door is None else door(name, _raw(one))
+            )
         except ManifestError as error:
             problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
             continue
