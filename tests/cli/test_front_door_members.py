@@ -20,6 +20,7 @@ from tests.cli.test_front_doors import (
     nodes,
     placed,
     planned,
+    template,
 )
 
 
@@ -144,3 +145,35 @@ def test_a_training_runtime_serves_its_own_namespace(
     plan, told = planned(capsys, tmp_path, [*nodes(3), *known, job], "--as-gangs")
     assert len(placed(plan)) == pods
     assert (f"its pods: {kind} torch is not in the dump" in told) == (not pods)
+
+
+def pod(name: str, phase: str, labels: Object, owner: tuple[str, str], **spec: object) -> Object:
+    """A pod of TRAIN's namespace that its controller has made."""
+    kind, parent = owner
+    owners = [{"kind": kind, "name": parent, "uid": "u", "apiVersion": "a", "controller": True}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ml", "labels": labels, "ownerReferences": owners},
+        "spec": {**template(0)["spec"], "nodeName": "r0-0", **spec},
+        "status": {"phase": phase},
+    }
+
+
+@pytest.mark.parametrize("cluster_is_there", [False, True])
+def test_pods_of_a_running_ray_job_are_those_of_its_cluster(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, cluster_is_there: bool
+) -> None:
+    """The job names its cluster; the dump has its pods, and may have the cluster itself."""
+    job = {**RAY_JOB, "status": {"jobDeploymentStatus": "Running", "rayClusterName": "train-x7"}}
+    label, owner = {"ray.io/cluster": "train-x7"}, ("RayCluster", "train-x7")
+    worker = {**label, "ray.io/node-type": "worker", "ray.io/group": "gpu"}
+    there = [
+        pod("head", "Running", {**label, "ray.io/node-type": "head"}, owner),
+        *(pod(f"w{number}", "Running", worker, owner) for number in range(2)),
+    ]
+    cluster = {**RAY, "metadata": {**RAY["metadata"], "name": "train-x7"}}
+    objects = [*nodes(4), *there, job, *([cluster] if cluster_is_there else [])]
+    plan, told = planned(capsys, tmp_path, objects, "--as-gangs")
+    assert list(placed(plan)) == ["train-x7-gpu-worker-2"]
+    assert "of 4, of which 3 are there" in told

@@ -180,12 +180,15 @@ def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
     return Opened(groups, unsaid)
 
 
-def _ray_cluster(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None) -> Opened:
-    spec = required(raw, "spec", as_mapping) if spec is None else spec
+def _ray_cluster(
+    name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None, cluster: str = ""
+) -> Opened:
+    """Open a cluster of Ray, or that of a RayJob; its pods are called after the cluster once there is one."""
+    spec, cluster = required(raw, "spec", as_mapping) if spec is None else spec, cluster or name
     elastic = optional(spec, "enableInTreeAutoscaling", as_bool, False)
     head = _template(required(spec, "headGroupSpec", as_mapping))
-    labels = {f"{_RAY}cluster": name, f"{_RAY}node-type": "head"}
-    members = [Member(name=f"{name}-head", labels=labels, template=head)]
+    labels = {f"{_RAY}cluster": cluster, f"{_RAY}node-type": "head"}
+    members = [Member(name=f"{cluster}-head", labels=labels, template=head)]
     least = 1
     parts: list[Json] = []
     for entry in map(as_mapping, as_list(spec.get("workerGroupSpecs") or [])):
@@ -196,9 +199,9 @@ def _ray_cluster(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | 
         hosts = max(1, _count(entry, "numOfHosts", 1))
         least += hosts * (min(wanted, _count(entry, "minReplicas", 0)) if elastic else wanted)
         for index in range(wanted * hosts):
-            labels = {f"{_RAY}cluster": name, f"{_RAY}node-type": "worker", f"{_RAY}group": group}
+            labels = {f"{_RAY}cluster": cluster, f"{_RAY}node-type": "worker", f"{_RAY}group": group}
             template = _template(entry)
-            members.append(Member(name=f"{name}-{group}-worker-{index}", labels=labels, template=template))
+            members.append(Member(name=f"{cluster}-{group}-worker-{index}", labels=labels, template=template))
         if hosts > 1 and wanted:
             part = {"name": group, "matchLabels": {f"{_RAY}group": group}, "size": hosts}
             enough = min(wanted, _count(entry, "minReplicas", 0)) if elastic else wanted
@@ -222,7 +225,8 @@ def _ray_job(name: str, raw: Mapping[str, Json]) -> Opened:
     spec = required(raw, "spec", as_mapping)
     if not spec.get("rayClusterSpec"):
         return Opened([], ["the cluster that it selects (clusterSelector)"])
-    opened = _ray_cluster(name, raw, required(spec, "rayClusterSpec", as_mapping))
+    cluster = optional(as_mapping(raw.get("status") or {}), "rayClusterName", as_str, "")
+    opened = _ray_cluster(name, raw, required(spec, "rayClusterSpec", as_mapping), cluster)
     opened.unsaid.append("its submitter, which comes once the cluster runs")
     return opened
 
@@ -290,7 +294,7 @@ def open_train_job(
     place
         Namespace and name of the job.
     runtimes
-        By kind, namespace (none for those of the cluster) and name; a TrainingRuntime serves its own namespace.
+        By kind, namespace (none for those of the cluster) and name. A TrainingRuntime serves its namespace.
     """
     space, name = place
     spec = required(raw, "spec", as_mapping)

@@ -103,16 +103,18 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
         if (door is None and (group, kind) != TRAIN_JOB) or _over(_raw(one)):
             continue
         # A RayJob's cluster says more than the job; any other child is told by its parent.
-        if (kind == "RayJob" and (kind, space, name) in parents) or (owned and kind != "RayCluster"):
+        cluster = ("RayCluster", space, str(_part(_raw(one), "status").get("rayClusterName") or ""))
+        told = (kind, space, name) in parents or cluster in jobs
+        if (kind == "RayJob" and told) or (owned and kind != "RayCluster"):
             continue
         # What Kueue has made of a job says more than the job.
         if (kind, space, name) in queued.owners and not pods.has_owned(kind, space, name):
             continue
         shown = f"{kind} {space}/{name}"
         if is_suspended(_raw(one)):
-            told = "suspended, so nobody makes its pods: it is in no plan"
+            why = "suspended, so nobody makes its pods: it is in no plan"
             asks = f"`koordcore explain {kind.lower()}/{name}` shows it as if it were resumed"
-            warnings.append(Problem("", f"{told} ({asks})", shown, one.source))
+            warnings.append(Problem("", f"{why} ({asks})", shown, one.source))
             continue
         try:
             opened = (
