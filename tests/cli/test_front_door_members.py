@@ -11,9 +11,11 @@ import pytest
 from koordcore.cli import main
 from tests.cli.test_front_doors import (
     JOB,
+    JOB_SET,
     RAY,
     RAY_JOB,
     RUNTIME,
+    TORCH,
     TRAIN,
     Object,
     made,
@@ -177,3 +179,82 @@ def test_pods_of_a_running_ray_job_are_those_of_its_cluster(
     plan, told = planned(capsys, tmp_path, objects, "--as-gangs")
     assert list(placed(plan)) == ["train-x7-gpu-worker-2"]
     assert "of 4, of which 3 are there" in told
+
+
+STAGES: Object = made(
+    "jobset.x-k8s.io/v1alpha2",
+    "JobSet",
+    {
+        "replicatedJobs": [
+            {"name": "init", "template": {"spec": {"template": template(0)}}},
+            {
+                "name": "w",
+                "replicas": 2,
+                "dependsOn": [{"name": "init", "status": "Complete"}],
+                "template": {"spec": {"parallelism": 2, "completions": 2, "template": template()}},
+            },
+        ]
+    },
+)
+
+
+def child(name: str, **status: object) -> Object:
+    """A Job that the JobSet has made."""
+    owner = {"kind": "JobSet", "name": "train", "uid": "u", "apiVersion": JOB_SET["apiVersion"]}
+    meta = {"name": name, "namespace": "ml", "ownerReferences": [owner]}
+    return {**JOB, "metadata": meta, "status": status}
+
+
+OVER: Object = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "children", "pods"),
+    [
+        ({}, [], 5),
+        ({"replicatedJobsStatus": [{"name": "init", "succeeded": 1}]}, [], 4),
+        ({}, [child("train-init-0", **OVER)], 4),
+        ({"replicatedJobsStatus": [{"name": "init", "succeeded": 1}]}, [child("train-w-1", **OVER)], 2),
+        ({}, [child("train-init-0", **OVER), child("train-w-0", succeeded=1, active=1)], 3),
+    ],
+)
+def test_jobs_of_a_job_set_that_are_over_are_not_made_again(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    status: Object,
+    children: Sequence[Object],
+    pods: int,
+) -> None:
+    plan, told = planned(capsys, tmp_path, [*nodes(4), {**STAGES, "status": status}, *children], "--as-gangs")
+    assert len(placed(plan)) == pods
+    assert [one["atLeast"] for one in plan["jobs"]] == [pods]
+    assert ("w waits until init is Complete" in told) == (pods == 5)
+
+
+def test_a_worker_of_kubeflow_that_has_succeeded_is_not_made_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The third member is missing and is made; the one that is done counts for the minimum."""
+    key = "training.kubeflow.org/"
+    role = {name: {f"{key}job-name": "train", f"{key}replica-type": name} for name in ("master", "worker")}
+    owner = ("PyTorchJob", "train")
+    there = [
+        pod("train-master-0", "Running", role["master"], owner),
+        pod("train-worker-0", "Succeeded", role["worker"], owner),
+    ]
+    plan, told = planned(capsys, tmp_path, [*nodes(4), *there, TORCH], "--as-gangs")
+    assert list(placed(plan)) == ["train-worker-1"]
+    assert "of 3, of which 2 are there" in told
+
+
+def test_a_job_without_completions_makes_no_pods_after_its_first_success(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    spec = {"parallelism": 3, "template": template(0)}
+    job = {**made("batch/v1", "Job", spec), "status": {"succeeded": 1, "active": 2}}
+    label, owner = {"batch.kubernetes.io/job-name": "train"}, ("Job", "train")
+    there = [pod("a", "Succeeded", label, owner), *(pod(one, "Running", label, owner) for one in "bc")]
+    plan, _ = planned(capsys, tmp_path, [*nodes(4), *there, job], "--as-gangs")
+    assert plan["decisions"] == []
+    plan, _ = planned(capsys, tmp_path, [*nodes(4), {**job, "status": {"active": 2}}], "--as-gangs")
+    assert len(placed(plan)) == 3

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
 from koordcore._record import record
 from koordcore.errors import ManifestError
+from koordcore.manifests.suspension import has_ended
 from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, optional, required
 
 _LWS: Final = "leaderworkerset.sigs.k8s.io/"
 _JOBSET: Final = "jobset.sigs.k8s.io/"
 _RAY: Final = "ray.io/"
 _KUBEFLOW: Final = "training.kubeflow.org/"
+Jobs: TypeAlias = Mapping[str, Mapping[str, Json]]
+"""Objects of one kind, by name."""
 _MOST: Final = 100_000
 """Pods of one object; more are a slip of the pen."""
 
@@ -26,6 +29,8 @@ class Member:
     name: str
     labels: Mapping[str, str]
     template: Mapping[str, Json]
+    once: bool = False
+    """Whether nobody makes it again when it has succeeded."""
 
 
 @record(kw_only=True)
@@ -71,20 +76,25 @@ def _exclusive(key: str, what: str) -> str:
     return f"that no other {what} comes into its domain of {key} (exclusive-topology); it is gathered there"
 
 
-def _job(name: str, spec: Mapping[str, Json], labels: Mapping[str, str], done: int = 0) -> list[Member]:
-    """List the pods of a batch Job that run at once, where so many need not run any more."""
+def _job(
+    name: str, spec: Mapping[str, Json], labels: Mapping[str, str], status: Mapping[str, Json]
+) -> list[Member]:
+    """List the pods of a batch Job that run at once, no more than its status leaves to do."""
     parallel = _count(spec, "parallelism", 1)
-    if spec.get("completions") is not None:
+    succeeded = _count(status, "succeeded", 0)
+    if spec.get("completions") is not None or spec.get("parallelism") is None:
+        done = succeeded + _indexes(optional(status, "failedIndexes", as_str, ""))
         parallel = min(parallel, max(0, _count(spec, "completions", 1) - done))
+    elif succeeded:  # one that has succeeded found no more work: those that run are the last
+        parallel = min(parallel, _count(status, "active", 0))
     template = _template(spec)
     return [Member(name=f"{name}-{one}", labels=labels, template=template) for one in range(parallel)]
 
 
 def _batch_job(name: str, raw: Mapping[str, Json]) -> Opened:
     status = as_mapping(raw.get("status") or {})
-    done = _count(status, "succeeded", 0) + _indexes(optional(status, "failedIndexes", as_str, ""))
     labels = {"batch.kubernetes.io/job-name": name}
-    members = _job(name, required(raw, "spec", as_mapping), labels, done)
+    members = _job(name, required(raw, "spec", as_mapping), labels, status)
     return Opened([Group(name=name, least=len(members), members=tuple(members))], [])
 
 
@@ -98,25 +108,46 @@ def _is_index(text: str) -> bool:
     return text.isdecimal() and len(text) < 11
 
 
-def _job_set(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None) -> Opened:
+def open_job_set(
+    name: str, raw: Mapping[str, Json], made: Jobs, spec: Mapping[str, Json] | None = None
+) -> Opened:
+    """Open a JobSet; those of its jobs that are over, by themselves or by its status, have no pods any more.
+
+    Parameters
+    ----------
+    made
+        Batch Jobs that are there, by name.
+    spec
+        Its own, unless another is given.
+    """
     spec = required(raw, "spec", as_mapping) if spec is None else spec
+    over = _over(as_mapping(raw.get("status") or {}))
     members: list[Member] = []
     parts: list[Json] = []
     unsaid: list[str] = []
+    ended: set[str] = set()
     whole = _note(raw, "alpha.jobset.sigs.k8s.io/exclusive-topology")
     for entry in map(as_mapping, required(spec, "replicatedJobs", as_list)):
         job = required(entry, "name", as_str)
         template = _template(entry)
         key = _note(template, "alpha.jobset.sigs.k8s.io/exclusive-topology") or whole
+        replicas = _count(entry, "replicas", 1)
+        children = [as_mapping(made.get(f"{name}-{job}-{index}") or {}) for index in range(replicas)]
+        if over.get(job, 0) >= replicas or all(map(has_ended, children)):
+            ended.add(job)
+            continue
         if key:
             unsaid.append(_exclusive(key, "job"))
-        for index in range(_count(entry, "replicas", 1)):
+        for index, child in enumerate(children):
+            if has_ended(child):
+                continue
             labels = {
                 f"{_JOBSET}jobset-name": name,
                 f"{_JOBSET}replicatedjob-name": job,
                 f"{_JOBSET}job-index": str(index),
             }
-            members += _job(f"{name}-{job}-{index}", required(template, "spec", as_mapping), labels)
+            status = as_mapping(child.get("status") or {})
+            members += _job(f"{name}-{job}-{index}", required(template, "spec", as_mapping), labels, status)
         if key:
             chosen = {f"{_JOBSET}replicatedjob-name": job}
             parts.append(
@@ -128,13 +159,21 @@ def _job_set(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None
                 }
             )
         for before in map(as_mapping, as_list(entry.get("dependsOn") or [])):
-            ended = ", and so need not run beside it" if before.get("status") == "Complete" else ""
+            if before.get("name") in ended:
+                continue  # jobs are listed after those that they wait for
+            beside = ", and so need not run beside it" if before.get("status") == "Complete" else ""
             waits = f"that {job} waits until {before.get('name')} is {before.get('status')}"
-            unsaid.append(f"{waits}{ended} (dependsOn)")
+            unsaid.append(f"{waits}{beside} (dependsOn)")
     if as_mapping(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
         unsaid.append("that its jobs start in order (startupPolicy)")
     found = {"subGroups": parts} if parts else None
     return Opened([Group(name=name, least=len(members), members=tuple(members), parts=found)], unsaid)
+
+
+def _over(status: Mapping[str, Json]) -> dict[str, int]:
+    """Count the jobs of each name that have succeeded, as a JobSet or a TrainJob says it."""
+    listed = as_list(status.get("replicatedJobsStatus") or status.get("jobsStatus") or [])
+    return {required(one, "name", as_str): _count(one, "succeeded", 0) for one in map(as_mapping, listed)}
 
 
 def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
@@ -242,7 +281,8 @@ def _replicas(
         body = as_mapping(entry)
         for index in range(_count(body, "replicas", 1)):
             labels = {f"{_KUBEFLOW}job-name": name, label: kind}
-            members.append(Member(name=f"{name}-{kind}-{index}", labels=labels, template=_template(body)))
+            own = f"{name}-{kind}-{index}"
+            members.append(Member(name=own, labels=labels, template=_template(body), once=True))
     policy = as_mapping(as_mapping(spec.get("runPolicy") or {}).get("schedulingPolicy") or {})
     least = _count(policy, "minAvailable", len(members))
     named = [f"its {one} (schedulingPolicy)" for one in ("queue", "priorityClass") if policy.get(one)]
@@ -261,9 +301,10 @@ def _pytorch_job(name: str, raw: Mapping[str, Json]) -> Opened:
     return _replicas(name, raw, "pytorchReplicaSpecs", f"{_KUBEFLOW}replica-type", aside)
 
 
+JOB_SET: Final = ("jobset.x-k8s.io", "JobSet")
 OPENERS: Final[Mapping[tuple[str, str], Callable[[str, Mapping[str, Json]], Opened]]] = {
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
-    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    JOB_SET: lambda name, raw: open_job_set(name, raw, {}),
     ("ray.io", "RayCluster"): _ray_cluster,
     ("ray.io", "RayJob"): _ray_job,
     ("kubeflow.org", "PyTorchJob"): _pytorch_job,
@@ -286,6 +327,7 @@ def open_train_job(
     place: tuple[str, str],
     raw: Mapping[str, Json],
     runtimes: Mapping[tuple[str, str, str], Mapping[str, Json]],
+    made: Jobs,
 ) -> Opened:
     """Open a TrainJob: its runtime is a JobSet, of which the job ``node`` has the trainer's nodes.
 
@@ -295,6 +337,8 @@ def open_train_job(
         Namespace and name of the job.
     runtimes
         By kind, namespace (none for those of the cluster) and name. A TrainingRuntime serves its namespace.
+    made
+        Batch Jobs that are there, by name.
     """
     space, name = place
     spec = required(raw, "spec", as_mapping)
@@ -320,7 +364,7 @@ def open_train_job(
         if trainer.get("resourcesPerNode"):
             sized["template"] = _sized(_template(inner), as_mapping(trainer["resourcesPerNode"]))
         jobs.append({**entry, "template": {**_template(entry), "spec": sized}})
-    opened = _job_set(name, raw, {**body, "replicatedJobs": jobs})
+    opened = open_job_set(name, raw, made, {**body, "replicatedJobs": jobs})
     for field in ("podTemplateOverrides", "podSpecOverrides", "runtimePatches"):
         if spec.get(field):
             opened.unsaid.append(f"what it changes in its runtime's templates ({field})")

@@ -18,7 +18,18 @@ import attrs
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import Source
-from koordcore.manifests.front_door_kinds import DOORS, OPENERS, TRAIN_JOB, Group, Member, open_train_job
+from koordcore.manifests.front_door_kinds import (
+    DOORS,
+    JOB_SET,
+    OPENERS,
+    TRAIN_JOB,
+    Group,
+    Jobs,
+    Member,
+    Opened,
+    open_job_set,
+    open_train_job,
+)
 from koordcore.manifests.kueue_doors import (
     Queued,
     pods_missing,
@@ -30,7 +41,7 @@ from koordcore.manifests.kueue_doors import (
 from koordcore.manifests.sources import SourceObject
 from koordcore.manifests.suspension import has_ended, is_suspended, other_manager
 from koordcore.model.kueue import WORKLOAD_ANNOTATION
-from koordcore.protocol.fields import as_mapping
+from koordcore.protocol.fields import Json, as_mapping
 from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
 
@@ -38,6 +49,8 @@ __all__ = ["DOORS", "with_gangs"]
 
 _POD_GROUP: Final = ("scheduling.sigs.k8s.io", "PodGroup")
 """What a gang is made of; Kubernetes and others have kinds of this name, too."""
+_LIVE: Final = "live"
+_DONE: Final = "done"
 
 
 def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -88,6 +101,10 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
         for one, (group, kind, space, name) in zip(well, ids, strict=True)
         if group == TRAIN_JOB[0] and kind.endswith("TrainingRuntime")
     }
+    made_jobs: dict[str, dict[str, Mapping[str, Json]]] = {}
+    for one, (group, kind, space, name) in zip(well, ids, strict=True):
+        if (group, kind) == ("batch", "Job"):
+            made_jobs.setdefault(space, {})[name] = _raw(one)
     parents = {
         (kind, i[2], name) for one, i in zip(well, ids, strict=True) for kind, name in _owners(_raw(one))
     }
@@ -98,9 +115,8 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     for workload in queued.waiting:
         added += pods.of_workload(workload, origin[id(workload)], warnings)
     for one, (group, kind, space, name) in zip(well, ids, strict=True):
-        door = OPENERS.get((group, kind))
         owned = any((parent, space, up) in jobs for parent, up in _owners(_raw(one)))
-        if (door is None and (group, kind) != TRAIN_JOB) or _over(_raw(one)):
+        if (group, kind) not in (*OPENERS, TRAIN_JOB) or _over(_raw(one)):
             continue
         # A RayJob's cluster says more than the job; any other child is told by its parent.
         cluster = ("RayCluster", space, str(_part(_raw(one), "status").get("rayClusterName") or ""))
@@ -117,9 +133,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             warnings.append(Problem("", f"{why} ({asks})", shown, one.source))
             continue
         try:
-            opened = (
-                open_train_job((space, name), _raw(one), runtimes) if door is None else door(name, _raw(one))
-            )
+            opened = _opened((group, kind), (space, name), _raw(one), runtimes, made_jobs.get(space, {}))
         except ManifestError as error:
             problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
             continue
@@ -142,6 +156,21 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             warnings.append(Problem("", f"not said by a gang: {what}", shown, one.source))
     taken = {(space, name) for _, kind, space, name in ids if kind == "Pod"}
     return [*pods.written(known), *(_under_free_name(one, taken, warnings) for one in added)]
+
+
+def _opened(
+    kind: tuple[str, str],
+    place: tuple[str, str],
+    raw: Mapping[str, Json],
+    runtimes: Mapping[tuple[str, str, str], Mapping[str, Json]],
+    made: Jobs,
+) -> Opened:
+    """Open a job by its kind, with what else has to be known for it."""
+    if kind == TRAIN_JOB:
+        return open_train_job(place, raw, runtimes, made)
+    if kind == JOB_SET:
+        return open_job_set(place[1], raw, made)
+    return OPENERS[kind](place[1], raw)
 
 
 def _of_its_own(gang: Group, space: str, kind: str, grouped: set[tuple[str, str]]) -> Group:
@@ -304,18 +333,26 @@ class _Pods:
         return known[0] if known else None
 
     def _find(self, member: Member, space: str) -> int | None:
+        """Find a pod that is the member: one that has not ended, else one that need not run again."""
         names = tuple(sorted(member.labels))
-        if names not in self._labelled:
-            self._labelled[names] = self._by_labels(names)
-        return self._first(self._labelled[names], (space, *(member.labels[name] for name in names)))
+        key = (space, *(member.labels[name] for name in names))
+        for phases in (_LIVE, _DONE) if member.once else (_LIVE,):
+            known = (phases, *names)
+            if known not in self._labelled:
+                self._labelled[known] = self._by_labels(names, phases)
+            place = self._first(self._labelled[known], key)
+            if place is not None:
+                return place
+        return None
 
-    def _by_labels(self, names: Sequence[str]) -> _Places:
-        """Where pods are that have not ended, by namespace and these labels, as each may be told."""
+    def _by_labels(self, names: Sequence[str], phases: str) -> _Places:
+        """Where pods are that run yet, or are done, by namespace and these labels, as each may be told."""
         found: _Places = {}
         for place, one in self._left.items():
             raw = _raw(one)
             labels = _part(raw["metadata"], "labels")
-            if _part(raw, "status").get("phase") in ("Succeeded", "Failed"):
+            phase = _part(raw, "status").get("phase")
+            if phase == "Failed" or (phase == "Succeeded") != (phases == _DONE):
                 continue
             other = labels.get("job-name")
             values_of = [
