@@ -258,3 +258,58 @@ def test_a_job_without_completions_makes_no_pods_after_its_first_success(
     assert plan["decisions"] == []
     plan, _ = planned(capsys, tmp_path, [*nodes(4), {**job, "status": {"active": 2}}], "--as-gangs")
     assert len(placed(plan)) == 3
+
+
+LABEL = "pod-group.scheduling.sigs.k8s.io"
+GANG = "gang.scheduling.koordinator.sh/"
+MINE: Object = {
+    "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+    "kind": "PodGroup",
+    "metadata": {"name": "mine", "namespace": "ml"},
+    "spec": {"minMember": 2},
+}
+KUBERNETES: Object = {
+    "apiVersion": "scheduling.k8s.io/v1beta1",
+    "kind": "PodGroup",
+    "metadata": {"name": "mine", "namespace": "ml"},
+    "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+}
+
+
+def in_group() -> Object:
+    """A template in a group of Kubernetes."""
+    found = template()
+    return {**found, "spec": {**found["spec"], "schedulingGroup": {"podGroupName": "mine"}}}
+
+
+@pytest.mark.parametrize(
+    ("group", "body"),
+    [
+        ([MINE], template(labels={LABEL: "mine"})),
+        ([KUBERNETES], in_group()),
+        ([], template(annotations={f"{GANG}name": "mine", f"{GANG}min-available": "2"})),
+        ([], template(annotations={f"{GANG}name": "train", f"{GANG}min-available": "2"})),
+    ],
+    ids=["label", "schedulingGroup", "annotation", "annotation with the name of the job"],
+)
+def test_a_template_that_names_a_group_keeps_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, group: Sequence[Object], body: Object
+) -> None:
+    """Two are enough for its own group, where three of four have room; a gang of all would not start."""
+    job = made("batch/v1", "Job", {"parallelism": 4, "completions": 4, "template": body})
+    plan, told = planned(capsys, tmp_path, [*nodes(3), *group, job], "--as-gangs")
+    assert len(placed(plan)) == 3
+    assert "no PodGroup" not in told
+    own = "train" in json.dumps(body)
+    assert ("shown with 4 pods in groups that they name themselves, of which 0 are there" in told) != own
+
+
+def test_pods_in_a_group_of_kubernetes_stay_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Two are in their group, and the gang is of the one that is left."""
+    spec = {**template()["spec"], "schedulingGroup": {"podGroupName": "mine"}}
+    label, owner = {"batch.kubernetes.io/job-name": "train"}, ("Job", "train")
+    there = [{**pod(name, "Pending", label, owner), "spec": spec} for name in "ab"]
+    plan, told = planned(capsys, tmp_path, [*nodes(3), KUBERNETES, *there, JOB], "--as-gangs")
+    assert sorted(placed(plan)) == ["a", "b", "train-2"]
+    assert "shown as gang ml/train of 1, of which 0 are there" in told
+    assert "shown with 2 pods in groups that they name themselves" in told

@@ -217,10 +217,21 @@ _Places: TypeAlias = dict[tuple[str, ...], deque[int]]
 """Places in a dump, in order, by what is said there."""
 
 
-def _pod_of(gang: Group, member: Member, space: str, owner: dict[str, Any]) -> dict[str, Any]:
+def _group_named(raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Tell how a pod names a group, and which one; nothing of a pod that is in none yet."""
+    spec, meta = _part(raw, "spec"), _part(raw, "metadata")
+    for field in ("schedulingGroup", "workloadRef"):
+        if spec.get(field):
+            return field, ""
+    labels = _part(meta, "labels")
+    name = gang_name(labels, _part(meta, "annotations"))
+    return (LABEL_POD_GROUP if labels.get(LABEL_POD_GROUP) else "other" if name else ""), name
+
+
+def _pod_of(member: Member, space: str, owner: dict[str, Any]) -> dict[str, Any]:
     """Make the manifest of a member that is missing."""
     template = as_mapping(member.template.get("metadata") or {})
-    labels = {**as_mapping(template.get("labels") or {}), **member.labels, LABEL_POD_GROUP: gang.name}
+    labels = {**as_mapping(template.get("labels") or {}), **member.labels}
     metadata = {
         "name": member.name,
         "namespace": space,
@@ -266,24 +277,42 @@ class _Pods:
         warnings: list[Problem],
     ) -> Iterator[SourceObject]:
         """Give the group and the pods that are missing; those that are there join it."""
-        there = 0
+        there = joined = apart = 0
+        needed = False
         for member in gang.members:
             place = self._find(member, space)
             if place is not None:
                 raw = _raw(self._left.pop(place))
                 there += 1
-                meta = raw["metadata"]
-                if not gang_name(_part(meta, "labels"), _part(meta, "annotations")):
+            else:
+                owner = {"kind": kind, "name": name, "uid": "", "apiVersion": _raw(source).get("apiVersion")}
+                raw = _pod_of(member, space, {**owner, "controller": True})
+            named = _group_named(raw)
+            if named == ("", ""):
+                named = (LABEL_POD_GROUP, gang.name)
+                if place is None:
+                    raw["metadata"]["labels"][LABEL_POD_GROUP] = gang.name
+                else:
                     self._gang[place] = gang.name
-                continue
-            owner = {"kind": kind, "name": name, "uid": "", "apiVersion": _raw(source).get("apiVersion")}
-            yield SourceObject(source.source, _pod_of(gang, member, space, {**owner, "controller": True}))
-        if not gang.members:
-            return
-        if (space, gang.name) not in groups:
-            yield SourceObject(source.source, _pod_group_of(gang, space))
-        message = f"shown as gang {space}/{gang.name} of {len(gang.members)}, of which {there} are there"
-        warnings.append(Problem("", message, f"{kind} {space}/{name}", source.source))
+            needed = needed or named == (LABEL_POD_GROUP, gang.name)
+            if named[1] != gang.name:
+                apart += 1
+            else:
+                joined += place is not None
+            there += place is not None
+            if place is None:
+                yield SourceObject(source.source, raw)
+        total, shown = len(gang.members), f"{kind} {space}/{name}"
+        if needed and (space, gang.name) not in groups:
+            own = attrs.evolve(gang, least=max(0, gang.least - apart))
+            yield SourceObject(source.source, _pod_group_of(own, space))
+        if apart < total:
+            message = f"shown as gang {space}/{gang.name} of {total - apart}, of which {joined} are there"
+            warnings.append(Problem("", message, shown, source.source))
+        if apart:
+            message = f"shown with {apart} pods in groups that they name themselves"
+            message += "" if apart < total else f", of which {there} are there"
+            warnings.append(Problem("", message, shown, source.source))
 
     def of_workload(
         self, workload: dict[str, Any], source: str, warnings: list[Problem], members: Sequence[Member] = ()
