@@ -313,3 +313,56 @@ def test_pods_in_a_group_of_kubernetes_stay_there(capsys: pytest.CaptureFixture[
     assert sorted(placed(plan)) == ["a", "b", "train-2"]
     assert "shown as gang ml/train of 1, of which 0 are there" in told
     assert "shown with 2 pods in groups that they name themselves" in told
+
+
+def trains(*jobs: tuple[str, str, Object], **policy: object) -> Object:
+    """A runtime of these jobs, each with the step that its label names and its own specification."""
+    key = "trainer.kubeflow.org/trainjob-ancestor-step"
+    listed = [
+        {
+            "name": name,
+            "template": {
+                "metadata": {"labels": {key: step} if step else {}},
+                "spec": {"template": template(0), **spec},
+            },
+        }
+        for name, step, spec in jobs
+    ]
+    return {**RUNTIME, "spec": {**policy, "template": {"spec": {"replicatedJobs": listed}}}}
+
+
+SIX: Object = {"parallelism": 6, "completions": 6}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "number", "pods"),
+    [
+        (trains(("learn", "trainer", {}), mlPolicy={"numNodes": 1}), 4, {"learn": 4}),
+        (trains(("learn", "trainer", {}), ("node", "", {}), mlPolicy={}), 3, {"learn": 3, "node": 1}),
+        (trains(("node", "", SIX), mlPolicy={"numNodes": 2}), None, {"node": 2}),
+        (trains(("node", "trainer", SIX)), None, {"node": 6}),
+        (trains(("node", "trainer", SIX)), 2, {"node": 2}),
+        (
+            trains(
+                ("launcher", "trainer", {}),
+                ("node", "", {}),
+                mlPolicy={"numNodes": 3, "mpi": {"runLauncherAsNode": True}},
+            ),
+            None,
+            {"launcher": 1, "node": 2},
+        ),
+    ],
+)
+def test_the_trainer_of_a_runtime_is_the_job_that_its_label_names(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    runtime: Object,
+    number: int | None,
+    pods: dict[str, int],
+) -> None:
+    """Without a policy and a number of nodes the template's own parallelism counts."""
+    trainer = {} if number is None else {"numNodes": number}
+    job = {**TRAIN, "spec": {"runtimeRef": {"name": "torch"}, "trainer": trainer}}
+    plan, _ = planned(capsys, tmp_path, [*nodes(3), runtime, job], "--as-gangs")
+    found = [name.split("-")[1] for name in placed(plan)]
+    assert {name: found.count(name) for name in sorted(set(found))} == pods

@@ -16,6 +16,7 @@ _LWS: Final = "leaderworkerset.sigs.k8s.io/"
 _JOBSET: Final = "jobset.sigs.k8s.io/"
 _RAY: Final = "ray.io/"
 _KUBEFLOW: Final = "training.kubeflow.org/"
+_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 Jobs: TypeAlias = Mapping[str, Mapping[str, Json]]
 """Objects of one kind, by name."""
 _MOST: Final = 100_000
@@ -329,7 +330,7 @@ def open_train_job(
     runtimes: Mapping[tuple[str, str, str], Mapping[str, Json]],
     made: Jobs,
 ) -> Opened:
-    """Open a TrainJob: its runtime is a JobSet, of which the job ``node`` has the trainer's nodes.
+    """Open a TrainJob: its runtime is a JobSet, of which the trainer's job has the trainer's nodes.
 
     Parameters
     ----------
@@ -348,19 +349,26 @@ def open_train_job(
     if found is None:
         return Opened([], [f"its pods: {kind} {runtime} is not in the dump"])
     trainer = as_mapping(spec.get("trainer") or {})
-    body = required(required(required(found, "spec", as_mapping), "template", as_mapping), "spec", as_mapping)
-    policy = as_mapping(required(found, "spec", as_mapping).get("mlPolicy") or {})
+    found_spec = required(found, "spec", as_mapping)
+    body = required(required(found_spec, "template", as_mapping), "spec", as_mapping)
+    policy = as_mapping(found_spec.get("mlPolicy") or {})
+    told = trainer.get("numNodes") is not None or found_spec.get("mlPolicy") is not None
     number = _count(trainer, "numNodes", _count(policy, "numNodes", 1))
     mpi = as_mapping(policy.get("mpi") or {})
     if optional(mpi, "runLauncherAsNode", as_bool, False):
         number = max(0, number - 1)  # the launcher is one of them
+    listed = [as_mapping(one) for one in required(body, "replicatedJobs", as_list)]
+    # The launcher of MPI may be labelled as the trainer; the nodes are still those of the job of that name.
+    labelled = any(_is_trainer(one) for one in listed) and not policy.get("mpi")
     jobs = []
-    for entry in map(as_mapping, required(body, "replicatedJobs", as_list)):
-        if entry.get("name") != "node":
+    for entry in listed:
+        if not (_is_trainer(entry) if labelled else entry.get("name") == "node"):
             jobs.append(entry)
             continue
         inner = required(_template(entry), "spec", as_mapping)
-        sized: dict[str, Json] = {**inner, "parallelism": number, "completions": number}
+        sized: dict[str, Json] = {**inner}
+        if told:
+            sized |= {"parallelism": number, "completions": number}
         if trainer.get("resourcesPerNode"):
             sized["template"] = _sized(_template(inner), as_mapping(trainer["resourcesPerNode"]))
         jobs.append({**entry, "template": {**_template(entry), "spec": sized}})
@@ -369,6 +377,12 @@ def open_train_job(
         if spec.get(field):
             opened.unsaid.append(f"what it changes in its runtime's templates ({field})")
     return opened
+
+
+def _is_trainer(job: Mapping[str, Json]) -> bool:
+    """Tell whether a job of a runtime is labelled as that which trains."""
+    meta = as_mapping(_template(job).get("metadata") or {})
+    return as_mapping(meta.get("labels") or {}).get(_STEP) == "trainer"
 
 
 def _sized(template: Mapping[str, Json], resources: Mapping[str, Json]) -> Mapping[str, Json]:
