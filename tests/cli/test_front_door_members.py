@@ -51,6 +51,24 @@ WITH_RESOURCES: Object = {
             [made("batch/v1", "Job", {"template": {"metadata": {"annotations": "a"}, "spec": {}}})],
             'Job ml/train: annotations: expected object, got "a"',
         ),
+        (
+            [
+                made(
+                    "jobset.x-k8s.io/v1alpha2",
+                    "JobSet",
+                    {
+                        "replicatedJobs": [
+                            {
+                                "name": "w",
+                                "template": {"spec": {"template": template()}},
+                                "dependsOn": [{"name": ["a"], "status": "Complete"}],
+                            }
+                        ]
+                    },
+                )
+            ],
+            'JobSet ml/train: name: expected string, got ["a"]',
+        ),
     ],
 )
 def test_a_template_that_cannot_be_read_is_a_problem_of_its_job_alone(

@@ -160,7 +160,7 @@ def open_job_set(
                 }
             )
         for before in map(as_mapping, as_list(entry.get("dependsOn") or [])):
-            if before.get("name") in ended:
+            if required(before, "name", as_str) in ended:
                 continue  # jobs are listed after those that they wait for
             beside = ", and so need not run beside it" if before.get("status") == "Complete" else ""
             waits = f"that {job} waits until {before.get('name')} is {before.get('status')}"
