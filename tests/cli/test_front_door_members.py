@@ -333,12 +333,13 @@ def test_pods_in_a_group_of_kubernetes_stay_there(capsys: pytest.CaptureFixture[
     assert "shown with 2 pods in groups that they name themselves" in told
 
 
-def trains(*jobs: tuple[str, str, Object], **policy: object) -> Object:
+def trains(*jobs: tuple[str, str, Object], replicas: int = 1, **policy: object) -> Object:
     """A runtime of these jobs, each with the step that its label names and its own specification."""
     key = "trainer.kubeflow.org/trainjob-ancestor-step"
     listed = [
         {
             "name": name,
+            "replicas": replicas,
             "template": {
                 "metadata": {"labels": {key: step} if step else {}},
                 "spec": {"template": template(0), **spec},
@@ -360,6 +361,7 @@ SIX: Object = {"parallelism": 6, "completions": 6}
         (trains(("node", "", SIX), mlPolicy={"numNodes": 2}), None, {"node": 2}),
         (trains(("node", "trainer", SIX)), None, {"node": 6}),
         (trains(("node", "trainer", SIX)), 2, {"node": 2}),
+        (trains(("node", "trainer", {}), replicas=2, mlPolicy={"numNodes": 2}), None, {"node": 2}),
         (
             trains(
                 ("launcher", "trainer", {}),

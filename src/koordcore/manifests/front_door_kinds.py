@@ -371,7 +371,8 @@ def open_train_job(
             sized |= {"parallelism": number, "completions": number}
         if trainer.get("resourcesPerNode"):
             sized["template"] = _sized(_template(inner), as_mapping(trainer["resourcesPerNode"]))
-        jobs.append({**entry, "template": {**_template(entry), "spec": sized}})
+        once: dict[str, Json] = {"replicas": 1} if _is_trainer(entry) else {}
+        jobs.append({**entry, **once, "template": {**_template(entry), "spec": sized}})
     opened = open_job_set(name, raw, made, {**body, "replicatedJobs": jobs})
     for field in ("podTemplateOverrides", "podSpecOverrides", "runtimePatches"):
         if spec.get(field):
