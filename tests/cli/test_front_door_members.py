@@ -319,7 +319,7 @@ def test_a_template_that_names_a_group_keeps_it(
     assert len(placed(plan)) == 3
     assert "no PodGroup" not in told
     own = "train" in json.dumps(body)
-    assert ("shown with 4 pods in groups that they name themselves, of which 0 are there" in told) != own
+    assert ("shown with 4 of 4 pods in groups that they name themselves, of which 0 are there" in told) != own
 
 
 def test_pods_in_a_group_of_kubernetes_stay_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -330,7 +330,11 @@ def test_pods_in_a_group_of_kubernetes_stay_there(capsys: pytest.CaptureFixture[
     plan, told = planned(capsys, tmp_path, [*nodes(3), KUBERNETES, *there, JOB], "--as-gangs")
     assert sorted(placed(plan)) == ["a", "b", "train-2"]
     assert "shown as gang ml/train of 1, of which 0 are there" in told
-    assert "shown with 2 pods in groups that they name themselves" in told
+    assert "shown with 2 of 3 pods in groups that they name themselves" in told
+    two = {**JOB, "spec": {**JOB["spec"], "parallelism": 2}}
+    plan, told = planned(capsys, tmp_path, [*nodes(3), KUBERNETES, *there, two], "--as-gangs")
+    assert sorted(placed(plan)) == ["a", "b"]
+    assert "shown with 2 of 2 pods in groups that they name themselves, of which 2 are there" in told
 
 
 def trains(*jobs: tuple[str, str, Object], replicas: int = 1, **policy: object) -> Object:

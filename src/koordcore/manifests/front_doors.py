@@ -276,7 +276,10 @@ class _Pods:
         groups: set[tuple[str, str]],
         warnings: list[Problem],
     ) -> Iterator[SourceObject]:
-        """Give the group and the pods that are missing; those that are there join it."""
+        """Give the group and the pods that are missing; those that are there join it.
+
+        Who names a group, by itself or in its template, stays in that one.
+        """
         there = joined = apart = 0
         needed = False
         for member in gang.members:
@@ -299,18 +302,17 @@ class _Pods:
                 apart += 1
             else:
                 joined += place is not None
-            there += place is not None
             if place is None:
                 yield SourceObject(source.source, raw)
         total, shown = len(gang.members), f"{kind} {space}/{name}"
         if needed and (space, gang.name) not in groups:
-            own = attrs.evolve(gang, least=max(0, gang.least - apart))
+            own = attrs.evolve(gang, least=max(min(1, gang.least), gang.least - apart))
             yield SourceObject(source.source, _pod_group_of(own, space))
         if apart < total:
             message = f"shown as gang {space}/{gang.name} of {total - apart}, of which {joined} are there"
             warnings.append(Problem("", message, shown, source.source))
         if apart:
-            message = f"shown with {apart} pods in groups that they name themselves"
+            message = f"shown with {apart} of {total} pods in groups that they name themselves"
             message += "" if apart < total else f", of which {there} are there"
             warnings.append(Problem("", message, shown, source.source))
 
