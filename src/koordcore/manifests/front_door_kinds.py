@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
 from koordcore._record import record
 from koordcore.errors import ManifestError
+from koordcore.manifests.suspension import has_ended
 from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, optional, required
 
 _LWS: Final = "leaderworkerset.sigs.k8s.io/"
 _JOBSET: Final = "jobset.sigs.k8s.io/"
 _RAY: Final = "ray.io/"
 _KUBEFLOW: Final = "training.kubeflow.org/"
+_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
+Jobs: TypeAlias = Mapping[str, Mapping[str, Json]]
+"""Objects of one kind, by name."""
 _MOST: Final = 100_000
 """Pods of one object; more are a slip of the pen."""
 
@@ -27,6 +31,8 @@ class Member:
     labels: Mapping[str, str]
     template: Mapping[str, Json]
     role: str = ""
+    once: bool = False
+    """Whether nobody makes it again when it has succeeded."""
 
 
 @record(kw_only=True)
@@ -49,7 +55,11 @@ class Opened:
 
 
 def _template(raw: Mapping[str, Json], name: str = "template") -> Mapping[str, Json]:
-    return required(raw, name, as_mapping)
+    found = required(raw, name, as_mapping)
+    meta = optional(found, "metadata", as_mapping, {})
+    for part in ("labels", "annotations"):
+        optional(meta, part, as_mapping, {})  # what is wrong with a template is said of its job, once
+    return found
 
 
 def _count(raw: Mapping[str, Json], name: str, default: int) -> int:
@@ -68,48 +78,78 @@ def _exclusive(key: str, what: str) -> str:
     return f"that no other {what} comes into its domain of {key} (exclusive-topology); it is gathered there"
 
 
-def _job(name: str, spec: Mapping[str, Json], labels: Mapping[str, str], done: int = 0) -> list[Member]:
-    """List the pods of a batch Job that run at once, where so many need not run any more."""
+def _job(
+    name: str, spec: Mapping[str, Json], labels: Mapping[str, str], status: Mapping[str, Json]
+) -> list[Member]:
+    """List the pods of a batch Job that run at once, no more than its status leaves to do."""
     parallel = _count(spec, "parallelism", 1)
-    if spec.get("completions") is not None:
+    succeeded = _count(status, "succeeded", 0)
+    if spec.get("completions") is not None or spec.get("parallelism") is None:
+        done = succeeded + _indexes(optional(status, "failedIndexes", as_str, ""))
         parallel = min(parallel, max(0, _count(spec, "completions", 1) - done))
+    elif succeeded:  # one that has succeeded found no more work: those that run are the last
+        parallel = min(parallel, _count(status, "active", 0))
     template = _template(spec)
     return [Member(name=f"{name}-{one}", labels=labels, template=template) for one in range(parallel)]
 
 
 def _batch_job(name: str, raw: Mapping[str, Json]) -> Opened:
     status = as_mapping(raw.get("status") or {})
-    done = _count(status, "succeeded", 0) + _indexes(optional(status, "failedIndexes", as_str, ""))
     labels = {"batch.kubernetes.io/job-name": name}
-    members = _job(name, required(raw, "spec", as_mapping), labels, done)
+    members = _job(name, required(raw, "spec", as_mapping), labels, status)
     return Opened([Group(name=name, least=len(members), members=tuple(members))], [])
 
 
 def _indexes(text: str) -> int:
     """Count the indexes of a list such as ``1,3-5``; what is none counts nothing."""
     ends = [part.split("-") for part in text.split(",")]
-    return sum(int(one[-1]) - int(one[0]) + 1 for one in ends if all(each.isdecimal() for each in one))
+    return sum(int(one[-1]) - int(one[0]) + 1 for one in ends if all(map(_is_index, one)))
 
 
-def _job_set(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None) -> Opened:
+def _is_index(text: str) -> bool:
+    return text.isdecimal() and len(text) < 11
+
+
+def open_job_set(
+    name: str, raw: Mapping[str, Json], made: Jobs, spec: Mapping[str, Json] | None = None
+) -> Opened:
+    """Open a JobSet; those of its jobs that are over, by themselves or by its status, have no pods any more.
+
+    Parameters
+    ----------
+    made
+        Batch Jobs that are there, by name.
+    spec
+        Its own, unless another is given.
+    """
     spec = required(raw, "spec", as_mapping) if spec is None else spec
+    over = _over(as_mapping(raw.get("status") or {}))
     members: list[Member] = []
     parts: list[Json] = []
     unsaid: list[str] = []
+    ended: set[str] = set()
     whole = _note(raw, "alpha.jobset.sigs.k8s.io/exclusive-topology")
     for entry in map(as_mapping, required(spec, "replicatedJobs", as_list)):
         job = required(entry, "name", as_str)
         template = _template(entry)
         key = _note(template, "alpha.jobset.sigs.k8s.io/exclusive-topology") or whole
+        replicas = _count(entry, "replicas", 1)
+        children = [as_mapping(made.get(f"{name}-{job}-{index}") or {}) for index in range(replicas)]
+        if over.get(job, 0) >= replicas or all(map(has_ended, children)):
+            ended.add(job)
+            continue
         if key:
             unsaid.append(_exclusive(key, "job"))
-        for index in range(_count(entry, "replicas", 1)):
+        for index, child in enumerate(children):
+            if has_ended(child):
+                continue
             labels = {
                 f"{_JOBSET}jobset-name": name,
                 f"{_JOBSET}replicatedjob-name": job,
                 f"{_JOBSET}job-index": str(index),
             }
-            members += _job(f"{name}-{job}-{index}", required(template, "spec", as_mapping), labels)
+            status = as_mapping(child.get("status") or {})
+            members += _job(f"{name}-{job}-{index}", required(template, "spec", as_mapping), labels, status)
         if key:
             chosen = {f"{_JOBSET}replicatedjob-name": job}
             parts.append(
@@ -121,13 +161,21 @@ def _job_set(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None
                 }
             )
         for before in map(as_mapping, as_list(entry.get("dependsOn") or [])):
-            ended = ", and so need not run beside it" if before.get("status") == "Complete" else ""
+            if required(before, "name", as_str) in ended:
+                continue  # jobs are listed after those that they wait for
+            beside = ", and so need not run beside it" if before.get("status") == "Complete" else ""
             waits = f"that {job} waits until {before.get('name')} is {before.get('status')}"
-            unsaid.append(f"{waits}{ended} (dependsOn)")
+            unsaid.append(f"{waits}{beside} (dependsOn)")
     if as_mapping(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
         unsaid.append("that its jobs start in order (startupPolicy)")
     found = {"subGroups": parts} if parts else None
     return Opened([Group(name=name, least=len(members), members=tuple(members), parts=found)], unsaid)
+
+
+def _over(status: Mapping[str, Json]) -> dict[str, int]:
+    """Count the jobs of each name that have succeeded, as a JobSet or a TrainJob says it."""
+    listed = as_list(status.get("replicatedJobsStatus") or status.get("jobsStatus") or [])
+    return {required(one, "name", as_str): _count(one, "succeeded", 0) for one in map(as_mapping, listed)}
 
 
 def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
@@ -176,25 +224,28 @@ def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
     return Opened(groups, unsaid)
 
 
-def _ray_cluster(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None) -> Opened:
-    spec = required(raw, "spec", as_mapping) if spec is None else spec
+def _ray_cluster(
+    name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None, cluster: str = ""
+) -> Opened:
+    """Open a cluster of Ray, or that of a RayJob; its pods are called after the cluster once there is one."""
+    spec, cluster = required(raw, "spec", as_mapping) if spec is None else spec, cluster or name
     elastic = optional(spec, "enableInTreeAutoscaling", as_bool, False)
     head = _template(required(spec, "headGroupSpec", as_mapping))
-    labels = {f"{_RAY}cluster": name, f"{_RAY}node-type": "head"}
-    members = [Member(name=f"{name}-head", labels=labels, template=head)]
+    labels = {f"{_RAY}cluster": cluster, f"{_RAY}node-type": "head"}
+    members = [Member(name=f"{cluster}-head", labels=labels, template=head)]
     least = 1
     parts: list[Json] = []
     for entry in map(as_mapping, as_list(spec.get("workerGroupSpecs") or [])):
         group = required(entry, "groupName", as_str)
         if optional(entry, "suspend", as_bool, False):
             continue
-        wanted = _count(entry, "replicas", _count(entry, "minReplicas", 0))
+        wanted = _within_limits(entry)
         hosts = max(1, _count(entry, "numOfHosts", 1))
         least += hosts * (min(wanted, _count(entry, "minReplicas", 0)) if elastic else wanted)
         for index in range(wanted * hosts):
-            labels = {f"{_RAY}cluster": name, f"{_RAY}node-type": "worker", f"{_RAY}group": group}
+            labels = {f"{_RAY}cluster": cluster, f"{_RAY}node-type": "worker", f"{_RAY}group": group}
             template = _template(entry)
-            members.append(Member(name=f"{name}-{group}-worker-{index}", labels=labels, template=template))
+            members.append(Member(name=f"{cluster}-{group}-worker-{index}", labels=labels, template=template))
         if hosts > 1 and wanted:
             part = {"name": group, "matchLabels": {f"{_RAY}group": group}, "size": hosts}
             enough = min(wanted, _count(entry, "minReplicas", 0)) if elastic else wanted
@@ -204,11 +255,22 @@ def _ray_cluster(name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | 
     return Opened([Group(name=name, least=least, members=tuple(members), parts=found)], unsaid)
 
 
+def _within_limits(group: Mapping[str, Json]) -> int:
+    """Count the replicas of a group of workers, which Ray keeps within its limits."""
+    fewest = _count(group, "minReplicas", 0)
+    wanted = _count(group, "replicas", fewest)
+    if wanted < fewest:
+        return fewest
+    most = optional(group, "maxReplicas", as_int, wanted)  # its default is the greatest number there is
+    return max(0, min(wanted, most))
+
+
 def _ray_job(name: str, raw: Mapping[str, Json]) -> Opened:
     spec = required(raw, "spec", as_mapping)
     if not spec.get("rayClusterSpec"):
         return Opened([], ["the cluster that it selects (clusterSelector)"])
-    opened = _ray_cluster(name, raw, required(spec, "rayClusterSpec", as_mapping))
+    cluster = optional(as_mapping(raw.get("status") or {}), "rayClusterName", as_str, "")
+    opened = _ray_cluster(name, raw, required(spec, "rayClusterSpec", as_mapping), cluster)
     opened.unsaid.append("its submitter, which comes once the cluster runs")
     return opened
 
@@ -224,7 +286,8 @@ def _replicas(
         body = as_mapping(entry)
         for index in range(_count(body, "replicas", 1)):
             labels = {f"{_KUBEFLOW}job-name": name, label: kind}
-            members.append(Member(name=f"{name}-{kind}-{index}", labels=labels, template=_template(body)))
+            own = f"{name}-{kind}-{index}"
+            members.append(Member(name=own, labels=labels, template=_template(body), once=True))
     policy = as_mapping(as_mapping(spec.get("runPolicy") or {}).get("schedulingPolicy") or {})
     least = _count(policy, "minAvailable", len(members))
     named = [f"its {one} (schedulingPolicy)" for one in ("queue", "priorityClass") if policy.get(one)]
@@ -243,9 +306,10 @@ def _pytorch_job(name: str, raw: Mapping[str, Json]) -> Opened:
     return _replicas(name, raw, "pytorchReplicaSpecs", f"{_KUBEFLOW}replica-type", aside)
 
 
+JOB_SET: Final = ("jobset.x-k8s.io", "JobSet")
 OPENERS: Final[Mapping[tuple[str, str], Callable[[str, Mapping[str, Json]], Opened]]] = {
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
-    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    JOB_SET: lambda name, raw: open_job_set(name, raw, {}),
     ("ray.io", "RayCluster"): _ray_cluster,
     ("ray.io", "RayJob"): _ray_job,
     ("kubeflow.org", "PyTorchJob"): _pytorch_job,
@@ -265,41 +329,69 @@ def _note(raw: Mapping[str, Json], key: str) -> str:
 
 
 def open_train_job(
-    name: str, raw: Mapping[str, Json], runtimes: Mapping[tuple[str, str], Mapping[str, Json]]
+    place: tuple[str, str],
+    raw: Mapping[str, Json],
+    runtimes: Mapping[tuple[str, str, str], Mapping[str, Json]],
+    made: Jobs,
 ) -> Opened:
-    """Open a TrainJob: its runtime is a JobSet, of which the job ``node`` has the trainer's nodes."""
+    """Open a TrainJob: its runtime is a JobSet, of which the trainer's job has the trainer's nodes.
+
+    Parameters
+    ----------
+    place
+        Namespace and name of the job.
+    runtimes
+        By kind, namespace (none for those of the cluster) and name. A TrainingRuntime serves its namespace.
+    made
+        Batch Jobs that are there, by name.
+    """
+    space, name = place
     spec = required(raw, "spec", as_mapping)
     named = required(spec, "runtimeRef", as_mapping)
     kind, runtime = str(named.get("kind") or "ClusterTrainingRuntime"), required(named, "name", as_str)
-    found = runtimes.get((kind, runtime))
+    found = runtimes.get((kind, "" if kind.startswith("Cluster") else space, runtime))
     if found is None:
         return Opened([], [f"its pods: {kind} {runtime} is not in the dump"])
     trainer = as_mapping(spec.get("trainer") or {})
-    body = required(required(required(found, "spec", as_mapping), "template", as_mapping), "spec", as_mapping)
-    policy = as_mapping(required(found, "spec", as_mapping).get("mlPolicy") or {})
+    found_spec = required(found, "spec", as_mapping)
+    body = required(required(found_spec, "template", as_mapping), "spec", as_mapping)
+    policy = as_mapping(found_spec.get("mlPolicy") or {})
+    told = trainer.get("numNodes") is not None or found_spec.get("mlPolicy") is not None
     number = _count(trainer, "numNodes", _count(policy, "numNodes", 1))
     mpi = as_mapping(policy.get("mpi") or {})
     if optional(mpi, "runLauncherAsNode", as_bool, False):
         number = max(0, number - 1)  # the launcher is one of them
+    listed = [as_mapping(one) for one in required(body, "replicatedJobs", as_list)]
+    # The launcher of MPI may be labelled as the trainer; the nodes are still those of the job of that name.
+    labelled = any(_is_trainer(one) for one in listed) and not policy.get("mpi")
     jobs = []
-    for entry in map(as_mapping, required(body, "replicatedJobs", as_list)):
-        if entry.get("name") != "node":
+    for entry in listed:
+        if not (_is_trainer(entry) if labelled else entry.get("name") == "node"):
             jobs.append(entry)
             continue
-        inner = as_mapping(_template(entry)["spec"])
-        sized: dict[str, Json] = {**inner, "parallelism": number, "completions": number}
+        inner = required(_template(entry), "spec", as_mapping)
+        sized: dict[str, Json] = {**inner}
+        if told:
+            sized |= {"parallelism": number, "completions": number}
         if trainer.get("resourcesPerNode"):
             sized["template"] = _sized(_template(inner), as_mapping(trainer["resourcesPerNode"]))
-        jobs.append({**entry, "template": {**_template(entry), "spec": sized}})
-    opened = _job_set(name, raw, {**body, "replicatedJobs": jobs})
+        once: dict[str, Json] = {"replicas": 1} if _is_trainer(entry) else {}
+        jobs.append({**entry, **once, "template": {**_template(entry), "spec": sized}})
+    opened = open_job_set(name, raw, made, {**body, "replicatedJobs": jobs})
     for field in ("podTemplateOverrides", "podSpecOverrides", "runtimePatches"):
         if spec.get(field):
             opened.unsaid.append(f"what it changes in its runtime's templates ({field})")
     return opened
 
 
+def _is_trainer(job: Mapping[str, Json]) -> bool:
+    """Tell whether a job of a runtime is labelled as that which trains."""
+    meta = as_mapping(_template(job).get("metadata") or {})
+    return as_mapping(meta.get("labels") or {}).get(_STEP) == "trainer"
+
+
 def _sized(template: Mapping[str, Json], resources: Mapping[str, Json]) -> Mapping[str, Json]:
-    spec = as_mapping(template["spec"])
+    spec = required(template, "spec", as_mapping)
     containers = [
         {**as_mapping(one), "resources": resources} if as_mapping(one).get("name") == "node" else one
         for one in as_list(spec.get("containers") or [])

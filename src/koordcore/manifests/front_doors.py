@@ -12,13 +12,24 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count, product
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import Source
-from koordcore.manifests.front_door_kinds import DOORS, OPENERS, TRAIN_JOB, Group, Member, open_train_job
+from koordcore.manifests.front_door_kinds import (
+    DOORS,
+    JOB_SET,
+    OPENERS,
+    TRAIN_JOB,
+    Group,
+    Jobs,
+    Member,
+    Opened,
+    open_job_set,
+    open_train_job,
+)
 from koordcore.manifests.kueue_doors import (
     Queued,
     pods_missing,
@@ -28,13 +39,18 @@ from koordcore.manifests.kueue_doors import (
     shown as shown_workload,
 )
 from koordcore.manifests.sources import SourceObject
-from koordcore.manifests.suspension import is_suspended, other_manager
+from koordcore.manifests.suspension import has_ended, is_suspended, other_manager
 from koordcore.model.kueue import WORKLOAD_ANNOTATION
-from koordcore.protocol.fields import as_mapping
+from koordcore.protocol.fields import Json, as_mapping
 from koordcore.protocol.gang_names import LABEL_POD_GROUP, gang_name
 from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS
 
 __all__ = ["DOORS", "with_gangs"]
+
+_POD_GROUP: Final = ("scheduling.sigs.k8s.io", "PodGroup")
+"""What a gang is made of; Kubernetes and others have kinds of this name, too."""
+_LIVE: Final = "live"
+_DONE: Final = "done"
 
 
 def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -51,11 +67,7 @@ def _identity(raw: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 def _over(raw: Mapping[str, Any]) -> bool:
     """Tell whether a job has ended, or is being deleted."""
-    conditions = _part(raw, "status").get("conditions")
-    stated = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
-    ended = ("Complete", "Completed", "Failed", "Succeeded")
-    over = any(one.get("type") in ended and one.get("status") == "True" for one in stated)
-    return over or bool(_part(raw, "metadata").get("deletionTimestamp"))
+    return has_ended(raw) or bool(_part(raw, "metadata").get("deletionTimestamp"))
 
 
 def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -82,10 +94,17 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     well = [one for one in known if _is_object(one)]
     ids = [_identity(_raw(one)) for one in well]
     queued = Queued(_raw(one) for one in well)
-    kinds = {(kind, space, name) for (_, kind, space, name) in ids}
+    jobs = {(i[1], i[2], i[3]) for i in ids if i[:2] in OPENERS or i[:2] == TRAIN_JOB}
+    groups = {(space, name) for (group, kind, space, name) in ids if (group, kind) == _POD_GROUP}
     runtimes = {
-        (i[1], i[3]): _raw(one) for one, i in zip(well, ids, strict=True) if i[1].endswith("TrainingRuntime")
+        (kind, "" if kind.startswith("Cluster") else space, name): _raw(one)
+        for one, (group, kind, space, name) in zip(well, ids, strict=True)
+        if group == TRAIN_JOB[0] and kind.endswith("TrainingRuntime")
     }
+    made_jobs: dict[str, dict[str, Mapping[str, Json]]] = {}
+    for one, (group, kind, space, name) in zip(well, ids, strict=True):
+        if (group, kind) == ("batch", "Job"):
+            made_jobs.setdefault(space, {})[name] = _raw(one)
     parents = {
         (kind, i[2], name) for one, i in zip(well, ids, strict=True) for kind, name in _owners(_raw(one))
     }
@@ -96,26 +115,25 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     for workload in queued.waiting:
         added += pods.of_workload(workload, origin[id(workload)], warnings)
     for one, (group, kind, space, name) in zip(well, ids, strict=True):
-        door = OPENERS.get((group, kind))
-        owned = any(
-            parent in DOORS.values() and (parent, space, up) in kinds for parent, up in _owners(_raw(one))
-        )
-        if (door is None and (group, kind) != TRAIN_JOB) or _over(_raw(one)):
+        owned = any((parent, space, up) in jobs for parent, up in _owners(_raw(one)))
+        if (group, kind) not in (*OPENERS, TRAIN_JOB) or _over(_raw(one)):
             continue
         # A RayJob's cluster says more than the job; any other child is told by its parent.
-        if (kind == "RayJob" and (kind, space, name) in parents) or (owned and kind != "RayCluster"):
+        cluster = ("RayCluster", space, str(_part(_raw(one), "status").get("rayClusterName") or ""))
+        told = (kind, space, name) in parents or cluster in jobs
+        if (kind == "RayJob" and told) or (owned and kind != "RayCluster"):
             continue
         # What Kueue has made of a job says more than the job.
         if (kind, space, name) in queued.owners and not pods.has_owned(kind, space, name):
             continue
         shown = f"{kind} {space}/{name}"
         if is_suspended(_raw(one)):
-            told = "suspended, so nobody makes its pods: it is in no plan"
+            why = "suspended, so nobody makes its pods: it is in no plan"
             asks = f"`koordcore explain {kind.lower()}/{name}` shows it as if it were resumed"
-            warnings.append(Problem("", f"{told} ({asks})", shown, one.source))
+            warnings.append(Problem("", f"{why} ({asks})", shown, one.source))
             continue
         try:
-            opened = open_train_job(name, _raw(one), runtimes) if door is None else door(name, _raw(one))
+            opened = _opened((group, kind), (space, name), _raw(one), runtimes, made_jobs.get(space, {}))
         except ManifestError as error:
             problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
             continue
@@ -123,7 +141,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             gang = _of_its_own(written, space, kind, grouped)
             made = None if pods.knows(gang, space) else queued.made_for(gang, _raw(one))
             if made is None:
-                added += pods.into(gang, space, kind, name, one, kinds, warnings)
+                added += pods.into(gang, space, kind, name, one, groups, warnings)
             else:
                 if gang.spec is not None or gang.parts is not None:
                     opened.unsaid.append(f"in a queue: which domains the parts of {gang.name} need")
@@ -138,6 +156,21 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             warnings.append(Problem("", f"not said by a gang: {what}", shown, one.source))
     taken = {(space, name) for _, kind, space, name in ids if kind == "Pod"}
     return [*pods.written(known), *(_under_free_name(one, taken, warnings) for one in added)]
+
+
+def _opened(
+    kind: tuple[str, str],
+    place: tuple[str, str],
+    raw: Mapping[str, Json],
+    runtimes: Mapping[tuple[str, str, str], Mapping[str, Json]],
+    made: Jobs,
+) -> Opened:
+    """Open a job by its kind, with what else has to be known for it."""
+    if kind == TRAIN_JOB:
+        return open_train_job(place, raw, runtimes, made)
+    if kind == JOB_SET:
+        return open_job_set(place[1], raw, made)
+    return OPENERS[kind](place[1], raw)
 
 
 def _of_its_own(gang: Group, space: str, kind: str, grouped: set[tuple[str, str]]) -> Group:
@@ -184,10 +217,21 @@ _Places: TypeAlias = dict[tuple[str, ...], deque[int]]
 """Places in a dump, in order, by what is said there."""
 
 
-def _pod_of(gang: Group, member: Member, space: str, owner: dict[str, Any]) -> dict[str, Any]:
+def _group_named(raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Tell how a pod names a group, and which one; nothing of a pod that is in none yet."""
+    spec, meta = _part(raw, "spec"), _part(raw, "metadata")
+    for field in ("schedulingGroup", "workloadRef"):
+        if spec.get(field):
+            return field, ""
+    labels = _part(meta, "labels")
+    name = gang_name(labels, _part(meta, "annotations"))
+    return (LABEL_POD_GROUP if labels.get(LABEL_POD_GROUP) else "other" if name else ""), name
+
+
+def _pod_of(member: Member, space: str, owner: dict[str, Any]) -> dict[str, Any]:
     """Make the manifest of a member that is missing."""
     template = as_mapping(member.template.get("metadata") or {})
-    labels = {**as_mapping(template.get("labels") or {}), **member.labels, LABEL_POD_GROUP: gang.name}
+    labels = {**as_mapping(template.get("labels") or {}), **member.labels}
     metadata = {
         "name": member.name,
         "namespace": space,
@@ -229,28 +273,48 @@ class _Pods:
         kind: str,
         name: str,
         source: SourceObject,
-        kinds: set[tuple[str, str, str]],
+        groups: set[tuple[str, str]],
         warnings: list[Problem],
     ) -> Iterator[SourceObject]:
-        """Give the group and the pods that are missing; those that are there join it."""
-        there = 0
+        """Give the group and the pods that are missing; those that are there join it.
+
+        Who names a group, by itself or in its template, stays in that one.
+        """
+        there = joined = apart = 0
+        needed = False
         for member in gang.members:
             place = self._find(member, space)
             if place is not None:
                 raw = _raw(self._left.pop(place))
                 there += 1
-                meta = raw["metadata"]
-                if not gang_name(_part(meta, "labels"), _part(meta, "annotations")):
+            else:
+                owner = {"kind": kind, "name": name, "uid": "", "apiVersion": _raw(source).get("apiVersion")}
+                raw = _pod_of(member, space, {**owner, "controller": True})
+            named = _group_named(raw)
+            if named == ("", ""):
+                named = (LABEL_POD_GROUP, gang.name)
+                if place is None:
+                    raw["metadata"]["labels"][LABEL_POD_GROUP] = gang.name
+                else:
                     self._gang[place] = gang.name
-                continue
-            owner = {"kind": kind, "name": name, "uid": "", "apiVersion": _raw(source).get("apiVersion")}
-            yield SourceObject(source.source, _pod_of(gang, member, space, {**owner, "controller": True}))
-        if not gang.members:
-            return
-        if ("PodGroup", space, gang.name) not in kinds:
-            yield SourceObject(source.source, _pod_group_of(gang, space))
-        message = f"shown as gang {space}/{gang.name} of {len(gang.members)}, of which {there} are there"
-        warnings.append(Problem("", message, f"{kind} {space}/{name}", source.source))
+            needed = needed or named == (LABEL_POD_GROUP, gang.name)
+            if named[1] != gang.name:
+                apart += 1
+            else:
+                joined += place is not None
+            if place is None:
+                yield SourceObject(source.source, raw)
+        total, shown = len(gang.members), f"{kind} {space}/{name}"
+        if needed and (space, gang.name) not in groups:
+            own = attrs.evolve(gang, least=max(min(1, gang.least), gang.least - apart))
+            yield SourceObject(source.source, _pod_group_of(own, space))
+        if apart < total:
+            message = f"shown as gang {space}/{gang.name} of {total - apart}, of which {joined} are there"
+            warnings.append(Problem("", message, shown, source.source))
+        if apart:
+            message = f"shown with {apart} of {total} pods in groups that they name themselves"
+            message += "" if apart < total else f", of which {there} are there"
+            warnings.append(Problem("", message, shown, source.source))
 
     def of_workload(
         self, workload: dict[str, Any], source: str, warnings: list[Problem], members: Sequence[Member] = ()
@@ -300,18 +364,26 @@ class _Pods:
         return known[0] if known else None
 
     def _find(self, member: Member, space: str) -> int | None:
+        """Find a pod that is the member: one that has not ended, else one that need not run again."""
         names = tuple(sorted(member.labels))
-        if names not in self._labelled:
-            self._labelled[names] = self._by_labels(names)
-        return self._first(self._labelled[names], (space, *(member.labels[name] for name in names)))
+        key = (space, *(member.labels[name] for name in names))
+        for phases in (_LIVE, _DONE) if member.once else (_LIVE,):
+            known = (phases, *names)
+            if known not in self._labelled:
+                self._labelled[known] = self._by_labels(names, phases)
+            place = self._first(self._labelled[known], key)
+            if place is not None:
+                return place
+        return None
 
-    def _by_labels(self, names: Sequence[str]) -> _Places:
-        """Where pods are that have not ended, by namespace and these labels, as each may be told."""
+    def _by_labels(self, names: Sequence[str], phases: str) -> _Places:
+        """Where pods are that run yet, or are done, by namespace and these labels, as each may be told."""
         found: _Places = {}
         for place, one in self._left.items():
             raw = _raw(one)
             labels = _part(raw["metadata"], "labels")
-            if _part(raw, "status").get("phase") in ("Succeeded", "Failed"):
+            phase = _part(raw, "status").get("phase")
+            if phase == "Failed" or (phase == "Succeeded") != (phases == _DONE):
                 continue
             other = labels.get("job-name")
             values_of = [

@@ -10,7 +10,7 @@ from typing import Final
 from koordcore.manifests._reading import is_object
 from koordcore.manifests.cross_checks import Key
 from koordcore.manifests.front_door_kinds import OPENERS, TRAIN_JOB
-from koordcore.manifests.suspension import is_suspended
+from koordcore.manifests.suspension import has_ended, is_suspended
 from koordcore.protocol.fields import Json
 
 _OPENED: Final = {*OPENERS, TRAIN_JOB}
@@ -20,7 +20,6 @@ _NO_PODS_NOW: Final = frozenset({"CronJob", "PodTemplate"})
 """Kinds that make other objects, at other times."""
 _MAKERS_OF_NOTHING: Final = ("kueue.x-k8s.io", "scheduling.k8s.io")
 """API groups whose objects describe the pods of others."""
-_ENDED: Final = ("Complete", "Completed", "Failed", "Succeeded")
 _DEPTH: Final = 8
 
 
@@ -34,17 +33,9 @@ def wants_pods(key: Key, raw: Mapping[str, Json]) -> bool:
         return False
     if any(spec.get(name) == 0 for name in ("replicas", "parallelism")) or is_suspended(raw):
         return False
-    if is_object(status) and (_ended(status) or status.get("desiredNumberScheduled") == 0):
+    if has_ended(raw) or (is_object(status) and status.get("desiredNumberScheduled") == 0):
         return False
     return (group, kind) in _OPENED or _has_template(spec, _DEPTH)
-
-
-def _ended(status: Mapping[str, Json]) -> bool:
-    conditions = status.get("conditions")
-    return status.get("completionTime") is not None or any(
-        is_object(one) and one.get("type") in _ENDED and one.get("status") == "True"
-        for one in (conditions if isinstance(conditions, list) else ())
-    )
 
 
 def _has_template(value: Json, depth: int) -> bool:

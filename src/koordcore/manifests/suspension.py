@@ -1,4 +1,4 @@
-"""Jobs of which nobody here makes the pods: suspended ones, and those that another controller manages."""
+"""Jobs of which nobody here makes pods: suspended ones, ones that are over, and ones that others manage."""
 
 from __future__ import annotations
 
@@ -22,6 +22,29 @@ _OWN_MANAGERS: Final = (
     "ray.io/kuberay-operator",
 )
 """What ``managedBy`` names where the usual controller makes the pods."""
+
+_ENDED: Final = ("Complete", "Completed", "Failed", "Succeeded")
+"""Conditions of jobs that are over."""
+_RAY_ENDED: Final = ("Complete", "Failed")
+_RAY_JOB_ENDED: Final = ("SUCCEEDED", "FAILED", "STOPPED")
+_RAY_TRIES_ANEW: Final = ("Retrying", "Suspending", "Suspended")
+"""What a RayJob says, which has no conditions: a try that has ended is not the last one here."""
+
+
+def has_ended(raw: Mapping[str, Json]) -> bool:
+    """Tell whether a job is over, whether or not it went well."""
+    status, group = raw.get("status"), str(raw.get("apiVersion") or "").rpartition("/")[0]
+    if not is_object(status):
+        return False
+    if (group, raw.get("kind")) == ("ray.io", "RayJob"):
+        stage = status.get("jobDeploymentStatus")
+        tried = status.get("jobStatus") in _RAY_JOB_ENDED
+        return stage in _RAY_ENDED or (tried and stage not in _RAY_TRIES_ANEW)
+    conditions = status.get("conditions")
+    return status.get("completionTime") is not None or any(
+        is_object(one) and one.get("type") in _ENDED and one.get("status") == "True"
+        for one in (conditions if isinstance(conditions, list) else ())
+    )
 
 
 def is_suspended(raw: Mapping[str, Json]) -> bool:
