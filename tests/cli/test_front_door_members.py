@@ -390,3 +390,21 @@ def test_the_trainer_of_a_runtime_is_the_job_that_its_label_names(
     plan, _ = planned(capsys, tmp_path, [*nodes(3), runtime, job], "--as-gangs")
     found = [name.split("-")[1] for name in placed(plan)]
     assert {name: found.count(name) for name in sorted(set(found))} == pods
+
+
+def test_pods_of_a_job_set_tell_how_far_a_job_is_that_the_dump_lacks(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One of two pods of the first worker is done: nobody makes it again, nor that of the first job."""
+    key = "jobset.sigs.k8s.io/"
+    there = [
+        pod(
+            f"train-{job}-0-x",
+            "Succeeded",
+            {f"{key}jobset-name": "train", f"{key}replicatedjob-name": job, f"{key}job-index": "0"},
+            ("Job", f"train-{job}-0"),
+        )
+        for job in ("init", "w")
+    ]
+    plan, _ = planned(capsys, tmp_path, [*nodes(4), *there, STAGES], "--as-gangs")
+    assert sorted(placed(plan)) == ["train-w-0-0", "train-w-1-0", "train-w-1-1"]

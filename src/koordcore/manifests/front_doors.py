@@ -8,7 +8,7 @@ are in the dump already are its members; what only its controller knows is named
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count, product
@@ -101,10 +101,7 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
         for one, (group, kind, space, name) in zip(well, ids, strict=True)
         if group == TRAIN_JOB[0] and kind.endswith("TrainingRuntime")
     }
-    made_jobs: dict[str, dict[str, Mapping[str, Json]]] = {}
-    for one, (group, kind, space, name) in zip(well, ids, strict=True):
-        if (group, kind) == ("batch", "Job"):
-            made_jobs.setdefault(space, {})[name] = _raw(one)
+    made_jobs = _jobs_there([_raw(one) for one in well])
     parents = {
         (kind, i[2], name) for one, i in zip(well, ids, strict=True) for kind, name in _owners(_raw(one))
     }
@@ -156,6 +153,25 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             warnings.append(Problem("", f"not said by a gang: {what}", shown, one.source))
     taken = {(space, name) for _, kind, space, name in ids if kind == "Pod"}
     return [*pods.written(known), *(_under_free_name(one, taken, warnings) for one in added)]
+
+
+def _jobs_there(objects: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Json]]]:
+    """Give batch Jobs by namespace and name; how far one is that the dump lacks its pods tell."""
+    found: dict[str, dict[str, Mapping[str, Json]]] = {}
+    pods: dict[tuple[str, str], Counter[str]] = {}
+    for raw in objects:
+        group, kind, space, name = _identity(raw)
+        if (group, kind) == ("batch", "Job"):
+            found.setdefault(space, {})[name] = raw
+        elif (group, kind) == ("", "Pod"):
+            phase = str(_part(raw, "status").get("phase"))
+            count_as = {"Succeeded": "succeeded", "Failed": "failed"}.get(phase, "active")
+            for parent, own in _owners(raw):
+                if parent == "Job":
+                    pods.setdefault((space, own), Counter())[count_as] += 1
+    for (space, own), counted in pods.items():
+        found.setdefault(space, {}).setdefault(own, {"status": dict(counted)})
+    return found
 
 
 def _opened(
