@@ -168,7 +168,7 @@ def parse_cpu_request(
             # Without a hint nobody reads what a bound pod was given, which is different for each.
             texts = (*texts[:-3], None, None, None)
     marks = tuple([found_in(labels, key) for key in _MARKS]) if labels else _UNMARKED
-    return _read_request(marks, texts, priority, amounts, args) if amounts or claiming else None
+    return _read_request(marks, texts, priority, amounts, args, claiming or bool(amounts))
 
 
 _READ: Final = (
@@ -191,7 +191,8 @@ def _read_request(
     priority: int | None,
     requests: tuple[tuple[str, int], ...],
     args: NUMAArgs,
-) -> CPURequest | NUMARefusal:
+    asks: bool,
+) -> CPURequest | NUMARefusal | None:
     """Read a request out of nothing but what matters to it.
 
     Parameters
@@ -206,6 +207,8 @@ def _read_request(
     spec = resource_spec_of(annotations)
     numa_spec = numa_topology_spec_of(annotations)
     amounts = make_resources(requests)
+    if not asks:
+        return None
     try:
         designated = designated_status(annotations)
     except ManifestError as error:
