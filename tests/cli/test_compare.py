@@ -65,7 +65,7 @@ def test_pods_that_no_policy_names_are_not_placed(tmp_path: Path, capsys: pytest
     everybody = [(name, 1, 0, ["default/mine"]) for name in ("stock", "koordinator")]
     assert outcomes("--all-schedulers") == everybody
     assert main(["compare", dump]) == 0
-    assert "1 pods · landing elsewhere than under stock: 0 under koordinator · 1 not ours" in (
+    assert "1 pod · landing elsewhere than under stock: 0 under koordinator · 1 not ours" in (
         capsys.readouterr().out
     )
     # Whom one policy names all decide about: else they would be asked about different pods.

@@ -8,6 +8,8 @@ import attrs
 import pytest
 
 from koordcore import ClusterSnapshot, Node, Pod
+from koordcore.allocators.gang.demand import GangShortfall
+from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.claims import (
     ClaimRequest,
     ClaimSpec,
@@ -17,6 +19,7 @@ from koordcore.model.claims import (
 )
 from koordcore.model.device_slices import AttributeKind, AttributeValue, ResourceSlice, SliceDevice
 from koordcore.model.pods import PodResourceClaim
+from koordcore.scheduling import shared_devices
 from tests.scheduling.test_claims import DRIVER, legal
 from tests.scheduling.test_claims_shared import gang
 
@@ -120,3 +123,24 @@ def test_a_gang_that_finds_too_few_devices_of_all_nodes_is_proven_not_to_fit() -
 
 def _least(number: int) -> dict[str, str]:
     return {"gang.scheduling.koordinator.sh/min-available": str(number)}
+
+
+def test_nothing_is_proven_of_places_for_which_the_budget_of_the_planner_ran_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All choices of nodes were looked at, and of one of them it is not known whether it is a plan."""
+    unknown = Certificate(CertificateStatus.HEURISTIC)
+    out = GangShortfall(message="", detail="", desired=2, placeable=-1, certificate=unknown)
+    asked: list[object] = []
+
+    def gives_up(*question: object, **_: object) -> GangShortfall:
+        asked.append(question)
+        return out
+
+    monkeypatch.setattr(shared_devices, "place_gang", gives_up)
+    pools = [pool("l0", "aa", "n0"), pool("l2", "b", "n2"), pool("zz", "a")]
+    members = [member("w0", "a"), member("w1", "any", "a", node="n2")]
+    result = legal(cluster({"n0": 3, "n1": 3, "n2": 1}, pools, members))
+    assert asked
+    (job,) = result.jobs
+    assert job.certificate is None or not job.certificate.infeasible

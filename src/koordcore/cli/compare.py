@@ -19,6 +19,7 @@ from koordcore.cli.progress import working
 from koordcore.cli.queues import compare_queues, comparison_record, comparison_tables
 from koordcore.cli.selection import add_selection, selection_of
 from koordcore.cli.tables import say, show
+from koordcore.cli.words import many
 from koordcore.explaining.workloads import stand_in_names
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.kueue import KueueWorkload
@@ -122,7 +123,7 @@ def _print_tables(found: Comparison, limit: int) -> None:
     moved = ", ".join(f"{found.moved(one.name)} under {one.name}" for one in found.outcomes[1:])
     note = f" · landing elsewhere than under {first}: {moved}" if moved else ""
     others = f" · {strangers} not ours (see --all-schedulers)" if strangers else ""
-    say(f"{pods} pods{note}{others} · verified")
+    say(f"{many(pods, 'pod')}{note}{others} · verified")
 
 
 def _landings(found: Comparison, limit: int, *, wide: bool) -> Table:

@@ -172,6 +172,8 @@ class SharedDevices:
         self._left -= 1
         answer = place_gang(self._tree, self._ask(self._counts.copy()), limits=self._limits)
         if not isinstance(answer, GangPlacement) or not answer.nodes:
+            # A budget that ran out says nothing of these places.
+            self._doubtful |= isinstance(answer, GangPlacement) or not answer.certificate.infeasible
             return None
         mark = self._workspace.checkpoint()
         bound = bind_plan(self._workspace, self._plugins, self._inputs, answer.nodes)
