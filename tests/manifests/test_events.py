@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any, TypeAlias
@@ -10,13 +12,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from koordcore import Bound, ClusterSnapshot, ManifestError
+from koordcore.errors import Problem
 from koordcore.manifests import EventReader, snapshot_from_objects
+from koordcore.manifests.objects import key_of
 from koordcore.model.cluster import Unreadable
 from koordcore.model.pods import PodKey
 from koordcore.snapshot import Change
 
 Object: TypeAlias = dict[str, Any]
 SIGS = "scheduling.sigs.k8s.io/v1alpha1"
+KOORD = "koordinator.sh/"
 
 
 def thing(version: str, kind: str, name: str, namespace: str | None = None, **fields: Any) -> Object:
@@ -37,10 +42,23 @@ def pod(rng: Random, name: str) -> Object:
         spec["priorityClassName"] = rng.choice(("high", "low"))
     if rng.random() < 0.1:
         spec["priority"] = "broken"
+    if rng.random() < 0.3:
+        spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": rng.choice(("v0", "v1"))}}]
+    if rng.random() < 0.3:
+        spec["resourceClaims"] = [{"name": "d", "resourceClaimName": rng.choice(("d0", "d1"))}]
+    if rng.random() < 0.2:
+        spec["containers"][0]["resources"]["requests"][f"{KOORD}gpu"] = "100"
+    labels = {
+        "quota.scheduling.koordinator.sh/name": rng.choice(("q0", "nobody")),
+        "pod-group.scheduling.sigs.k8s.io": rng.choice(("g", "nobody")),
+        f"{KOORD}qosClass": rng.choice(("LSR", "BE")),
+    }
+    labels = {key: value for key, value in labels.items() if rng.random() < 0.3}
     owners = [
         {"apiVersion": "apps.kruise.io/v1", "kind": "CloneSet", "name": rng.choice(("c0", "c1")), "uid": "u"}
     ]
-    meta = {"ownerReferences": owners} if rng.random() < 0.3 else {}
+    meta: Object = {"ownerReferences": owners} if rng.random() < 0.3 else {}
+    meta["labels"] = labels
     phase = rng.choice(("Running", "Running", "Succeeded"))
     return thing("v1", "Pod", name, "a", spec=spec, status={"phase": phase}, meta=meta)
 
@@ -60,17 +78,43 @@ def reservation(rng: Random, name: str) -> Object:
     template = {"spec": {"containers": [{"name": "c"}]}, "metadata": {"namespace": "a"}}
     owners = [{"labelSelector": {"matchLabels": {"app": "x"}}}]
     version = "scheduling.koordinator.sh/v1alpha1"
-    return thing(
-        version, "Reservation", name, spec={"template": template, "owners": owners}, meta={"uid": uid}
-    )
+    spec: Object = {"template": template, "owners": owners}
+    if rng.random() < 0.3:
+        spec["unheardOf"] = 1
+    phase = {"phase": "Available", "nodeName": rng.choice(("n0", "nowhere"))} if rng.random() < 0.5 else {}
+    return thing(version, "Reservation", name, spec=spec, meta={"uid": uid}, status=phase)
 
 
 def clone_set(rng: Random, name: str) -> Object:
-    return thing("apps.kruise.io/v1", "CloneSet", name, "a", spec={"replicas": rng.choice((1, 2, "many"))})
+    owner = {"apiVersion": "apps.kruise.io/v1", "kind": "CloneSet", "name": "c0" if name == "c1" else "c1"}
+    meta = {"ownerReferences": [{**owner, "uid": "u"}]} if rng.random() < 0.5 else {}
+    spec = {"replicas": rng.choice((1, 2, "many"))}
+    return thing("apps.kruise.io/v1", "CloneSet", name, "a", spec=spec, meta=meta)
 
 
 def pod_group(rng: Random, name: str) -> Object:
-    return thing(SIGS, "PodGroup", name, "a", spec={"minMember": rng.randint(1, 3)})
+    topology = {"gatherStrategy": [{"layer": rng.choice(("rack", "block")), "strategy": "MustGather"}]}
+    meta = {"annotations": {"gang.scheduling.koordinator.sh/network-topology-spec": json.dumps(topology)}}
+    spec = {"minMember": rng.randint(1, 3), **({"unheardOf": 1} if rng.random() < 0.3 else {})}
+    return thing(SIGS, "PodGroup", name, "a", spec=spec, meta=meta if rng.random() < 0.5 else {})
+
+
+def volume_claim(rng: Random, name: str) -> Object:
+    spec = {"volumeName": "volume"} if rng.random() < 0.5 else {}
+    return thing("v1", "PersistentVolumeClaim", name, "a", spec=spec)
+
+
+def device_claim(rng: Random, name: str) -> Object:
+    user = {"resource": "pods", "name": rng.choice(("p0", "p1")), "uid": "p0-0"}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
+    found = {"driver": "d", "pool": "p", "device": "x", "request": "r"}
+    status = {"reservedFor": [user], "allocation": {"devices": {"results": [found]}}}
+    return thing("resource.k8s.io/v1", "ResourceClaim", name, "a", spec=spec, status=status)
+
+
+def quota_profile(rng: Random, name: str) -> Object:
+    spec = {"quotaName": rng.choice(("q0", "q9")), "nodeSelector": {"matchLabels": {"pool": "x"}}}
+    return thing("quota.koordinator.sh/v1alpha1", "ElasticQuotaProfile", name, "a", spec=spec)
 
 
 MAKERS = {
@@ -84,6 +128,10 @@ MAKERS = {
     "c0": clone_set,
     "c1": clone_set,
     "g": pod_group,
+    "v0": volume_claim,
+    "d0": device_claim,
+    "d1": device_claim,
+    "f": quota_profile,
 }
 
 
@@ -144,6 +192,12 @@ def test_any_order_leads_to_what_is_loaded_in_the_end(seed: int) -> None:
         snapshot = snapshot.apply(*reader.relist(version, kind, bare))
     assert {problem.object_name for problem in reader.problems} == named_by(final)
     assert snapshot == snapshot_from_objects(final).snapshot
+    in_order = snapshot_from_objects(sorted(final, key=key_of))
+    assert Counter(map(told, reader.warnings)) == Counter(map(told, in_order.warnings))
+
+
+def told(warning: Problem) -> tuple[str, str, str]:
+    return warning.object_name, warning.path, warning.message
 
 
 def test_a_broken_object_hurts_itself_alone_and_is_named() -> None:
@@ -194,6 +248,31 @@ def test_what_is_no_event_is_refused() -> None:
     with pytest.raises(ManifestError, match="expected ADDED"):
         EventReader().event("ERROR", {"code": 410})
     assert EventReader().event("BOOKMARK", {"metadata": {"resourceVersion": "7"}}) == ()
+
+
+def test_warnings_name_what_objects_say_of_each_other_until_that_has_changed() -> None:
+    reader = EventReader()
+    label = "pod-group.scheduling.sigs.k8s.io"
+    waits = thing("v1", "Pod", "p", "a", spec={}, meta={"labels": {label: "g"}})
+    reader.event("ADDED", waits)
+    missing = (
+        "Pod a/p",
+        f"metadata.labels[{label}]",
+        "the dump has no PodGroup a/g, so the pod waits for it",
+    )
+    assert list(map(told, reader.warnings)) == [missing]
+    reader.event("ADDED", thing(SIGS, "PodGroup", "g", "a", spec={"minMember": 1}))
+    assert reader.warnings == ()
+    assert reader.warnings is reader.warnings, "without an event nothing is looked at anew"
+
+
+def test_who_is_taken_for_bound_waits_for_no_pod_group() -> None:
+    reader = EventReader()
+    waits = thing("v1", "Pod", "p", "a", spec={}, meta={"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}})
+    reader.event("ADDED", waits)
+    reader.event("ADDED", node(Random(0), "n0"))
+    reader.assume(Bound(pod=PodKey("a", "p"), node="n0"))
+    assert reader.warnings == ()
 
 
 def test_an_event_that_changes_nothing_that_is_read_is_no_change() -> None:

@@ -13,22 +13,9 @@ from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Memory, Reading
-from koordcore.manifests.claim_conflicts import claim_conflicts
 from koordcore.manifests.cpu_sync import sync_reservations
-from koordcore.manifests.cross_checks import (
-    Key,
-    Remark,
-    gang_remarks,
-    not_together,
-    owner_cycles,
-    profile_remarks,
-    quota_remarks,
-    reservation_remarks,
-    shown,
-    topology_remarks,
-)
-from koordcore.manifests.device_sync import holders_without_devices, sync_devices
-from koordcore.manifests.group_checks import group_remarks
+from koordcore.manifests.cross_checks import Key, Remark, not_together, shown
+from koordcore.manifests.device_sync import sync_devices
 from koordcore.manifests.koordinator import Policies, QuotaReading
 from koordcore.manifests.objects import (
     ReadObject,
@@ -38,12 +25,9 @@ from koordcore.manifests.objects import (
     read_object,
     unique_key,
 )
-from koordcore.manifests.pod_admission import pod_problems
 from koordcore.manifests.podless import without_pods
 from koordcore.manifests.pods import PodReading, resolve_priority
-from koordcore.manifests.runtime_classes import runtime_class_remarks
-from koordcore.manifests.unamplified import unamplified
-from koordcore.manifests.volumes import warn_of_volumes
+from koordcore.manifests.together import Together, Waiting
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.checks import names_its_fields
 from koordcore.model.cluster import PriorityClass
@@ -53,7 +37,6 @@ from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.records import ClusterRecord
-from koordcore.model.volumes import PersistentVolumeClaim
 from koordcore.protocol.quota import QuotaObject
 from koordcore.snapshot import ClusterSnapshot
 
@@ -163,16 +146,21 @@ class Bundle:
         if strict:
             self.unfit += (*self.problems, *self.doubled)
         self.warnings += self.doubled
-        self.warnings += self._placed(owner_cycles(self._owners()))
         unread = self._generic_workloads()
         synced = sync_devices(self.nodes, self.records, [read.pod for read, _ in self.pods])
         reserved = sync_reservations(synced.nodes, synced.records)
         self.nodes, self.records = synced.nodes, reserved.records
         self.warnings += self._placed((*synced.remarks, *reserved.remarks))
         states, pending = self._bind()
-        self.warnings += self._placed(holders_without_devices(states, self.records))
-        self._cross_checks()
-        self._claim_conflicts(states, pending)
+        together = Together(
+            states=states,
+            pending=pending,
+            reads=[read for read, _ in self.pods],
+            records=self.records,
+            quotas=self._quotas,
+            owners=self._owners(),
+        )
+        self.warnings += self._placed(together.remarks(self.gates))
         if self.unfit:
             raise ManifestError(dict.fromkeys(self.unfit))
         try:
@@ -238,17 +226,6 @@ class Bundle:
         wanting = [one.name for one in self.objects.values() if one.wants_pods]
         return Counter(map(kind_of, without_pods(wanting, owning, pods)))
 
-    def _cross_checks(self) -> None:
-        pods = [read.pod for read, _ in self.pods]
-        self.warnings += self._placed(topology_remarks(self.records, pods, self.nodes))
-        self.warnings += self._placed(gang_remarks(self.records, pods))
-        self.warnings += self._placed(group_remarks(self.records))
-        self.warnings += self._placed(reservation_remarks(self.records, self.nodes))
-        self.warnings += self._placed(quota_remarks(self._quotas, pods, self.gates))
-        self.warnings += self._placed(profile_remarks(self.records))
-        self.warnings += self._placed(unamplified(self.nodes, self.records))
-        self.warnings += self._placed(runtime_class_remarks(self.records, [read for read, _ in self.pods]))
-
     def _placed(self, remarks: Iterable[Remark]) -> Iterator[Problem]:
         for key, problem in remarks:
             known = self.objects.get(unique_key(key))
@@ -259,9 +236,7 @@ class Bundle:
         classes = {one.name: one for one in self.records if isinstance(one, PriorityClass)}
         on_node: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
         pending: list[Pod] = []
-        claims = {
-            (one.namespace, one.name): one for one in self.records if isinstance(one, PersistentVolumeClaim)
-        }
+        waiting = Waiting(self.records)
         for read, found in self.pods:
             reading = Reading(self.memory)
             pod = resolve_priority(reading, read, classes)
@@ -269,8 +244,7 @@ class Bundle:
                 self.records.append(pod)
             elif pod.node_name is None:
                 pending.append(pod)
-                warn_of_volumes(reading, pod, claims)
-                reading.warnings += pod_problems(pod)
+                waiting.warn(reading, pod)
             elif pod.node_name in on_node:
                 on_node[pod.node_name].append(pod)
             else:
@@ -281,14 +255,6 @@ class Bundle:
                 self.warnings += map(named.put, reading.warnings)
         states = tuple(NodeState(node, tuple(on_node[node.name])) for node in self.nodes)
         return states, tuple(pending)
-
-    def _claim_conflicts(self, states: tuple[NodeState, ...], pending: tuple[Pod, ...]) -> None:
-        for found in claim_conflicts(self.records, states, pending):
-            group, kind = (
-                ("", "Pod") if isinstance(found.about, Pod) else ("resource.k8s.io", "ResourceClaim")
-            )
-            key = (group, kind, found.about.namespace, found.about.name)
-            self.warnings += self._placed([(key, found.problem)])
 
     def _generic_workloads(self) -> Counter[str]:
         """Read objects of unknown kinds as workloads where another object names them as its owner."""

@@ -76,7 +76,7 @@ def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: 
     kept = [policies.get(one.name, one) if isinstance(one, DeviceObject) else one for one in records]
     remarks = [_lacking(sorted(those), *what) for what, those in lacking.items()]
     remarks += map(_policy_taken, sorted(policies))
-    return Synced(done, kept, [*remarks, *_unsplit(done, pods)])
+    return Synced(done, kept, remarks)
 
 
 def _lacked(node: Node, device: DeviceObject) -> tuple[Mapping[str, int], Mapping[str, str]]:
@@ -105,7 +105,7 @@ def _lacking(nodes: Sequence[str], path: str, names: Sequence[str]) -> Remark:
     return ("", "Node", "", nodes[0]), Problem(path, message)
 
 
-def _unsplit(nodes: Sequence[Node], pods: Iterable[Pod]) -> Iterator[Remark]:
+def unsplit(nodes: Sequence[Node], pods: Iterable[Pod]) -> Iterator[Remark]:
     """Find what the webhook would have split: only NVIDIA's nodes offer ``koordinator.sh/gpu`` itself."""
     offered = {name for node in nodes for name in node.allocatable}
     if GPU in offered or GPU_CORE not in offered:

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-import attrs
-
 from koordcore._blame import names_its_arguments
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import SourceObject
@@ -20,10 +18,12 @@ from koordcore.manifests._reading import Memory, Reading, identity_of, is_object
 from koordcore.manifests.assumed import Assumed, On
 from koordcore.manifests.beside import Beside, Slot, unsettled
 from koordcore.manifests.bundle import READ_AS_TEXT
-from koordcore.manifests.cross_checks import Key, shown
-from koordcore.manifests.objects import ReadObject, key_of, left_out, read_object, unique_key, version_of
+from koordcore.manifests.cross_checks import Key
+from koordcore.manifests.koordinator import QuotaReading
+from koordcore.manifests.objects import ReadObject, key_of, left_out, read_object, stamp_of, unique_key
 from koordcore.manifests.pods import PodReading, class_asked, resolve_priority
 from koordcore.manifests.standing import Standing, moves
+from koordcore.manifests.together import Known, named, those_there, told
 from koordcore.manifests.workloads import read_workload
 from koordcore.model.cluster import PriorityClass, Unreadable
 from koordcore.model.decisions import Bound
@@ -46,33 +46,14 @@ _POD: Final = ("", "Pod")
 _NODE: Final = ("", "Node")
 
 
-@attrs.define(eq=False)
-class _Known:
-    """What the reader remembers of an object.
-
-    Parameters
-    ----------
-    name
-        As owners are told: with its namespace only where the object says it.
-    unread
-        As much of an object of an unknown kind as a workload is read out of.
-    """
-
-    name: Key
-    uid: str
-    version: int
-    owners: tuple[Key, ...] = ()
-    unread: Mapping[str, Json] | None = None
-
-
 class EventReader:
     """Reads watch events of Kubernetes and Koordinator objects as changes of a snapshot.
 
     What cannot be read is hurt alone, as by :func:`koordcore.manifests.load`, and is named in
     :attr:`problems` until it is replaced or gone: a Pod stands there and says so, anything else is left out.
     The changes of all events lead an empty snapshot to what :func:`koordcore.manifests.load` makes of the
-    objects that are there; owners that own each other are not looked for, and what the manager of a live
-    cluster writes on nodes out of their Device objects is not completed in its place, as in a dump.
+    objects that are there, and so do :attr:`warnings`; but what the manager of a live cluster writes on nodes
+    out of their Device objects is not completed in its place, as in a dump.
 
     Examples
     --------
@@ -90,7 +71,7 @@ class EventReader:
 
     def __init__(self) -> None:
         self._memory = Memory()
-        self._known: dict[Key, _Known] = {}
+        self._known: dict[Key, Known] = {}
         self._kinds: dict[tuple[str, str], dict[Key, None]] = {}
         self._strays: dict[tuple[str, str], set[Key]] = {}
         """What was among the objects of a kind and is none of it, by that kind."""
@@ -108,6 +89,7 @@ class EventReader:
         """Those of the records that are in the snapshot."""
         self._owned: Counter[Key] = Counter()
         self._held_back: dict[Key, Unreadable] = {}
+        self._warned: tuple[Problem, ...] | None = None
         self._changes: list[Change] = []
 
     # -- telling -----------------------------------------------------------------------------------------
@@ -205,22 +187,28 @@ class EventReader:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What cannot be read, in the order of the objects' keys."""
-        return self._listed("problem", "held back")
-
-    @property
-    def warnings(self) -> tuple[Problem, ...]:
-        """What was read in a way that its author may not expect, in the order of the objects' keys."""
-        return self._listed("warning", "placed warning")
-
-    def _listed(self, *kinds: str) -> tuple[Problem, ...]:
+        kinds = ("problem", "held back")
         found = sorted((key, kind) for kind in kinds for key in self._said.get(kind, ()))
         return tuple(problem for key, kind in found for problem in self._said[kind][key])
 
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What was read in a way that its author may not expect.
+
+        First what objects say of themselves, then what is said of them beside others, as loading all of them
+        at once does; each in the order of the objects' keys. All of them are looked at when this is asked for
+        after an event, and not before.
+        """
+        if self._warned is None:
+            pods = self._standing, self._pods
+            there = those_there(self._nodes, *pods, self._shown, self._known, self._held_back)
+            self._warned = told(self._said, self._standing, there)
+        return self._warned
+
     def _say(self, key: Key, kind: str, problems: Iterable[Problem]) -> None:
         """Keep what is to be said about an object, in the place of what was said before."""
-        new = tuple(
-            attrs.evolve(one, object_name=shown(self._known[key].name), source="") for one in problems
-        )
+        self._warned = None
+        new = tuple(named(self._known[key].name, problems))
         if new:
             self._said.setdefault(kind, {})[key] = new
         elif kind in self._said:
@@ -230,7 +218,7 @@ class EventReader:
 
     def _put(self, item: Mapping[str, Json]) -> None:
         key = key_of(item)
-        uid, version = _stamp(item)
+        uid, version = stamp_of(item)
         known = self._known.get(key)
         if known is not None and version and known.version >= version and known.uid == uid:
             return
@@ -238,7 +226,7 @@ class EventReader:
             self._forget(key)  # another one of the name: the end of the first was missed
         read = read_object(self._memory, SourceObject("", item))
         owners = known.owners if known is not None and key in self._known else ()
-        self._known[key] = _Known(identity_of(item), uid, version, owners)
+        self._known[key] = Known(identity_of(item), uid, version, owners)
         self._kinds.setdefault(key[:2], {})[key] = None
         self._say(key, "problem", read.problems)
         self._say(key, "warning", read.warnings)
@@ -246,7 +234,7 @@ class EventReader:
 
     def _delete(self, item: Mapping[str, Json]) -> None:
         key = key_of(item)
-        uid, version = _stamp(item)
+        uid, version = stamp_of(item)
         known = self._known.get(key)
         if known is None:
             return
@@ -340,7 +328,7 @@ class EventReader:
             return "waits", pod
         if pod.node_name in self._nodes:
             return "bound", pod
-        reading.warn("spec.nodeName", f"no node {pod.node_name} is known; the pod holds nothing")
+        reading.warn("spec.nodeName", f"no node {pod.node_name} in the dump; the pod holds nothing")
         return "record", pod
 
     # -- records -----------------------------------------------------------------------------------------
@@ -348,6 +336,8 @@ class EventReader:
     def _take_records(self, key: Key, read: ReadObject | None) -> None:
         known = self._known[key]
         known.unread = None if read is None else read.slim
+        asked = None if read is None else read.content
+        known.quota = asked.written if isinstance(asked, QuotaReading) else None
         before = self._records.get((key, ""))
         record = None if read is None else read.record
         self._keep((key, ""), record)
@@ -435,12 +425,3 @@ class EventReader:
         for key in sorted(before | problems_of.keys()):
             self._say(key, "held back", problems_of.get(key, ()))
             self._show((key, ""))
-
-
-def _stamp(item: Mapping[str, Json]) -> tuple[str, int]:
-    """Read uid and version of an object; empty and 0 where there are none that can be compared."""
-    meta = item.get("metadata") if is_object(item) else None
-    if not is_object(meta):
-        return "", 0
-    uid = meta.get("uid")
-    return uid if isinstance(uid, str) else "", version_of(item)

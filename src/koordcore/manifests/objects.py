@@ -143,6 +143,13 @@ def version_of(raw: Json) -> int:
     return 0
 
 
+def stamp_of(raw: Json) -> tuple[str, int]:
+    """Read uid and version of an object; empty and 0 where there are none that can be compared."""
+    meta = raw.get("metadata") if is_object(raw) else None
+    uid = meta.get("uid") if is_object(meta) else None
+    return uid if isinstance(uid, str) else "", version_of(raw)
+
+
 def read_object(memory: Memory, source: SourceObject) -> ReadObject:
     """Read one object; what is wrong with it stands in the answer, whatever it is."""
     reading = Reading(memory)
