@@ -255,9 +255,76 @@ def test_patches_remove_elements_before_they_add_some() -> None:
     assert patch_pod(old, patch) == {"spec": {"containers": [{"name": "a", "args": []}]}}
 
 
+def containers(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("old", "patch", "order", "merged"),
+    [
+        ("abc", "", "ca", "bca"),
+        ("abc", "ca", "ca", "bca"),
+        ("abc", "d", "dcb", "dacb"),
+        ("abc", "bd", "bcd", "abcd"),
+        ("", "ab", "ab", "ab"),
+        ("ab", "", "", "ab"),
+        ("ab", "", "xb", "ab"),
+        ("axby", "c", "bca", "xbcay"),
+    ],
+)
+def test_patches_set_the_order_of_a_list(old: str, patch: str, order: str, merged: str) -> None:
+    """First the order that is set, then that of the patch, then that of the pod."""
+    there = {"spec": {"containers": containers(*old)}} if old else {"spec": {}}
+    brought = {"containers": containers(*patch)} if patch else {}
+    asked = {"spec": {"$setElementOrder/containers": containers(*order), **brought}}
+    assert patch_pod(there, asked) == {"spec": {"containers": containers(*merged)}}
+    plain: dict[str, Any] = {"metadata": {"finalizers": list(old)} if old else {}}
+    added = {"$setElementOrder/finalizers": list(order), **({"finalizers": list(patch)} if patch else {})}
+    assert patch_pod(plain, {"metadata": added}) == {"metadata": {"finalizers": list(merged)}}
+
+
+def test_an_order_of_what_nobody_has_is_none() -> None:
+    patch = {"spec": {"$setElementOrder/containers": containers("a")}}
+    assert patch_pod({"spec": {}}, patch) == {"spec": {}}
+
+
+def test_elements_of_one_key_stay_two_and_a_patch_merges_into_the_first() -> None:
+    """As ``containerPort: 53`` of two protocols does, and two spreads over one topology key."""
+    tcp, udp = {"containerPort": 53}, {"containerPort": 53, "protocol": "UDP"}
+
+    def ports(old: list[Any] | None, new: list[Any]) -> Any:
+        had = {} if old is None else {"ports": old}
+        there: dict[str, Any] = {"spec": {"containers": [{"name": "a", **had}]}}
+        patched: Any = patch_pod(there, {"spec": {"containers": [{"name": "a", "ports": new}]}})
+        return patched["spec"]["containers"][0]["ports"]
+
+    web = {"containerPort": 80}
+    assert ports([tcp, udp], [web]) == [web, tcp, udp]
+    assert ports([tcp, udp], [{**tcp, "hostPort": 9}]) == [{**tcp, "hostPort": 9}, udp]
+    assert ports([tcp, udp], [{**tcp, "$patch": "delete"}]) == []
+    assert ports(None, [tcp, udp]) == [tcp, udp]
+    assert ports([web], [tcp, udp]) == [udp, web]
+
+
 @pytest.mark.parametrize(
     ("patch", "where"),
     [
+        (
+            {"spec": {"$setElementOrder/containers": None}},
+            r"^spec.\$setElementOrder/containers: expected list",
+        ),
+        ({"spec": {"$setElementOrder/containers": ["a"]}}, "setElementOrder/containers: expected object"),
+        ({"spec": {"$setElementOrder/containers": [{"id": "a"}]}}, "with its merge key name"),
+        ({"spec": {"$setElementOrder/tolerations": [{"key": "a"}]}}, "expected a plain value"),
+        (
+            {
+                "spec": {
+                    "$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
+                    "containers": [{"name": "b"}, {"name": "a"}],
+                }
+            },
+            r'setElementOrder/containers: lacks \{"name": "a"\} of the patch, or has it elsewhere',
+        ),
         ({"spec": {"$patch": "merge", "priority": 3}}, r"spec.\$patch: unknown type of patch"),
         ({"spec": {"containers": [{"name": "c", "$patch": "bogus"}]}}, r"spec.containers.\$patch: unknown"),
         ({"spec": {"affinity": {"$patch": None}}}, "spec.affinity.*: unknown"),

@@ -1,8 +1,9 @@
 """Strategic merge patches of pods, as Kubernetes applies them.
 
 Objects are merged key by key, a null removes a key, the lists that Kubernetes merges by a key are merged
-element by element, and finalizers are added; every other list is replaced. Rules:
-``apimachinery/pkg/util/strategicpatch`` and the patch tags of ``core/v1``.
+element by element, and finalizers are added; every other list is replaced. Two elements of one key, as ports
+of two protocols are, stay two where a pod has the list so, or had none; else a patch merges into the first.
+Rules: ``apimachinery/pkg/util/strategicpatch`` and the patch tags of ``core/v1``.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _OBJECTS: Final = ("metadata", "spec", "status", "affinity", "securityContext", 
 _DIRECTIVE: Final = "$patch"
 _RETAINED: Final = "$retainKeys"
 _TAKEN_OFF: Final = "$deleteFromPrimitiveList/"
+_ORDERED: Final = "$setElementOrder/"
 
 
 def patch_pod(pod: Mapping[str, Json], patch: Mapping[str, Json]) -> JsonObject:
@@ -64,6 +66,11 @@ def _check(value: Json, path: str) -> None:
     elif isinstance(value, Mapping):
         for key, one in value.items():
             inner = f"{path}.{key}" if path else key
+            try:
+                if key.startswith(_ORDERED):
+                    _wanted(value, key)
+            except ManifestError as error:
+                raise error.within(inner) from None
             _check_field(key, one, inner)
             _check(one, inner)
 
@@ -101,6 +108,14 @@ def _merge(old: Mapping[str, Json], patch: Mapping[str, Json]) -> JsonObject:
             merged[key] = _merged(key, merged.get(key), value)
         except ManifestError as error:
             raise error.within(key) from None
+    for directive in patch:
+        field = directive.removeprefix(_ORDERED)
+        if field != directive and field in merged:
+            try:
+                wanted = _wanted(patch, directive)
+                merged[field] = _sorted(merged[field], old.get(field), wanted, _MERGE_KEYS.get(field))
+            except ManifestError as error:
+                raise error.within(directive) from None
     return merged
 
 
@@ -147,11 +162,44 @@ def _merged(key: str, before: Json, value: Json) -> Json:
         return _merge(before if isinstance(before, Mapping) else {}, value)
     if not isinstance(value, list):
         return value
-    there = before if isinstance(before, list) else []
+    there = before if isinstance(before, list) else None
     if key in _MERGED_VALUES:
-        new = (one for one in dict.fromkeys(value) if one not in there)
-        return _in_order([*there, *new], value, there, lambda one: one)
+        old = there or []
+        new = (one for one in dict.fromkeys(value) if one not in old)
+        return _in_order([*old, *new], value, old, lambda one: one)
     return _merge_list(there, value, _MERGE_KEYS[key]) if key in _MERGE_KEYS else value
+
+
+def _wanted(patch: Mapping[str, Json], directive: str) -> list[Json]:
+    """Give what tells the elements of a list apart, in the order that a patch sets.
+
+    What the patch brings of the list has to be among them, in the same order.
+    """
+    field = directive.removeprefix(_ORDERED)
+    order, patched, key = as_list(patch[directive]), patch.get(field), _MERGE_KEYS.get(field)
+    wanted = [_name(one, key) for one in order]
+    left = iter(wanted)
+    for one in patched if isinstance(patched, list) and wanted else ():
+        if not (isinstance(one, Mapping) and _DIRECTIVE in one) and _name(one, key) not in left:
+            raise ManifestError.at("", f"lacks {show(one)} of the patch, or has it elsewhere")
+    return wanted
+
+
+def _sorted(value: Json, before: Json, wanted: Sequence[Json], key: str | None) -> Json:
+    """Put a list into an order; what that does not name stays where it was before, as far as it can."""
+    if not isinstance(value, list):
+        return value
+    there = [_name(one, key) for one in before] if isinstance(before, list) else []
+    return _in_order(value, wanted, there, lambda one: _name(one, key))
+
+
+def _name(element: Json, key: str | None) -> Json:
+    """Give what tells an element apart: what it has for a key, or a plain value itself."""
+    name = element if key is None else as_mapping(element).get(key)
+    if isinstance(name, list | Mapping) or (name is None and key is not None):
+        told = "a plain value" if key is None else f"an object with its merge key {key}"
+        raise ManifestError.at("", f"expected {told}, got {show(element)}")
+    return name
 
 
 def _elements(values: list[Json], key: str) -> list[Mapping[str, Json]]:
@@ -166,7 +214,8 @@ def _elements(values: list[Json], key: str) -> list[Mapping[str, Json]]:
     return [as_mapping(one) for one in values]
 
 
-def _merge_list(old: list[Json], patch: list[Json], key: str) -> list[Json]:
+def _merge_list(old: list[Json] | None, patch: list[Json], key: str) -> list[Json]:
+    """Merge a list element by element; one that is not there, ``None``, is taken as the patch has it."""
     entries = _elements(patch, key)
     plain = [one for one in entries if _DIRECTIVE not in one]
     directives = [(_directive(one), one) for one in entries if _DIRECTIVE in one]
@@ -174,13 +223,18 @@ def _merge_list(old: list[Json], patch: list[Json], key: str) -> list[Json]:
         return [dict(one) for one in plain]
     if any(key not in one for one in entries):
         raise ManifestError.at("", f"an element of the patch lacks its merge key {key}")
+    if old is None:
+        return [_merge({}, one) for one in plain]
     gone = [one[key] for _, one in directives]
     there = [one for one in _elements(old, key) if one.get(key) not in gone]
-    merged = {one.get(key): dict(one) for one in there}
+    merged = [dict(one) for one in there]
     for one in plain:
-        merged[one[key]] = _merge(merged.get(one[key], {}), one)
+        place = next((at for at, known in enumerate(merged) if known.get(key) == one[key]), len(merged))
+        if place == len(merged):
+            merged.append({})
+        merged[place] = _merge(merged[place], one)
     order = [one.get(key) for one in there]
-    return _in_order(list(merged.values()), [one[key] for one in plain], order, lambda one: one.get(key))
+    return _in_order(merged, [one[key] for one in plain], order, lambda one: one.get(key))
 
 
 def _in_order(
@@ -195,6 +249,7 @@ def _in_order(
     done: list[Json] = []
     while rest and named:
         first = name(named[0])
-        earlier = first in order and order.index(name(rest[0])) < order.index(first)
+        other = name(rest[0])
+        earlier = first in order and other in order and order.index(other) < order.index(first)
         done.append(rest.pop(0) if earlier else named.pop(0))
     return [*done, *rest, *named]
