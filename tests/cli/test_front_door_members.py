@@ -12,6 +12,7 @@ from koordcore.cli import main
 from tests.cli.test_front_doors import (
     JOB,
     JOB_SET,
+    MPI,
     RAY,
     RAY_JOB,
     RUNTIME,
@@ -263,6 +264,43 @@ def test_a_worker_of_kubeflow_that_has_succeeded_is_not_made_again(
     plan, told = planned(capsys, tmp_path, [*nodes(4), *there, TORCH], "--as-gangs")
     assert list(placed(plan)) == ["train-worker-1"]
     assert "of 3, of which 2 are there" in told
+
+
+@pytest.mark.parametrize(
+    ("version", "label"), [("kubeflow.org/v2beta1", "job-role"), ("kubeflow.org/v1", "replica-type")]
+)
+def test_pods_of_mpi_are_found_by_the_label_of_their_operator(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, version: str, label: str
+) -> None:
+    key = "training.kubeflow.org/"
+    there = [
+        pod(name, "Running", {f"{key}job-name": "train", f"{key}{label}": role}, owner)
+        for name, role, owner in (
+            ("train-launcher-x7f", "launcher", ("Job", "train-launcher")),
+            ("train-worker-0", "worker", ("MPIJob", "train")),
+        )
+    ]
+    plan, told = planned(capsys, tmp_path, [*nodes(4), *there, {**MPI, "apiVersion": version}], "--as-gangs")
+    assert list(placed(plan)) == ["train-worker-1", "train-worker-2"]
+    assert "gang ml/train of 4, of which 2 are there" in told
+
+
+@pytest.mark.parametrize(
+    ("replicas", "pods"),
+    [
+        ({"Launcher": {"template": template()}, "Worker": {"replicas": 3, "template": template()}}, 4),
+        ({"Launcher": {"template": template()}}, 1),
+        ({"Launcher": {"template": template()}, "Worker": {"template": template()}}, 1),
+    ],
+)
+def test_a_launcher_that_works_is_one_of_the_minimum(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, replicas: Object, pods: int
+) -> None:
+    """It may be all there is: a job of MPI that does not say how many workers it has has none."""
+    job = made("kubeflow.org/v2beta1", "MPIJob", {"runLauncherAsWorker": True, "mpiReplicaSpecs": replicas})
+    plan, told = planned(capsys, tmp_path, [*nodes(4), job], "--as-gangs")
+    assert [(one["atLeast"], one["placed"]) for one in plan["jobs"]] == [(pods, pods)]
+    assert "waits for its workers" not in told
 
 
 def test_a_job_without_completions_makes_no_pods_after_its_first_success(

@@ -397,7 +397,11 @@ WAITING: Object = {
 @pytest.mark.parametrize(
     ("job", "pods", "told"),
     [
-        ([MPI], 4, ["its launcher waits"]),
+        (
+            [{**MPI, "spec": {**MPI["spec"], "launcherCreationPolicy": "WaitForWorkersReady"}}],
+            4,
+            ["that its launcher waits for its workers (launcherCreationPolicy)"],
+        ),
         (
             [
                 {**TRAIN, "spec": {"runtimeRef": {"name": "torch"}, "podTemplateOverrides": [{}]}},

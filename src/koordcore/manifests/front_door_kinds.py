@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 import attrs
@@ -10,6 +10,7 @@ import attrs
 from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.manifests.suspension import has_ended
+from koordcore.model.mappings import EMPTY
 from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, optional, required
 
 _LWS: Final = "leaderworkerset.sigs.k8s.io/"
@@ -276,34 +277,55 @@ def _ray_job(name: str, raw: Mapping[str, Json]) -> Opened:
 
 
 def _replicas(
-    name: str, raw: Mapping[str, Json], field: str, label: str, aside: Sequence[str] = ()
+    name: str,
+    raw: Mapping[str, Json],
+    field: str,
+    label: str = f"{_KUBEFLOW}replica-type",
+    few: Mapping[str, int] = EMPTY,
 ) -> Opened:
-    """Open a job of Kubeflow with one entry for every role."""
+    """Open a job of Kubeflow with one entry for every role.
+
+    Parameters
+    ----------
+    label
+        Which label tells the role of a pod.
+    few
+        How many pods a role has that does not say it, where that is not one.
+    """
     spec = required(raw, "spec", as_mapping)
     members: list[Member] = []
     for role, entry in sorted(required(spec, field, as_mapping).items()):
         kind = role.lower()
         body = as_mapping(entry)
-        for index in range(_count(body, "replicas", 1)):
+        for index in range(_count(body, "replicas", few.get(kind, 1))):
             labels = {f"{_KUBEFLOW}job-name": name, label: kind}
             own = f"{name}-{kind}-{index}"
             members.append(Member(name=own, labels=labels, template=_template(body), once=True))
     policy = as_mapping(as_mapping(spec.get("runPolicy") or {}).get("schedulingPolicy") or {})
     least = _count(policy, "minAvailable", len(members))
     named = [f"its {one} (schedulingPolicy)" for one in ("queue", "priorityClass") if policy.get(one)]
-    return Opened([Group(name=name, least=least, members=tuple(members))], [*aside, *named])
+    return Opened([Group(name=name, least=least, members=tuple(members))], named)
 
 
 def _mpi_job(name: str, raw: Mapping[str, Json]) -> Opened:
-    return _replicas(
-        name, raw, "mpiReplicaSpecs", f"{_KUBEFLOW}replica-type", ["that its launcher waits for its workers"]
-    )
+    """Open a job of MPI: its launcher is one of the gang, whether or not it works as well.
+
+    Upstream's minimum is that of the workers and one more in both cases. The MPI Operator and the older one
+    for all kinds tell roles by different labels.
+    """
+    older = raw.get("apiVersion") == "kubeflow.org/v1"
+    label = f"{_KUBEFLOW}{'replica-type' if older else 'job-role'}"
+    opened = _replicas(name, raw, "mpiReplicaSpecs", label, {"worker": 0})
+    if required(raw, "spec", as_mapping).get("launcherCreationPolicy") == "WaitForWorkersReady":
+        opened.unsaid.insert(0, "that its launcher waits for its workers (launcherCreationPolicy)")
+    return opened
 
 
 def _pytorch_job(name: str, raw: Mapping[str, Json]) -> Opened:
-    elastic = as_mapping(required(raw, "spec", as_mapping).get("elasticPolicy") or {})
-    aside = ["how far its elastic policy will go"] if elastic else []
-    return _replicas(name, raw, "pytorchReplicaSpecs", f"{_KUBEFLOW}replica-type", aside)
+    opened = _replicas(name, raw, "pytorchReplicaSpecs")
+    if as_mapping(required(raw, "spec", as_mapping).get("elasticPolicy") or {}):
+        opened.unsaid.insert(0, "how far its elastic policy will go")
+    return opened
 
 
 JOB_SET: Final = ("jobset.x-k8s.io", "JobSet")

@@ -17,6 +17,7 @@ _NAMES: Final = (
     "ray.io/group",
     "ray.io/node-type",
     "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
 )
 """Labels of members that tell their role."""
 _LEAST: Final = f"{KUEUE}/job-min-parallelism"
