@@ -11,7 +11,19 @@ from koordcore import snapshot_from_objects
 from koordcore.cli import main
 from koordcore.controlplane import admit_workloads
 from koordcore.model.kueue import KueueWorkload
-from tests.cli.test_front_doors import JOB, JOB_SET, LWS, MPI, RAY, RUNTIME, TORCH, TRAIN, placed, planned
+from tests.cli.test_front_doors import (
+    JOB,
+    JOB_SET,
+    LWS,
+    MPI,
+    RAY,
+    RUNTIME,
+    TORCH,
+    TRAIN,
+    made,
+    placed,
+    planned,
+)
 from tests.manifests.kueue_builders import (
     GPU,
     RACK,
@@ -164,6 +176,54 @@ def test_a_job_has_the_priority_of_the_first_template_that_names_a_class_or_the_
     loaded = snapshot_from_objects([*NODES, *QUEUES, *classes, of_class(*names)], as_gangs=True)
     (made,) = loaded.snapshot.of(KueueWorkload)
     assert made.priority == priority
+
+
+@pytest.mark.parametrize(
+    ("of_all", "classes", "of_workloads", "priority"),
+    [
+        ("high", ("low", "mid"), "", 900),
+        ("", ("", "mid"), "", 700),
+        ("", ("low", "high"), "", 500),
+        ("gone", ("low", "mid"), "", 0),
+        ("high", ("low", "mid"), "urgent", 30),
+    ],
+)
+@pytest.mark.parametrize(("kind", "first"), [("MPI", "Launcher"), ("PyTorch", "Master")])
+def test_a_job_of_kubeflow_has_the_priority_of_its_policy_or_of_its_first_role_with_a_class(
+    kind: str, first: str, of_all: str, classes: tuple[str, str], of_workloads: str, priority: int
+) -> None:
+    """As Kueue has it; the roles are asked in their order, whatever the order in which they are written."""
+    replicas = {
+        role: {"replicas": 1, "template": {"spec": {**template(1)["spec"], "priorityClassName": name}}}
+        for role, name in reversed([(first, classes[0]), ("Worker", classes[1])])
+    }
+    version = "v2beta1" if kind == "MPI" else "v1"
+    policy = {"schedulingPolicy": {"priorityClass": of_all}}
+    spec = {"runPolicy": policy, f"{kind.lower()}ReplicaSpecs": replicas}
+    job = queued(made(f"kubeflow.org/{version}", f"{kind}Job", spec))
+    if of_workloads:
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = of_workloads
+    values: list[Object] = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        for name, value in {"low": 500, "mid": 700, "high": 900}.items()
+    ]
+    values.append(
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta1",
+            "kind": "WorkloadPriorityClass",
+            "metadata": {"name": "urgent"},
+            "value": 30,
+        }
+    )
+    loaded = snapshot_from_objects([*NODES, *QUEUES, *values, job], as_gangs=True)
+    (found,) = loaded.snapshot.of(KueueWorkload)
+    assert found.priority == priority
+    assert not [one for one in loaded.warnings if "priorityClass (schedulingPolicy)" in one.message]
 
 
 def test_a_job_with_a_workload_is_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ class Group:
     members: tuple[Member, ...]
     parts: Json = None
     spec: Json = None
+    priority_class: str = ""
+    """That of all of them, which a gang cannot say."""
 
 
 @attrs.define
@@ -303,8 +305,9 @@ def _replicas(
             members.append(Member(name=own, labels=labels, template=_template(body), once=True))
     policy = as_mapping(as_mapping(spec.get("runPolicy") or {}).get("schedulingPolicy") or {})
     least = _count(policy, "minAvailable", len(members))
-    named = [f"its {one} (schedulingPolicy)" for one in ("queue", "priorityClass") if policy.get(one)]
-    return Opened([Group(name=name, least=least, members=tuple(members))], named)
+    named = ["its queue (schedulingPolicy)"] if policy.get("queue") else []
+    of_all = optional(policy, "priorityClass", as_str, "")
+    return Opened([Group(name=name, least=least, members=tuple(members), priority_class=of_all)], named)
 
 
 def _mpi_job(name: str, raw: Mapping[str, Json]) -> Opened:

@@ -138,6 +138,8 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
             gang = _of_its_own(written, space, kind, grouped)
             made = None if pods.knows(gang, space) else queued.made_for(gang, _raw(one))
             if made is None:
+                if gang.priority_class:
+                    opened.unsaid.append("its priorityClass (schedulingPolicy)")
                 added += pods.into(gang, space, kind, name, one, groups, warnings)
             else:
                 if gang.spec is not None or gang.parts is not None:

@@ -89,12 +89,12 @@ class Queued:
         }
 
     def _priority(self, named: object, gang: Group) -> int:
-        """Give the value of its class of Workloads, or of the first class that a template names."""
+        """Give the value of its class of Workloads, else of the job's or the first that a template names."""
         if named:
             value = self._values.get(("WorkloadPriorityClass", str(named)))
         else:
             told = (_part(one.template, "spec").get("priorityClassName") for one in gang.members)
-            name = str(next(filter(None, told), ""))
+            name = gang.priority_class or str(next(filter(None, told), ""))
             value = self._values.get(("PriorityClass", name), BUILT_IN_PRIORITIES.get(name, 0))
             value = value if name else self._default
         return value if isinstance(value, int) else 0
