@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 import attrs
 
@@ -13,24 +12,15 @@ from koordcore.descheduling.fragments import Fragments, FragmentsPlan, plan_frag
 from koordcore.descheduling.plans import DEFAULT_RULES, MoveRules, Moving, confirmed, problem_of_rooms
 from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
-from koordcore.model.devices import (
-    AMD_GPU,
-    GPU_CORE,
-    GPU_COUNT,
-    GPU_MEMORY_RATIO,
-    MOST_CARDS,
-    NVIDIA_GPU,
-    DeviceType,
-)
+from koordcore.model.devices import GPU_CORE, GPU_COUNT, GPU_MEMORY_RATIO, DeviceType
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
+from koordcore.scheduling.plain_cards import plain_cards
 from koordcore.scheduling.plugins.exact import device_state
 from koordcore.scheduling.plugins.gpu_share import annotated_slots, demand_of, gpu_node, mix_of
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.snapshot import ClusterSnapshot
-
-_PLAIN: Final = (NVIDIA_GPU, AMD_GPU)
 
 
 @record
@@ -50,9 +40,10 @@ def fragments_of(
 ) -> Fragments:
     """Read which cards are held by whom, in any of three conventions.
 
-    A Device object with allocation annotations, Alibaba's annotations, or plain counts such as
-    ``nvidia.com/gpu``, where any card is as good as another. A pod whose part of a card is not known exactly
-    stays where it is.
+    A Device object with allocation annotations, Alibaba's annotations, or plain counts under any name that
+    means whole cards (``nvidia.com/gpu``, ``amd.com/gpu``, ``dcu.com/gpu``, ``koordinator.sh/gpu``), where
+    any card is as good as another. A pod whose part of a card is not known exactly stays where it is. Cards
+    that a device plugin counts under a name of its own are not looked at.
 
     Parameters
     ----------
@@ -80,9 +71,8 @@ def fragments_of(
 def _cards(snapshot: ClusterSnapshot, state: NodeState) -> _Cards:
     node = gpu_node(snapshot, state)
     demands = {pod.key: demand for pod in state.pods if (demand := _demand(pod)) is not None}
-    size = min(MOST_CARDS, max(state.node.allocatable.get(name, 0) for name in _PLAIN))
-    if not node.cards and size and not state.node.allocatable.get(GPU_COUNT, 0):
-        return _plain(node, size, demands)
+    if not node.cards and not state.node.allocatable.get(GPU_COUNT, 0):
+        return _plain(node, len(plain_cards(state)), demands)
     devices = device_state(snapshot, state)
     held = {}
     for pod in state.pods:
@@ -97,7 +87,10 @@ def _cards(snapshot: ClusterSnapshot, state: NodeState) -> _Cards:
             allocation = devices.holdings.get(str(pod.key))
             for one in allocation.devices.get(DeviceType.GPU, ()) if shape and allocation else ():
                 assert shape is not None
-                parts = {one.resources.get(name, 0) for name in (GPU_CORE, GPU_MEMORY_RATIO)}
+                # A kind of cards may have no core of that name, or a pod ask for none.
+                parts = {
+                    one.resources[name] for name in (GPU_CORE, GPU_MEMORY_RATIO) if name in one.resources
+                }
                 if parts == {demand.milli * 100 // CARD} and one.minor in shape.minors:
                     slots = (*slots, shape.minors.index(one.minor))
         if len(slots) == demand.gpus:
@@ -113,15 +106,17 @@ def _demand(pod: Pod) -> GpuDemand | None:
 
 
 def _plain(node: GpuNode, size: int, demands: dict[PodKey, GpuDemand]) -> _Cards:
-    """Give each pod the lowest cards that are left; a part of a card is no plain count."""
+    """Give each pod the lowest cards that are left; who has a part of one, nobody knows of which."""
     held = {}
-    first = 0
+    first = parts = 0
     for pod, demand in sorted(demands.items()):
         if not demand.shared and first + demand.gpus <= size:
             held[pod] = (demand, tuple(range(first, first + demand.gpus)))
             first += demand.gpus
-    cards = (0,) * first + (CARD,) * (size - first)
-    return _Cards(attrs.evolve(node, cards=cards), held)
+        else:
+            parts += demand.total
+    left = [max(0, min(CARD, CARD * (place + 1) - parts)) for place in range(size - first)]
+    return _Cards(attrs.evolve(node, cards=(*(0,) * first, *left)), held)
 
 
 def fragmented_milli(snapshot: ClusterSnapshot, mix: WorkloadMix) -> int:

@@ -147,16 +147,20 @@ def annotated_cards(snapshot: ClusterSnapshot, state: NodeState) -> _Cards:
 
 
 def _device_cards(state: NodeDevices) -> _Cards:
-    """Give the cards of a Device object; the scarcer of core and memory ratio counts."""
+    """Give the cards of a Device object; the scarcer of core and memory ratio counts.
+
+    A card that reports no core of that name, as an NPU does, is as idle as its memory.
+    """
     shape = state.shape.types.get(DeviceType.GPU)
     if shape is None:
         return _Cards(())
     columns = [shape.column[name] for name in (GPU_CORE, GPU_MEMORY_RATIO) if name in shape.column]
     free = state.free[DeviceType.GPU]
-    idle = tuple(
-        min([CARD, *(free[minor][column] * CARD // 100 for column in columns)]) if minor in free else 0
+    parts = (
+        [free[minor][column] for column in columns if minor in free and shape.totals[minor][column]]
         for minor in shape.minors
     )
+    idle = tuple(min(CARD, min(left) * CARD // 100) if left else 0 for left in parts)
     counts: dict[int, int] = {}
     for allocation in state.holdings.values():
         cards = allocation.devices.get(DeviceType.GPU, ())
