@@ -25,6 +25,7 @@ from koordcore.controlplane.turn import is_news, orders
 from koordcore.controlplane.unreported import UnreportedNodes
 from koordcore.controlplane.writing import Journal
 from koordcore.errors import SolverError
+from koordcore.model.checks import check_fields, check_least
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPolicy
@@ -60,6 +61,11 @@ class LoopSettings:
     batch: int = 500
     patience: float = 2.0
     backoff: Backoff = attrs.field(factory=Backoff)
+
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
+        check_least(self, 1, "batch")
+        check_least(self, 0, "patience")
 
 
 @record(kw_only=True)

@@ -9,6 +9,7 @@ from operator import attrgetter
 import attrs
 
 from koordcore._vector import Vector
+from koordcore.model.checks import refuse_below
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import DEFAULT_ARGS
 from koordcore.model.nodes import NodeState
@@ -39,9 +40,15 @@ class Overdue:
     quotas
         How long a quota may stay beyond its runtime, among others. Minima count whole (as without
         ``enableMinQuotaScale``): who is within his stays, however many nodes have just gone.
+
+    Raises
+    ------
+    ModelError
+        When the patience is below 0, or has no end.
     """
 
     def __init__(self, *, patience: float, quotas: QuotaPolicy) -> None:
+        refuse_below(0, patience, "Overdue: patience")
         self._patience = patience
         self._quotas = attrs.evolve(quotas, enable_min_quota_scale=False)
         self._half_since: dict[str, float] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
+from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
@@ -50,7 +51,7 @@ class Backoff:
     Raises
     ------
     ModelError
-        When one is negative or no number.
+        When one is no number above 0, or the longest pause shorter than the first.
     """
 
     initial: float = 1.0
@@ -60,8 +61,11 @@ class Backoff:
     def __attrs_post_init__(self) -> None:
         check_fields(self)
         for name in ("initial", "longest", "forgotten"):
-            if getattr(self, name) < 0:
-                raise ModelError(f"Backoff: {name}: must be at least 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not 0 < value < inf:
+                raise ModelError(f"Backoff: {name}: must be above 0 and finite, got {value}")
+        if self.longest < self.initial:
+            raise ModelError(f"Backoff: longest: {self.longest:g} is less than initial, {self.initial:g}")
 
     def pause(self, attempts: int) -> float:
         """Give the pause after a number of attempts."""

@@ -14,6 +14,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.controlplane.requests import Object, Request
+from koordcore.model.checks import check_fields
 
 T = TypeVar("T")
 NO_ANSWER: Final = 0
@@ -63,6 +64,8 @@ class Moment:
 
     now: float
     wall: datetime
+
+    __attrs_post_init__ = check_fields
 
 
 @record

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial, wraps
+from math import inf
 from types import UnionType
 from typing import Any, Final, TypeVar, cast
 
@@ -67,6 +68,25 @@ def check_fields(record: Any) -> None:
         check = _CHECKS[kind] = _compiled(kind, " and ".join(conditions) or "True")
     if not check(record):
         _complain(record)
+
+
+def check_least(record: Any, least: float, *names: str) -> None:
+    """Check that numbers of a record are finite and at least so much; one that is ``None`` is none.
+
+    Raises
+    ------
+    ModelError
+        Names the class and the first field that is not.
+    """
+    for name in names:
+        refuse_below(least, getattr(record, name), f"{type(record).__name__}: {name}")
+
+
+def refuse_below(least: float, value: float | None, place: str) -> None:
+    """Raise a :class:`ModelError` that names the place where a number is below the least, or not finite."""
+    # NaN is in no range.
+    if value is not None and not least <= value < inf:
+        raise ModelError(f"{place}: must be at least {least:g}, got {value}")
 
 
 def names_its_fields(kind: type[T]) -> type[T]:

@@ -12,7 +12,7 @@ from immutabledict import immutabledict
 from koordcore._blame import shown
 from koordcore._record import record
 from koordcore.errors import ModelError
-from koordcore.model.checks import check_fields
+from koordcore.model.checks import check_fields, check_least
 from koordcore.model.pods import PodKey
 from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, frozen_amounts, make_resources
 from koordcore.model.selectors import NOTHING, LabelSelector
@@ -254,7 +254,9 @@ class QuotaPolicy:
     disable_default_quota: bool = False
     checks: tuple[NamedCheck, ...] = attrs.field(default=(), converter=_named_checks)
 
-    __attrs_post_init__ = check_fields
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
+        check_least(self, 0, "delay_evict")
 
 
 @record(kw_only=True)

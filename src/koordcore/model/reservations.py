@@ -12,7 +12,7 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.affinity import Taint
-from koordcore.model.checks import check_fields, names_its_fields
+from koordcore.model.checks import check_fields, check_least, names_its_fields
 from koordcore.model.claims import HeldClaim
 from koordcore.model.mappings import EMPTY, frozen_texts
 from koordcore.model.pods import Pod, PodKey
@@ -402,7 +402,13 @@ class ReservationArgs:
         default=ReservationMatching.SEQUENTIAL, converter=ReservationMatching
     )
 
-    __attrs_post_init__ = check_fields
+    def __attrs_post_init__(self) -> None:
+        check_fields(self)
+        check_least(self, 0, "min_candidate_nodes_percentage", "min_candidate_nodes_absolute")
+        check_least(self, 0, "controller_workers", "gc_duration", "gc_interval", "resync_interval")
+        if self.min_candidate_nodes_percentage > 100:
+            share = self.min_candidate_nodes_percentage
+            raise ModelError(f"ReservationArgs: min_candidate_nodes_percentage: at most 100, got {share}")
 
     def ignores(self, name: str) -> bool:
         """Tell whether an extended resource is not looked at; the others always are."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
+
+import attrs
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.model.reservations import PreAllocationArgs, ReservationArgs, ReservationMatching
@@ -41,19 +43,27 @@ def _invalid(path: str, value: Json, rule: str) -> Problem:
     return Problem(path, f"Invalid value: {shown}: {rule}")
 
 
-def _problems(args: ReservationArgs) -> Iterator[Problem]:
-    share = args.min_candidate_nodes_percentage
-    if not 0 <= share <= 100:
-        yield _invalid("minCandidateNodesPercentage", share, "not in valid range [0, 100]")
-    for path, number in (
-        ("minCandidateNodesAbsolute", args.min_candidate_nodes_absolute),
-        ("controllerWorkers", args.controller_workers),
-        ("gcDurationSeconds", args.gc_duration),
-        ("gcIntervalSeconds", args.gc_interval),
-        ("resyncIntervalSeconds", args.resync_interval),
-    ):
-        if number < 0:
+_NUMBERS: Final = {
+    "minCandidateNodesPercentage": "min_candidate_nodes_percentage",
+    "minCandidateNodesAbsolute": "min_candidate_nodes_absolute",
+    "controllerWorkers": "controller_workers",
+    "gcDurationSeconds": "gc_duration",
+    "gcIntervalSeconds": "gc_interval",
+    "resyncIntervalSeconds": "resync_interval",
+}
+"""Fields that are numbers, and what they are called here."""
+
+
+def _problems_of_numbers(numbers: Mapping[str, int]) -> Iterator[Problem]:
+    for path, number in numbers.items():
+        if path == "minCandidateNodesPercentage":
+            if not 0 <= number <= 100:
+                yield _invalid(path, number, "not in valid range [0, 100]")
+        elif number < 0:
             yield _invalid(path, number, "must be greater than or equal to 0")
+
+
+def _problems(args: ReservationArgs) -> Iterator[Problem]:
     for index, name in enumerate(args.ignored_resources):
         if not _extended(name):
             yield _invalid(f"ignoredResources[{index}]", name, _NATIVE_RULE)
@@ -98,24 +108,18 @@ def parse_reservation_args(raw: Mapping[str, Json], *, skip_fits_node: bool = Fa
     default = ReservationArgs()
     args = ReservationArgs(
         enable_preemption=optional(raw, "enablePreemption", as_bool, False),
-        min_candidate_nodes_percentage=optional(
-            raw, "minCandidateNodesPercentage", as_int, default.min_candidate_nodes_percentage
-        ),
-        min_candidate_nodes_absolute=optional(
-            raw, "minCandidateNodesAbsolute", as_int, default.min_candidate_nodes_absolute
-        ),
-        controller_workers=optional(raw, "controllerWorkers", as_int, default.controller_workers),
-        gc_duration=optional(raw, "gcDurationSeconds", as_int, default.gc_duration),
-        gc_interval=optional(raw, "gcIntervalSeconds", as_int, default.gc_interval),
         disable_garbage_collection=optional(raw, "disableGarbageCollection", as_bool, False),
-        resync_interval=optional(raw, "resyncIntervalSeconds", as_int, default.resync_interval),
         pre_allocation=optional(raw, "preAllocationConfig", _pre_allocation, default.pre_allocation),
         ignored_resources=optional(raw, "ignoredResources", as_strings, ()),
         ignored_groups=optional(raw, "ignoredResourceGroups", as_strings, ()),
         skip_fits_node=skip_fits_node,
         matching=optional(raw, "matching", _matching, default.matching),
     )
-    problems = tuple(_problems(args))
+    numbers: dict[str, int] = {
+        path: optional(raw, path, as_int, getattr(args, name)) for path, name in _NUMBERS.items()
+    }
+    problems = (*_problems_of_numbers(numbers), *_problems(args))
     if problems:
         raise ManifestError(problems)
-    return args
+    fields: dict[str, Any] = {name: numbers[path] for path, name in _NUMBERS.items()}
+    return attrs.evolve(args, **fields)
