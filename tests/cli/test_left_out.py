@@ -304,7 +304,7 @@ def test_a_policy_of_cards_counts_what_nodes_have() -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_verify_says_that_it_does_not_look_at_load(
+def test_verify_says_that_it_does_not_look_at_the_age_of_what_is_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: bool
 ) -> None:
     objects = [node("n1", BIG), metric("n1", "2026-03-01T12:00:00Z", "7"), pod("p")]
@@ -314,5 +314,30 @@ def test_verify_says_that_it_does_not_look_at_load(
     main(["schedule", str(dump), *policy, "-o", "json"])
     plan.write_text(capsys.readouterr().out)
     assert main(["verify", str(dump), "--plan", str(plan), *policy]) == 0
-    told = "not looked at: load thresholds of LoadAwareScheduling (what nodes used then)\n"
+    told = "not looked at: how old NodeMetrics were, for LoadAwareScheduling (give --now)\n"
     assert (told in capsys.readouterr().err) is asked
+    now = ["--now", "2026-03-01T12:00:10Z"]
+    assert main(["verify", str(dump), "--plan", str(plan), *policy, *now]) == 0
+    assert told not in capsys.readouterr().err
+
+
+def test_verify_names_a_pod_on_a_node_that_was_too_busy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan was made by a policy that does not look at load."""
+    objects = [node("n1", BIG), metric("n1", "2026-03-01T12:00:00Z", "7"), pod("p")]
+    dump, plan = tmp_path / "dump.json", tmp_path / "plan.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    main(["schedule", str(dump), "-o", "json"])
+    plan.write_text(capsys.readouterr().out)
+    configuration = tmp_path / "configuration.json"
+    args = {"usageThresholds": {"cpu": 50}}
+    profile = {
+        "plugins": {"filter": {"enabled": [{"name": "LoadAwareScheduling"}]}},
+        "pluginConfig": [{"name": "LoadAwareScheduling", "args": args}],
+    }
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    configuration.write_text(json.dumps({**kind, "profiles": [profile]}))
+    words = ["verify", str(dump), "--plan", str(plan), "--policy", str(configuration)]
+    assert main(words) == 1
+    assert "load" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -81,6 +82,7 @@ def check_touched(
     snapshot: ClusterSnapshot,
     result: ScheduleResult,
     progress: Callable[[int, int], None] = lambda _, __: None,
+    now: datetime | None = None,
 ) -> tuple[Violation, ...]:
     """Check what a result touches, by what the checker remembers of the line of snapshots."""
     from koordcore.checking.index import ClusterIndex
@@ -99,6 +101,7 @@ def check_touched(
         domains=small.domains,
         kept=kept,
         progress=progress,
+        now=now,
     )
     index.follow(result.snapshot, known)  # from there a control plane goes on
     result.snapshot.place.line.pool.put(_INDEX, index)
@@ -122,6 +125,7 @@ def check_result(
     kept: frozenset[PodKey] = frozenset(),
     standing: bool = False,
     progress: Callable[[int, int], None] = lambda _, __: None,
+    now: datetime | None = None,
 ) -> tuple[Violation, ...]:
     """Check a result on all that the snapshot shows, for each profile of the policy.
 
@@ -137,7 +141,11 @@ def check_result(
         is not held against it.
     progress
         Called after each rule book with how many have been gone through, and of how many.
+    now
+        The moment of the call; ``None`` where nobody knows it.
     """
+    from koordcore.checking.load import check_load  # as for the other rule books
+
     snapshot, more = as_waiting(snapshot, result)
     every = result.snapshot if whole is None else whole
     others_hold = held_away(snapshot) if elsewhere is None else elsewhere
@@ -148,6 +156,9 @@ def check_result(
         part = _part(progress, number, len(profiles))
         mine = _check_profile(snapshot, own, checks, part, kept=kept | more, standing=standing)
         found |= {one for one in mine if one.subject not in others}
+        if not standing:  # what nodes use now, they did not when their pods came
+            spared = others.union(map(str, kept | more))
+            found.update(check_load(snapshot, as_placed(own), spared=spared, now=now))
     return tuple(sorted(found))
 
 

@@ -6,6 +6,7 @@ Annotations name types through the package, which reads them when somebody asks 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import koordcore
@@ -21,6 +22,7 @@ def verify(
     result: koordcore.ScheduleResult | None = None,
     *,
     policy: koordcore.Policy | None = None,
+    now: datetime | None = None,
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[koordcore.Violation, ...]:
     """Check a result against the snapshot that it was made from, or a whole cluster as it stands.
@@ -41,6 +43,9 @@ def verify(
         configuration is gone, reservations that were closed or that have other amounts.
     policy
         Which rules hold where there is no result; left out, the default policy.
+    now
+        The moment for which the result was made, as :func:`koordcore.schedule` takes it. Left out, how old a
+        NodeMetric was is not looked at; what nodes use is all the same.
     progress
         Called after each rule book with how many a result has been held to, and of how many.
 
@@ -53,7 +58,8 @@ def verify(
     Raises
     ------
     TypeError
-        When something is not what it has to be, or a policy is given beside a result, which has its own.
+        When something is not what it has to be, a policy is given beside a result, which has its own, or a
+        moment without one.
     """
     # The checks bring attrs; `import koordcore` is not to.
     from koordcore.checking.check import check_cluster, check_touched
@@ -65,14 +71,17 @@ def verify(
         ("snapshot", snapshot, ClusterSnapshot),
         ("result", result, ScheduleResult),
         ("policy", policy, Policy),
+        ("now", now, datetime),
     ):
         if not isinstance(value, kind) and (value is not None or name == "snapshot"):
             raise TypeError(f"{name}: expected {kind.__name__}, got {shown(value)}")
+    if result is None and now is not None:
+        raise TypeError("now: only a result is made at a moment")
     if result is None:
         return check_cluster(snapshot, policy or DEFAULT_POLICY)
     if policy is not None:
         raise TypeError("policy: a result is held to its own")
-    return check_touched(snapshot, result, progress)
+    return check_touched(snapshot, result, progress, now)
 
 
 def check_certificate(problem: Problem | None, certificate: koordcore.Certificate) -> CheckedProof:

@@ -314,8 +314,6 @@ class _Cut:
         index = self._index
         self._take(index.marked(LEAVING))
         self._wait(index.marked(NOMINATED))
-        for name in self._whole:
-            self._keep(index.by("metric of", name))
         if self._quotas:
             self._take(index.of(Reservation))
 
@@ -378,9 +376,11 @@ class _Cut:
         for kind in self._index.kinds:
             if kind not in _PICKED and kind not in _OF_NODES:
                 self._keep(self._index.of(kind))
+        measured = self._nominated or self._filters("LoadAwareScheduling")
         for name in self._whole:
             for each in _OF_NODES:
                 self._keep(self._index.find(each, name))
+            self._keep(self._index.by("metric of", name) if measured else ())
 
     # -- cutting ---------------------------------------------------------------------------------------
 

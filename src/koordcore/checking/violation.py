@@ -34,6 +34,7 @@ class ViolationKind(StrEnum):
     CLAIM = "claim"
     CPU = "cpu"
     NUMA = "NUMA"
+    LOAD = "load"
     QUOTA = "quota"
     GANG = "gang"
     RESERVATION = "reservation"

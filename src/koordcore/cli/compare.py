@@ -93,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
             preempt=PreemptionRules() if arguments.preempt else None,
             progress=step,
         )
-        violations = [(one.name, what) for one in found.outcomes for what in verify(snapshot, one.result)]
+        violations = [
+            (one.name, what) for one in found.outcomes for what in verify(snapshot, one.result, now=now)
+        ]
     for name, violation in violations:
         # The library promises that this cannot happen; if it does, nobody should act on the figures.
         print(f"koordcore: {name}: the plan is not legal: {violation}", file=sys.stderr)

@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     decided = decide(snapshot, policy, now, rules, as_gangs=arguments.as_gangs)
     result = decided.result
     with working("verifying the plan, rule by rule") as step:
-        violations = verify(decided.before, result, progress=step)
+        violations = verify(decided.before, result, now=now, progress=step)
     if violations:
         # The library promises that this cannot happen; if it does, nobody should act on the plan.
         for violation in violations:

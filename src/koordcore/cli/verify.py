@@ -19,6 +19,7 @@ from koordcore.cli.inputs import (
     lent,
     load_paths,
     read_json,
+    read_now,
     say_left_out,
 )
 from koordcore.cli.layout import Column, Table, Tone
@@ -127,14 +128,14 @@ def _shown(
 
 
 def _asks_for_load(snapshot: ClusterSnapshot, result: ScheduleResult) -> bool:
-    """Tell whether load may have refused a pod: that is of a moment which no plan tells."""
+    """Tell whether the age of what was measured may have refused a pod: no plan tells its moment."""
     return snapshot.has(NodeMetric) and any(one.filters(_LOAD) for one in result.policy.profiles)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
     snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
-    record = read_json("--plan", arguments.plan)
+    record, now = read_json("--plan", arguments.plan), read_now(arguments)
     rules, strangers, faults = read_rules(arguments, snapshot), 0, dict[str, str]()
     if isinstance(record, dict) and record.get("format") == MOVES_FORMAT:
         moves, bound = moves_from_record(record)
@@ -156,10 +157,10 @@ def run(arguments: argparse.Namespace) -> int:
         held = {one.pod_key for one in snapshot.of(Reservation)}
         strangers = sum(snapshot.pod(one.pod) is None and one.pod not in held for one in result.decisions)
         with working("verifying the plan, rule by rule") as step:
-            violations = verify(snapshot, result, progress=step)
+            violations = verify(snapshot, result, now=now, progress=step)
         say_left_out(result, quiet=arguments.quiet)
-        if not arguments.quiet and _asks_for_load(snapshot, result):
-            print(f"not looked at: load thresholds of {_LOAD} (what nodes used then)", file=sys.stderr)
+        if now is None and not arguments.quiet and _asks_for_load(snapshot, result):
+            print(f"not looked at: how old NodeMetrics were, for {_LOAD} (give --now)", file=sys.stderr)
         checked = f"{len(result.decisions)} decisions"
         claims = {name: one for name, one in certificates_of(result).items() if one.proven}
         faults = {f"preemption {one.job}": cost_fault(snapshot, one) for one in result.preemptions}

@@ -138,7 +138,7 @@ class ControlLoop:
         asked = self._places.others(snapshot, pods)
         result = schedule(snapshot, asked, policy=policy, now=moment.wall, preempt=_RULES)
         yield Look("decide")
-        if broken := verify(snapshot, result):
+        if broken := verify(snapshot, result, now=moment.wall):
             raise SolverError(f"the plan is not legal: {broken[0]}")
         yield Look("verify")
         todo = orders(self.snapshot, result, going, now=moment.wall)
