@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -83,8 +84,8 @@ class Lines:
             return [crash("answers", error)]
 
 
-_AT_ONCE: Final = Backoff(initial=1e-9, longest=1e-9, forgotten=1e15)
-"""The clock is the number of events: nobody pauses beyond one, nor is asked again because time has passed."""
+_AT_ONCE: Final = Backoff(initial=0, longest=0, forgotten=inf)
+"""Nobody pauses, nor is asked again because time has passed."""
 
 
 class _Line:
@@ -114,7 +115,7 @@ class _Line:
             self.objects[_key(one)] = one
         changes = self.reader.event(what, copy.deepcopy(one))
         self.snapshot = self.snapshot.apply(*changes)
-        self.queue.notice(changes, now=self.version)
+        self.queue.notice(changes, now=0)
         return len(changes)
 
     def _some(self, number: int, *kinds: str, where: Callable[[Object], bool] = bool) -> Object | None:
@@ -294,7 +295,7 @@ class _Line:
         policy = policy_of(self.case["policy"])
         now = datetime.fromisoformat(self.case["now"])
         preempt = None if self.case["preempt"] is None else PreemptionRules(**self.case["preempt"])
-        asked = {pod.key: pod for pod in self.queue.take(self.snapshot, now=self.version)}
+        asked = {pod.key: pod for pod in self.queue.take(self.snapshot, now=0)}
         decisions = {
             pod.key: schedule(self.snapshot, [pod], policy=policy, now=now, preempt=preempt).decisions[0]
             for pod in self.snapshot.pending
@@ -305,7 +306,7 @@ class _Line:
             if isinstance(decisions[key], Bound if loaded else Bound | Nominated):
                 yield Failure("woken", f"{key} sleeps, and now: {decisions[key]}")
         told = {key: one for key, one in decisions.items() if key in asked}
-        self.queue.done(told.values(), now=self.version)
+        self.queue.done(told.values(), now=0)
         self.refused -= told.keys()
         self.refused |= {key for key, one in told.items() if isinstance(one, Unschedulable)}
 

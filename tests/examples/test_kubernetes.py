@@ -36,7 +36,7 @@ KIND_AT = {path: kind for kind, path in RESOURCES.items()} | {
     "/apis/resource.k8s.io/v1/resourceslices": "ResourceSlice",
     "/apis/scheduling.k8s.io/v1beta1/podgroups": "PodGroup",
 }
-SETTINGS = Settings(patience=0.0, revoke=0.0, threads=1, idle=0.01, backoff=1e-9)
+SETTINGS = Settings(patience=0.0, revoke=0.0, threads=1, idle=0.01, backoff=0.0)
 
 
 class Killed(BaseException):

@@ -15,7 +15,7 @@ from koordcore.model.rebalance import EvictionLimits, NodePool
 
 FLOATS = (nan, inf, -inf, -1.0)
 SETTINGS: list[tuple[type, dict[str, Any], dict[str, tuple[float, ...]]]] = [
-    (Backoff, {}, dict.fromkeys(("initial", "longest", "forgotten"), (*FLOATS, 0.0))),
+    (Backoff, {}, {"initial": FLOATS, "longest": FLOATS, "forgotten": (-1.0, nan)}),
     (Backoff, {"initial": 5.0}, {"longest": (4.0,)}),
     (LoopSettings, {}, {"batch": (0, -1), "patience": FLOATS}),
     (Overdue, {"quotas": QuotaPolicy()}, {"patience": FLOATS}),

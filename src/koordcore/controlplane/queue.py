@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
@@ -20,7 +19,7 @@ from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.framework.hints import ChangeKind, could_help, kind_of, kinds_of
 from koordcore.framework.requests import kinds_with
-from koordcore.model.checks import check_fields
+from koordcore.model.checks import check_fields, check_least
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
@@ -44,14 +43,14 @@ class Backoff:
     Parameters
     ----------
     initial, longest
-        Pause after the first attempt, which doubles with each further one, and the longest pause.
+        Pause after the first attempt, which doubles with each further one, and the longest pause; 0 for none.
     forgotten
-        After so long every refused pod is asked about again, whatever has changed.
+        After so long every refused pod is asked about again, whatever has changed; infinity for never.
 
     Raises
     ------
     ModelError
-        When one is no number above 0, or the longest pause shorter than the first.
+        When one is negative or no number, a pause has no end, or the longest is shorter than the first.
     """
 
     initial: float = 1.0
@@ -60,10 +59,9 @@ class Backoff:
 
     def __attrs_post_init__(self) -> None:
         check_fields(self)
-        for name in ("initial", "longest", "forgotten"):
-            value = getattr(self, name)
-            if not 0 < value < inf:
-                raise ModelError(f"Backoff: {name}: must be above 0 and finite, got {value}")
+        check_least(self, 0, "initial", "longest")
+        if not self.forgotten >= 0:  # so NaN
+            raise ModelError(f"Backoff: forgotten: must be at least 0, got {self.forgotten}")
         if self.longest < self.initial:
             raise ModelError(f"Backoff: longest: {self.longest:g} is less than initial, {self.initial:g}")
 
