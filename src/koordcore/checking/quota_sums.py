@@ -18,9 +18,22 @@ DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
 
 
+def in_force(quotas: Iterable[ElasticQuota]) -> dict[str, ElasticQuota]:
+    """Give those that govern, by name: none that is being deleted, of one name the first by namespace."""
+    found: dict[str, ElasticQuota] = {}
+    for quota in sorted(quotas, key=lambda one: (one.name, one.namespace)):
+        if not quota.deleting:
+            found.setdefault(quota.name, quota)
+    return found
+
+
 def spaces_of(quotas: Mapping[str, ElasticQuota]) -> dict[str, str]:
-    """Give the quota of each namespace that one lists; of several the last by name."""
-    return {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
+    """Give the quota of each namespace that one lists; of several the first by namespace and name."""
+    found: dict[str, str] = {}
+    for quota in sorted(quotas.values(), key=lambda one: (one.namespace, one.name)):
+        for space in quota.namespaces:
+            found.setdefault(space, quota.name)
+    return found
 
 
 Specs: TypeAlias = Callable[[Pod], Iterable[ClaimSpec]]
@@ -238,7 +251,7 @@ NOBODY: Final = Elsewhere()
 def held_away(snapshot: ClusterSnapshot) -> Elsewhere:
     """Give what pods hold that are bound to nodes which are not there."""
     away = [pod for pod in snapshot.of(Pod) if pod.bound]
-    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+    quotas = in_force(snapshot.of(ElasticQuota))
     if not away or not quotas:
         return NOBODY
     sums = QuotaSums(quotas, specs_in(snapshot))

@@ -18,6 +18,7 @@ from koordcore.checking.quota_sums import (
     Elsewhere,
     charged,
     counting,
+    in_force,
     parents_of,
     quota_of,
     spaces_of,
@@ -36,7 +37,7 @@ def check_quotas(
     snapshot: ClusterSnapshot, result: ScheduleResult, *, elsewhere: Elsewhere = NOBODY
 ) -> Iterator[Violation]:
     """No quota that a decision added to exceeds what it may reach."""
-    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+    quotas = in_force(snapshot.of(ElasticQuota))
     if not quotas or not result.policy.filters("ElasticQuota"):
         return
     setting = result.policy.plugin("ElasticQuota")

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
-from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums, specs_in
+from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums, in_force, specs_in
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, Waiting
 from koordcore.model.pods import Pod, PodKey
@@ -61,7 +61,7 @@ class _Turns:
         setting, after = result.policy.plugin("ElasticQuota"), result.snapshot
         args = setting.args if setting is not None and setting.args else QuotaPolicy()
         self._guaranteed = isinstance(args, QuotaPolicy) and args.guarantee_usage
-        self._quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+        self._quotas = in_force(snapshot.of(ElasticQuota))
         self._specs = specs_in(snapshot)
         named_only = isinstance(args, QuotaPolicy) and args.disable_default_quota
         self._none = partial(QuotaSums, self._quotas, self._specs, named_only=named_only)
