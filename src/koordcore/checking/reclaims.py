@@ -87,7 +87,7 @@ class _Turns:
 
     def _used(self, name: str, resource: str) -> int:
         here = self._sums.whole[name][resource] if name in self._sums.whole else 0
-        return here + self._elsewhere.held(name, whole=True).get(resource, 0)
+        return here + self._elsewhere.held(name).get(resource, 0)
 
     def check(self, plan: PreemptionPlan) -> Iterator[Violation]:
         """Look at one plan, before it is carried out."""
