@@ -19,6 +19,10 @@ from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric
 Extensions: TypeAlias = immutabledict[str, object]
 
 
+STATIC_MODE: Final = "static"
+"""The reclaim mode of mid resources that lends a fixed share of the capacity."""
+
+
 class CalculatePolicy(StrEnum):
     """What a prod pod is taken to need."""
 
