@@ -272,21 +272,20 @@ def test_what_a_pod_counts_with_in_its_quota_and_those_above() -> None:
     assert sums.chain(of("loop", "a")) == ("loop", "ring")
     sums.count(half)
     assert (
-        sums.own["low"]["koordinator.sh/gpu-core"]
+        sums.whole["low"]["koordinator.sh/gpu-core"]
         == sums.whole["top"]["koordinator.sh/gpu-memory-ratio"]
         == 50
     )
-    assert sums.own["low"]["koordinator.sh/gpu.shared"] == 1
-    assert not sums.own["top"]
+    assert sums.whole["low"]["koordinator.sh/gpu.shared"] == 1
     sums.count(whole)
-    assert sums.own["low"]["koordinator.sh/gpu.shared"] == 3
+    assert sums.whole["low"]["koordinator.sh/gpu.shared"] == 3
     sums.count(whole, -1)
     sums.count(half, -1)
-    assert not any(sums.own["low"].values())
+    assert not any(sums.whole["low"].values())
     assert not any(sums.whole["top"].values())
     assert not sums.guarded
     sums.count(attrs.evolve(half, annotations={"scheduling.koordinator.sh/reserve-pod": "true"}))
-    assert not any(sums.own["low"].values())
+    assert not any(sums.whole["low"].values())
 
 
 def test_devices_of_claims_count_by_their_class() -> None:
@@ -303,7 +302,7 @@ def test_devices_of_claims_count_by_their_class() -> None:
     names = {"cpu": 9000, **{f"{name}.deviceclass.resource.k8s.io/devices": 9 for name in ("gpu", "nic")}}
     sums = QuotaSums({"team": ElasticQuota(name="team", max=names)}, specs_in(snapshot))
     sums.count(attrs.evolve(of("team", "p"), resource_claims=entries))
-    assert dict(sums.own["team"]) == {
+    assert dict(sums.whole["team"]) == {
         "cpu": 1000,
         "gpu.deviceclass.resource.k8s.io/devices": 3,
         "nic.deviceclass.resource.k8s.io/devices": 1,

@@ -12,6 +12,7 @@ from koordcore import (
     PluginSetting,
     Pod,
     Policy,
+    PreemptionRules,
     ScheduleResult,
     schedule,
     verify,
@@ -86,7 +87,13 @@ def test_sums_over_quotas_count_what_the_pods_own_quota_names() -> None:
     """Other quotas, of which everybody is counted anew, may name more."""
     sums = QuotaSums({"dept": DEPT, "team": TEAM_OF})
     sums.count(Pod(name="p", labels=_of("team", preemptible="false"), requests={"cpu": 3000, "memory": 1}))
-    assert sums.own["team"] == sums.guarded["team"] == sums.whole["dept"] == {"memory": 1}
+    assert (
+        sums.whole["team"]
+        == sums.guarded["team"]
+        == sums.guarded["dept"]
+        == sums.whole["dept"]
+        == {"memory": 1}
+    )
     wider = QuotaSums({"dept": DEPT, "team": attrs.evolve(TEAM_OF, max=DEPT.max)})
     wider.take(sums)
     assert wider.whole["dept"] == {"cpu": 3000, "memory": 1}
@@ -129,3 +136,57 @@ def test_what_is_guaranteed_below_lifts_the_quotas_above() -> None:
     assert verify(snapshot, result) == ()
     plain = attrs.evolve(result, policy=_under(PARENTS))
     assert [one.subject for one in verify(snapshot, plain)] == ["dept"]
+
+
+def _dump(*quotas: ElasticQuota, cpu: int = 9000, pending: tuple[Pod, ...], **bound: Pod) -> ClusterSnapshot:
+    node = Node(name="n", allocatable={"cpu": cpu, "pods": 99})
+    snapshot = ClusterSnapshot(nodes=[node], pending=pending, records=quotas)
+    return snapshot.assume(*[pod.at("n") for pod in bound.values()])
+
+
+def _pod(name: str, quota: str, cpu: int, **more: str) -> Pod:
+    return Pod(name=name, labels=_of(quota, **more), requests={"cpu": cpu}, priority=20)
+
+
+@pytest.mark.parametrize("kept", [{}, {"preemptible": "false"}])
+def test_what_quotas_below_use_counts_where_a_pod_of_the_parent_asks(kept: dict[str, str]) -> None:
+    """Used is that of all below, whether or not their pods ask the parent; so are those nobody may evict."""
+    room = {"cpu": 10_000} if not kept else {"cpu": 20_000}
+    dept = ElasticQuota(name="dept", is_parent=True, max=room, min={"cpu": 10_000})
+    team = ElasticQuota(name="team", parent="dept", max={"cpu": 10_000}, min={"cpu": 10_000})
+    old = _pod("old", "team", 8000, **kept)
+    snapshot = _dump(dept, team, cpu=90_000, pending=(_pod("new", "dept", 3000, **kept),), old=old)
+    assert not schedule(snapshot).bound
+    free = schedule(snapshot, policy=Policy().without_plugin("ElasticQuota"))
+    (found,) = verify(snapshot, attrs.evolve(free, policy=Policy()))
+    assert (found.kind, found.subject) == ("quota", "dept")
+    assert found.message.startswith("cpu: 11000 used")
+
+
+def test_who_comes_to_a_quota_below_later_is_not_held_against_the_parents_pods() -> None:
+    """Pods of ``team`` do not ask ``dept`` unless the policy says so."""
+    dept = ElasticQuota(name="dept", is_parent=True, max={"cpu": 10_000}, min={"cpu": 10_000})
+    team = ElasticQuota(name="team", parent="dept", max={"cpu": 10_000}, min={"cpu": 10_000})
+    below, own = _pod("below", "team", 8000), _pod("own", "dept", 3000)
+    policy = _under(QuotaPolicy(enable_min_quota_scale=False))
+    for first, number in ((own, 2), (below, 1)):
+        pending = tuple(attrs.evolve(pod, priority=30 if pod is first else 20) for pod in (own, below))
+        snapshot = _dump(dept, team, cpu=90_000, pending=pending)
+        result = schedule(snapshot, policy=policy)
+        assert len(result.bound) == number
+        assert verify(snapshot, result) == ()
+        asked = attrs.evolve(result, policy=_under(PARENTS))
+        assert [one.subject for one in verify(snapshot, asked)] == ["dept"] * (number - 1)
+
+
+def test_a_victim_is_needed_where_quotas_below_use_the_parents_room() -> None:
+    dept = ElasticQuota(name="dept", is_parent=True, max={"cpu": 40_000}, min={"cpu": 9000})
+    team = ElasticQuota(name="team", parent="dept", max={"cpu": 50_000}, min={})
+    low = attrs.evolve(_pod("low", "dept", 5000), priority=0)
+    new = attrs.evolve(_pod("new", "dept", 0), priority=10, requests={})
+    policy = _under(QuotaPolicy(enable_min_quota_scale=False))
+    snapshot = _dump(dept, team, cpu=10_000, pending=(new,), low=low, high=_pod("high", "team", 8000))
+    result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    assert [one.pod.name for one in plan.victims] == ["low"]
+    assert verify(snapshot, result) == ()

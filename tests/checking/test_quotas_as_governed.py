@@ -100,3 +100,36 @@ def test_who_reclaims_is_charged_with_pods_by_label_alone() -> None:
     (plan,) = result.preemptions
     assert plan.borrowers == ("other",)
     assert verify(snapshot, result) == ()
+
+
+@pytest.mark.parametrize("second", ["", "z"])
+def test_of_two_quotas_that_list_a_namespace_the_first_governs_it(second: str) -> None:
+    """The first by namespace and name, whatever the other would allow."""
+    quotas = [
+        ElasticQuota(name="b", namespace=second, max={"cpu": 1000}, min={}, namespaces=("dev",)),
+        ElasticQuota(name="a" if not second else "c", max={"cpu": 3000}, min={}, namespaces=("dev",)),
+    ]
+    pods = [Pod(name=f"p{number}", namespace="dev", requests={"cpu": 1000}) for number in range(4)]
+    snapshot = ClusterSnapshot(nodes=[node()], records=quotas, pending=pods)
+    result = schedule(snapshot, policy=under())
+    assert len(result.bound) == 3
+    assert verify(snapshot, result) == ()
+
+
+def test_the_first_of_two_quotas_of_one_name_governs_and_none_that_is_being_deleted() -> None:
+    """Names tell quotas apart: the first by namespace counts, as admission has it."""
+    quotas = [
+        ElasticQuota(name="team", namespace="y", max={"cpu": 1000}, min={}),
+        ElasticQuota(name="team", namespace="x", max={"cpu": 3000}, min={}),
+        ElasticQuota(name="team", namespace="w", max={"cpu": 1000}, min={}, deleting=True),
+    ]
+    pods = [Pod(name=f"p{number}", labels={LABEL: "team"}, requests={"cpu": 1000}) for number in range(4)]
+    snapshot = ClusterSnapshot(nodes=[node()], records=quotas, pending=pods)
+    result = schedule(snapshot, policy=under())
+    assert len(result.bound) == 3
+    assert verify(snapshot, result) == ()
+    (gone,) = [one for one in quotas if one.deleting]
+    alone = ClusterSnapshot(nodes=[node()], records=[gone], pending=pods)
+    result = schedule(alone, policy=under())
+    assert len(result.bound) == 4
+    assert verify(alone, result) == ()

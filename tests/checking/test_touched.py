@@ -221,7 +221,7 @@ def moved_on(rng: Random, snapshot: ClusterSnapshot, step: int) -> ClusterSnapsh
 
 def contents(index: ClusterIndex) -> object:
     """What an index knows, without the order in which it came to know it."""
-    sums = {what: dict(getattr(index.sums, what)) for what in ("own", "whole", "guarded")}
+    sums = {what: dict(getattr(index.sums, what)) for what in ("whole", "guarded")}
     used = {
         what: {name: +counter for name, counter in table.items() if +counter} for what, table in sums.items()
     }

@@ -81,6 +81,54 @@ def test_a_quota_profile_makes_the_root_of_its_tree(
     assert {row["quota"]: row["min"] for row in rows if row["resource"] == "cpu"} == {"pool-a-root": 40_000}
 
 
+def test_quotas_are_filled_in_from_their_parents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the webhook does when they are created: the tree of the parent, and weights that are not stated."""
+    weight = PREFIX + "shared-weight"
+
+    def quota(name: str, parent: str, **more: Any) -> dict[str, Any]:
+        labels = {PREFIX + "parent": parent, PREFIX + "is-parent": "true"}
+        return {
+            "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+            "kind": "ElasticQuota",
+            "metadata": {"name": name, "namespace": "kube-system", "labels": labels, **more},
+            "spec": {"max": {"cpu": "100", "memory": "9Gi"}, "min": {}},
+        }
+
+    inner = {**TREE, "spec": {**TREE["spec"], "quotaLabels": {PREFIX + "is-parent": "true"}}}
+    nodes = [
+        node(f"n{n}", {"cpu": "5", "memory": "9Gi", "pods": "9"}, metadata={"labels": {"pool": "a"}})
+        for n in (1, 2)
+    ]
+    waiting = [
+        pod(
+            f"p{n}",
+            metadata={"labels": {PREFIX + "name": "team"}},
+            containers=[container(requests={"cpu": 4})],
+        )
+        for n in (1, 2)
+    ]
+    half = {**inner, "spec": {**inner["spec"], "resourceRatio": "0.5"}}
+    team = quota("team", "dept", annotations={weight: '{"cpu":"3"}'})
+    gates = ["--admit", "--feature-gates", "MultiQuotaTree=true,SupportParentQuotaSubmitPod=true"]
+    dump = written(tmp_path / "d.json", *nodes, half, team, quota("dept", "pool-a-root"), *waiting)
+    assert main(["schedule", dump, *gates]) == 1
+    told = capsys.readouterr()
+    assert "1 of 2 pods placed" in told.out
+    assert "exceedDimensions: [cpu]" in " ".join(told.out.split())
+    assert "refuses" not in told.err
+    (tree,) = [line for line in told.err.splitlines() if "tree id" in line]
+    assert tree.startswith("admitted: tree id ")
+    assert tree.endswith("filled in for 2 ElasticQuotas")
+    assert "admitted: shared weight filled in for 1 ElasticQuota\n" in told.err
+    # What was created is as it was left; a quota without a parent that is known is refused.
+    made = [quota("team", "dept", uid="1"), quota("dept", "pool-a-root", uid="2"), quota("alone", "nobody")]
+    dump = written(tmp_path / "d.json", *nodes, half, *made, *waiting)
+    assert main(["schedule", dump, *gates]) == 0
+    told = capsys.readouterr()
+    assert "filled in" not in told.err
+    assert "alone has parentName nobody but not find parentInfo" in told.err
+
+
 @pytest.mark.parametrize("tree", ["", "tree-a"])
 def test_pods_of_a_profile_s_tree_stay_on_its_nodes(
     tree: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

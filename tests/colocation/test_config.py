@@ -16,7 +16,6 @@ from koordcore.colocation.config import (
     effective_strategy,
     is_disabled,
     is_node_strategy_valid,
-    selector_of,
 )
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import (
@@ -28,6 +27,7 @@ from koordcore.model.colocation import (
     overlay,
 )
 from koordcore.protocol.colocation import parse_config, parse_strategy
+from koordcore.protocol.raw_selectors import selector_of
 from koordcore.protocol.reserved_on_node import cpuset_size
 from tests.reference.colocation_objects import format_config
 

@@ -208,6 +208,21 @@ def test_quota_alone_starts_parts_of_a_workload_where_no_topology_is_asked_for()
     assert about(theirs, "v").pods == 0
 
 
+def test_a_queue_that_is_over_in_one_flavor_starts_what_asks_for_others() -> None:
+    """Its quota of the first flavor was lowered after somebody had started on it."""
+    plan = planned(
+        *NODES,
+        running("old", "a0", 6),
+        queue("team", {"a100": 4, "h100": 8}),
+        local("q", "team"),
+        admitted(workload("old", pod_set("main", 1, 6)), "team", {GPU: "a100"}, 6),
+        workload("new", pod_set("main", 1, 4)),
+        workload("empty", pod_set("main", 1, 0)),
+    )
+    assert dict(about(plan, "new").flavors) == {f"main/{GPU}": "h100"}
+    assert about(plan, "empty").admitted
+
+
 def test_the_order_of_a_queue() -> None:
     def starts(**spec: Any) -> list[str]:
         objects = [

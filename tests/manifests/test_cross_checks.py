@@ -72,6 +72,7 @@ def test_gathering_as_documented_is_not_warned_of() -> None:
 def quota(name: str, least: str = "1", most: str = "4", parent: str = "", **more: Any) -> dict[str, Any]:
     labels = {QUOTA + "parent": parent} if parent else {}
     metadata = {"labels": {**labels, **more.pop("labels", {})}, "namespace": more.pop("namespace", "default")}
+    metadata["annotations"] = {QUOTA + key: text for key, text in more.items()}
     return obj(
         "ElasticQuota", name, SIGS, metadata=metadata, spec={"min": {"cpu": least}, "max": {"cpu": most}}
     )
@@ -97,6 +98,10 @@ INNER = {QUOTA + "is-parent": "true"}
         (
             [quota("q"), quota("q", namespace="other")],
             "ElasticQuota other/q: metadata.name: a quota of this name is in namespace default too",
+        ),
+        (
+            [quota("a", namespaces='["x"]', namespace="z"), quota("b", namespaces='["x"]')],
+            "refuses it: AddQuota quota a's annotation namespace x is already bound to quota b",
         ),
         (
             [quota("q"), pod(metadata={"labels": {QUOTA + "name": "no"}})],

@@ -304,3 +304,137 @@ def test_policies_of_the_kubelet_that_are_not_heeded(names: list[str], heeded: b
     own = obj("NodeResourceTopology", "n1", "topology.node.k8s.io/v1alpha1", topologyPolicies=names)
     found = [one.path for one in snapshot_from_objects([node(), own]).warnings]
     assert found == ([] if heeded else ["topologyPolicies"])
+
+
+NODE_NOTE, NODE_LABEL = "metadata.annotations", "metadata.labels"
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "text", "expected"),
+    [
+        (NODE_NOTE, "thirdPartyAllocations", "{", ["]: not JSON"]),
+        (NODE_NOTE, "thirdPartyAllocations", '{"allocations": [{"name": "yarn"}]}', []),
+        (NODE_NOTE, "cpu-normalization-ratio", "abc", [']: expected a number, got "abc"']),
+        (NODE_NOTE, "cpu-normalization-ratio", "-1", ["]: expected a positive number"]),
+        (NODE_NOTE, "cpu-normalization-ratio", "1.20", []),
+        (
+            NODE_NOTE,
+            "colocation-strategy",
+            '{"cpuReclaimThreshold": 10, "MidReclaimMode": "Static"}',
+            [
+                "].cpuReclaimThreshold: unknown field; it is ignored",
+                '].midReclaimMode: "Static" is none of static',
+            ],
+        ),
+        (NODE_NOTE, "colocation-strategy", '{"CPUReclaimThresholdPercent": 10}', []),
+        (NODE_NOTE, "colocation-strategy", "null", []),
+        (NODE_LABEL, "cpu-reclaim-ratio", "abc", [']: expected a number, got "abc"']),
+        (NODE_LABEL, "memory-reclaim-ratio", "-0.5", [']: expected a ratio of at least 0, got "-0.5"']),
+        (NODE_LABEL, "mid-static-cpu-reserved-ratio", "0.5", []),
+    ],
+)
+def test_what_a_node_says_in_vain_about_what_it_lends(
+    where: str, key: str, text: str, expected: list[str]
+) -> None:
+    own = node(metadata={where.partition(".")[2]: {PREFIXED + key: text}})
+    found = [one.removeprefix(f"{where}[{PREFIXED}{key}") for one in warnings(own)]
+    assert [one[: len(begin)] for one, begin in zip(found, expected, strict=True)] == expected
+
+
+SELECTED = {"nodeSelector": {"matchLabels": {"pool": "a"}}}
+
+
+USAGE, RECLAIMABLE = "it counts as usage", "what is reclaimable counts"
+NOTHING = "none of the configuration is taken"
+OTHERWISE = "the strategy of all nodes counts instead of this one"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"memoryCalculatePolicy": "request", "midReclaimMode": "static", "nodeConfigs": [SELECTED]}, {}),
+        ({"memoryCalculatePolicy": "Request"}, {"memoryCalculatePolicy": USAGE}),
+        ({"cpuCalculatePolicy": "request"}, {"cpuCalculatePolicy": USAGE}),
+        ({"midReclaimMode": "Static"}, {"midReclaimMode": RECLAIMABLE}),
+        ({"midCPUThresholdPercent": 110}, {"midCPUThresholdPercent": NOTHING}),
+        ({"resourceDiffThreshold": 0}, {"resourceDiffThreshold": NOTHING}),
+        (
+            {"nodeConfigs": [SELECTED, {**SELECTED, "degradeTimeMinutes": 0, "midReclaimMode": "all"}]},
+            {
+                "nodeConfigs[1].degradeTimeMinutes": OTHERWISE,
+                "nodeConfigs[1].midReclaimMode": RECLAIMABLE,
+            },
+        ),
+        (
+            {"nodeConfigs": [{}, {"nodeSelector": {"matchLabels": {"a b": ""}}}]},
+            {
+                "nodeConfigs[0].nodeSelector": "it selects no node",
+                "nodeConfigs[1].nodeSelector": "it selects no node",
+            },
+        ),
+    ],
+)
+def test_what_a_colocation_configuration_says_in_vain(said: dict[str, Any], expected: dict[str, str]) -> None:
+    data = {"colocation-config": json.dumps({"enable": True, **said})}
+    own = obj("ConfigMap", "slo-controller-config", metadata={"namespace": "koordinator-system"}, data=data)
+    found = [one.removeprefix("data[colocation-config].") for one in warnings(own)]
+    told = {one.partition(": ")[0]: one.rpartition("; ")[2] for one in found}
+    assert (told, len(found)) == (expected, len(expected))
+
+
+def test_an_empty_policy_of_collecting_memory_spoils_the_configuration() -> None:
+    data = {"colocation-config": json.dumps({"metricMemoryCollectPolicy": ""})}
+    own = obj("ConfigMap", "slo-controller-config", metadata={"namespace": "koordinator-system"}, data=data)
+    assert f"data[colocation-config].metricMemoryCollectPolicy: it must not be empty; {NOTHING}" in warnings(
+        own
+    )
+
+
+@pytest.mark.parametrize("key", ["cpu-normalization-config", "resource-amplification-config"])
+def test_exceptions_of_ratios_that_select_no_node_are_named(key: str) -> None:
+    data = {key: json.dumps({"enable": False, "nodeConfigs": [SELECTED, {}]})}
+    own = obj("ConfigMap", "slo-controller-config", metadata={"namespace": "koordinator-system"}, data=data)
+    assert warnings(own) == [f"data[{key}].nodeConfigs[1].nodeSelector: absent; it selects no node"]
+
+
+@pytest.mark.parametrize("field", ["selector", "namespaceSelector"])
+def test_a_profile_whose_selector_cannot_be_evaluated_applies_to_nobody_and_says_so(field: str) -> None:
+    def told(selector: Any) -> list[str]:
+        return warnings(
+            obj("ClusterColocationProfile", "p", "config.koordinator.sh/v1alpha1", spec={field: selector})
+        )
+
+    wrong = {"matchExpressions": [{"key": "app", "operator": "Bad"}]}
+    (found,) = told(wrong)
+    assert found == (
+        f'spec.{field}: "Bad" is not a valid label selector operator; the profile applies to no pod'
+    )
+    assert told({"matchLabels": {"app": "a"}}) == told({}) == []
+
+
+QUOTA = "quota.scheduling.koordinator.sh/"
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "text", "told"),
+    [
+        (NODE_LABEL, "allow-lent-resource", "False", '"False" is neither true nor false; it counts as true'),
+        (NODE_LABEL, "is-parent", "True", '"True" is neither true nor false; it counts as false'),
+        (NODE_LABEL, "is-root", "yes", '"yes" is neither true nor false; it counts as false'),
+        (NODE_LABEL, "ignore-default-tree", "1", '"1" is neither true nor false; it counts as false'),
+        (NODE_LABEL, "allow-force-update", "TRUE", '"TRUE" is neither true nor false; it counts as false'),
+        (NODE_LABEL, "allow-lent-resource", "false", ""),
+        (NODE_LABEL, "is-parent", "", ""),
+        (NODE_NOTE, "shared-weight", '{"cpu":"0"}', "nothing of any resource counts as max"),
+        (NODE_NOTE, "shared-weight", '{"cpu":"1"}', ""),
+    ],
+)
+def test_what_a_quota_says_in_vain(where: str, key: str, text: str, told: str) -> None:
+    own = obj(
+        "ElasticQuota",
+        "q",
+        "scheduling.sigs.k8s.io/v1alpha1",
+        metadata={where.partition(".")[2]: {QUOTA + key: text}},
+        spec={"max": {"cpu": "4"}, "min": {"cpu": "1"}},
+    )
+    assert warnings(own) == [f"{where}[{QUOTA}{key}]: {told}"] * bool(told)

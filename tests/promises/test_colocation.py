@@ -100,6 +100,27 @@ def test_a_cpu_that_is_not_known_is_not_multiplied_and_named(door: Door) -> None
     assert "Chip 10" in done.err
 
 
+@pytest.mark.parametrize("said", [{}, NORMAL, AMPLE, {**NORMAL, **AMPLE}])
+def test_what_nodes_lend_is_one_answer_in_tables_and_patches(door: Door, said: dict[str, Any]) -> None:
+    dump = door.file(node("n", amounts=ROOM), hardware("n"), settings(**said), report("n"))
+    patches = door.ask("colocation", dump, "-o", "patches")
+    (sent,) = [one["body"]["status"]["allocatable"] for one in patches.lines if "/status" in one["path"]]
+    amount = int(sent["kubernetes.io/batch-cpu"])
+    table = door.ask("colocation", dump, "-o", "json")
+    assert json.loads(table.out)["nodes"][0]["batch"][0] == amount
+    steps = door.ask("colocation", dump, "--node", "n", "-o", "json")
+    assert json.loads(steps.out)["waterfalls"][0]["published"] == amount
+    assert amount == (9500 if NORMAL.items() <= said.items() else 7600)
+    for done in (patches, table, steps, door.ask("schedule", dump, "--lend")):
+        assert "--lend" not in done.err
+
+
+def test_a_node_whose_cpu_is_not_known_is_named_beside_what_it_lends(door: Door) -> None:
+    dump = door.file(node("n", amounts=ROOM), hardware("n", "Chip 10"), settings(**NORMAL), report("n"))
+    for words in ((), ("-o", "patches"), ("--node", "n")):
+        assert "warning: Node n is not amplified: " in door.ask("colocation", dump, *words).err
+
+
 def test_patches_say_what_manager_and_agents_write(door: Door) -> None:
     limits = {NODE + "resctrl": {"llc": {"schemata": {"range": [0, 50]}}}}
     runs = pod("r", {"cpu": 1}, on="n", annotations=limits)

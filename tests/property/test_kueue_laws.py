@@ -55,10 +55,11 @@ def _groups(one: Node) -> tuple[ResourceGroup, ...]:
 
 
 @settings(max_examples=43, deadline=None)
-@given(trees(), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=20))
+@given(trees(), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans()), max_size=20))
 def test_a_queue_admits_what_kueue_calls_available_and_nothing_else(
-    tree: tuple[list[Node], list[Node]], asked: list[tuple[int, int]]
+    tree: tuple[list[Node], list[Node]], asked: list[tuple[int, int, bool]]
 ) -> None:
+    """Some Workloads were admitted before quota was lowered, and count whether or not they may."""
     cohorts, queues = tree
     named = {
         one.name: ClusterQueue(
@@ -71,13 +72,16 @@ def test_a_queue_admits_what_kueue_calls_available_and_nothing_else(
         for one in cohorts
     }
     ledger, fair = open_queues(named.values(), above.values()), FairTree(queues=named, cohorts=above)
-    for number, (place, amount) in enumerate(asked):
+    for number, (place, amount, held) in enumerate(asked):
         queue = queues[place % len(queues)]
         found = ledger.admit(f"lab/w{number}", queue.name, {"f/gpu": amount})
         assert isinstance(found, QueueLedger) == (amount <= queue.available())
         if isinstance(found, QueueLedger):
             assert ledger.borrows(queue.name, {"f/gpu": amount}) == (queue.own_use + amount > queue.nominal)
             ledger, queue.own_use = found, queue.own_use + amount
+        elif held:
+            ledger = ledger.with_usage(f"lab/w{number}", queue.name, {"f/gpu": amount})
+            queue.own_use += amount
         for one in (*cohorts, *queues):
             if one.parent is not None:
                 kind = "Cohort" if one in cohorts else "ClusterQueue"

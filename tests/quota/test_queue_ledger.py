@@ -150,6 +150,30 @@ def test_amounts_of_one_resource_add_up_over_flavors() -> None:
     assert (short.flavor, short.limit) == ("g", 3)
 
 
+def test_who_is_over_in_one_resource_of_one_flavor_still_has_the_others() -> None:
+    """As Kueue has it: a request looks at its own flavors and resources alone, and none asks for nothing."""
+    both = ResourceGroup(
+        resources=("cpu", "gpu"),
+        flavors=tuple(FlavorQuota(flavor=name, nominal={"cpu": 9, "gpu": 4}) for name in ("f", "g")),
+    )
+    for cohort in ("", "team"):
+        over = open_queues([ClusterQueue(name="a", cohort=cohort, groups=(both,))], []).with_usage(
+            "d/old", "a", {GPU: 6}
+        )
+        assert admitted(over, "a", {CPU: 1, GPU: 0}).used("a") == {CPU: 1, GPU: 6}
+        assert admitted(over, "a", {"g/cpu": 1, "g/gpu": 4}).used("a")["g/gpu"] == 4
+        short = refused(over, "a", {CPU: 1, GPU: 1})
+        assert (short.flavor, short.resource, short.asked, short.used, short.limit) == ("f", "gpu", 1, 6, 4)
+
+
+def test_what_a_cohort_is_over_comes_off_what_a_queue_keeps() -> None:
+    quotas = [queue("a", "team", {"gpu": 3}), queue("b", "team", {"gpu": 5}, lending={"gpu": 0})]
+    over = open_queues(quotas, []).with_usage("d/old", "a", {GPU: 5})
+    assert admitted(over, "b", {GPU: 3}).used("b") == {GPU: 3}
+    short = refused(over, "b", {GPU: 4})
+    assert (short.where, short.asked, short.used, short.limit) == ("Cohort team", 4, 5, 8)
+
+
 def test_queues_below_cohorts_in_a_circle_have_no_quota_and_say_why() -> None:
     cohorts = [Cohort(name="x", parent="y"), Cohort(name="y", parent="x"), Cohort(name="ok")]
     ledger = open_queues([queue("a", "x", {"gpu": 2}), queue("b", "ok", {"gpu": 3})], cohorts)

@@ -10,12 +10,12 @@ from typing import Final
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.colocation.config import selector_of
 from koordcore.descheduling.evict import Eviction, Evictor, admitted
 from koordcore.descheduling.nodefit import Fit
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
 from koordcore.protocol.migration import ANNOTATION_DELETION_COST, MAX_COST
+from koordcore.protocol.raw_selectors import selector_of
 from tests.reference.descheduler_args import BinPackStrategy, FragmentationAwareArgs, ScaleDownBinPackArgs
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from operator import attrgetter, is_not
+from operator import is_not
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from koordcore._vector import Vector
 from koordcore.checking.domains import DomainSums, KnownDomains, SpreadRule
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.holders import holder_key, holder_of, identity_of, used_by
-from koordcore.checking.quota_sums import QuotaSums
+from koordcore.checking.quota_sums import QuotaSums, in_force
 from koordcore.model.affinity import PodAffinityTerm
 from koordcore.model.claims import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.device_slices import ResourceSlice
@@ -38,7 +38,6 @@ Holder: TypeAlias = "Pod | Reservation"
 """Who may be a neighbour or a member: a pod, or the pod that stands for a reservation."""
 Some: TypeAlias = dict[int, Holder]
 Shunned: TypeAlias = tuple[PodAffinityTerm, str]
-_NAMES: Final = attrgetter("namespace", "name")
 LEAVING: Final = "leaving"
 HOLDING: Final = "holds claims"
 NOMINATED: Final = "waits and is nominated"
@@ -157,7 +156,7 @@ class ClusterIndex:
         if known is not None and not self._other_quotas:
             return known
         self._other_quotas = False
-        quotas = {one.name: one for one in sorted(self.of(ElasticQuota), key=_NAMES)}
+        quotas = in_force(self.of(ElasticQuota))
         self._sums = QuotaSums(quotas, self._specs)
         if known is not None and known.of_devices == self._sums.of_devices:
             self._sums.take(known)

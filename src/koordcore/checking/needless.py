@@ -17,7 +17,7 @@ from koordcore.checking.extended import classes_of_resources
 from koordcore.checking.leaving import leaving_anyhow
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_chains import QuotaChains
-from koordcore.checking.quota_sums import Elsewhere, quota_of, spaces_of
+from koordcore.checking.quota_sums import Elsewhere, in_force, quota_of, spaces_of
 from koordcore.checking.room import overflow
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
@@ -185,7 +185,7 @@ class _Turn:
         return [*running, *(one for one in back if one.key not in known)]
 
     def _quotas(self) -> QuotaChains | None:
-        quotas = {quota.name: quota for quota in self.snapshot.of(ElasticQuota)}
+        quotas = in_force(self.snapshot.of(ElasticQuota))
         policy = self.result.policy
         if not quotas or not policy.filters("ElasticQuota"):
             return None
@@ -281,7 +281,7 @@ def _promised(
 ) -> Mapping[str, Sequence[Pod]]:
     """Pods of others that were nominated before and are as important, or may have been promised it."""
     least = min(pod.priority for pod in own)
-    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+    quotas = in_force(snapshot.of(ElasticQuota))
     spaces = spaces_of(quotas)
     found: dict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.pending:

@@ -11,6 +11,7 @@ from koordcore.checking.quota_sums import (
     QUOTA_LABEL,
     Elsewhere,
     charged,
+    counted_in,
     counting,
     parents_of,
     quota_of,
@@ -18,7 +19,7 @@ from koordcore.checking.quota_sums import (
 )
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
+from koordcore.model.quotas import DEFAULT_QUOTA, ROOT_QUOTA, ElasticQuota, QuotaPolicy
 
 
 @record(eq=False)
@@ -61,15 +62,15 @@ class QuotaChains:
         return [own, *above]
 
     def held(self, pods: Iterable[Pod]) -> defaultdict[str, Counter[str]]:
-        """Add up what every quota's pods hold: those that are shown, and those elsewhere."""
-        whole = self.policy.enable_check_parent_quota
+        """Add up what the pods of every quota and of those below hold: those shown, and those elsewhere."""
         found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for name in self.elsewhere.names(whole=whole):
-            found[name].update(self.elsewhere.held(name, whole=whole))
+        for name in self.elsewhere.names():
+            if name in self.quotas or name in (DEFAULT_QUOTA, ""):  # no other name is a pod's own
+                found[name].update(self.elsewhere.held(name))
         for pod in pods:
-            chain = self.chain(pod)
-            amounts = counting(charged(pod), self.quotas.get(chain[0]))
-            for name in chain:
+            own = self.chain(pod)[0]
+            amounts = counting(charged(pod), self.quotas.get(own))
+            for name in counted_in(own, self.quotas, several=self.policy.multi_quota_tree):
                 found[name].update(amounts)
         return found
 

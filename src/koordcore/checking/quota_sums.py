@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.model.claims import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import DEFAULT_QUOTA, ElasticQuota
+from koordcore.model.quotas import DEFAULT_QUOTA, ROOT_QUOTA, ElasticQuota
 from koordcore.model.resources import Resources, make_resources
 from koordcore.snapshot import ClusterSnapshot
 
@@ -18,9 +18,22 @@ DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
 
 
+def in_force(quotas: Iterable[ElasticQuota]) -> dict[str, ElasticQuota]:
+    """Give those that govern, by name: none that is being deleted, of one name the first by namespace."""
+    found: dict[str, ElasticQuota] = {}
+    for quota in sorted(quotas, key=lambda one: (one.name, one.namespace)):
+        if not quota.deleting:
+            found.setdefault(quota.name, quota)
+    return found
+
+
 def spaces_of(quotas: Mapping[str, ElasticQuota]) -> dict[str, str]:
-    """Give the quota of each namespace that one lists; of several the last by name."""
-    return {space: name for name, quota in sorted(quotas.items()) for space in quota.namespaces}
+    """Give the quota of each namespace that one lists; of several the first by namespace and name."""
+    found: dict[str, str] = {}
+    for quota in sorted(quotas.values(), key=lambda one: (one.namespace, one.name)):
+        for space in quota.namespaces:
+            found.setdefault(space, quota.name)
+    return found
 
 
 Specs: TypeAlias = Callable[[Pod], Iterable[ClaimSpec]]
@@ -103,6 +116,21 @@ def parents_of(name: str, quotas: Mapping[str, ElasticQuota]) -> list[str]:
     return seen[1:]
 
 
+def counted_in(name: str, quotas: Mapping[str, ElasticQuota], *, several: bool = False) -> list[str]:
+    """Name the quotas that count what pods of one use: itself, and those above it that limit somebody.
+
+    ``several``: there are several trees, and what stands in another one is not above it.
+    """
+    found = [name]
+    for above in parents_of(name, quotas):
+        if above == ROOT_QUOTA or above not in quotas:
+            break
+        if several and quotas[above].tree != quotas[name].tree:
+            break
+        found.append(above)
+    return found
+
+
 class QuotaSums:
     """Amounts by quota; what stands for a reservation is used by nobody yet and does not count.
 
@@ -126,12 +154,10 @@ class QuotaSums:
         self._chains: dict[tuple[str, str], tuple[str, ...]] = {}
         self._alike: defaultdict[tuple[str, str, bool], Counter[str]] = defaultdict(Counter)
         """What pods hold that name one quota in one namespace, those apart that nobody may evict."""
-        self.own: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """What the pods of the very quota hold."""
         self.whole: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """What they and the pods of the quotas below hold."""
+        """What the pods of a quota and of the quotas below hold."""
         self.guarded: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """What the pods of the very quota hold that nobody may evict."""
+        """What those of them hold that nobody may evict."""
 
     @property
     def of_devices(self) -> bool:
@@ -174,9 +200,9 @@ class QuotaSums:
     def _add(self, named: str, space: str, guarded: bool, amounts: Mapping[str, int], sign: int) -> None:
         chain, alike = self._chain_of(named, space), self._alike[named, space, guarded]
         own = self._quotas.get(chain[0])
-        sums = [self.own[chain[0]], *(self.whole[name] for name in chain)]
+        sums = [self.whole[name] for name in chain]
         if guarded:
-            sums.append(self.guarded[chain[0]])
+            sums += [self.guarded[name] for name in chain]
         for name, amount in amounts.items():
             alike[name] += sign * amount  # also what other quotas may name
             if own is None or name in own.max:
@@ -211,17 +237,17 @@ class Elsewhere:
         found._everybody, found._shown = self._everybody.named(), self._shown.named()
         return found
 
-    def held(self, name: str, *, whole: bool) -> Mapping[str, int]:
-        """Give what a quota's pods hold; ``whole``: and those of the quotas below."""
-        return self._rest("whole" if whole else "own", name)
+    def held(self, name: str) -> Mapping[str, int]:
+        """Give what the pods of a quota and of the quotas below hold."""
+        return self._rest("whole", name)
 
     def guarded(self, name: str) -> Mapping[str, int]:
-        """Give what a quota's own pods hold that nobody may evict."""
+        """Give what those of them hold that nobody may evict."""
         return self._rest("guarded", name)
 
-    def names(self, *, whole: bool) -> Iterable[str]:
+    def names(self) -> Iterable[str]:
         """Name the quotas that hold anything, and others that do not."""
-        return () if self._everybody is None else (self._everybody.whole if whole else self._everybody.own)
+        return () if self._everybody is None else self._everybody.whole
 
     def _rest(self, what: str, name: str) -> Mapping[str, int]:
         if self._everybody is None or self._shown is None:
@@ -238,7 +264,7 @@ NOBODY: Final = Elsewhere()
 def held_away(snapshot: ClusterSnapshot) -> Elsewhere:
     """Give what pods hold that are bound to nodes which are not there."""
     away = [pod for pod in snapshot.of(Pod) if pod.bound]
-    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+    quotas = in_force(snapshot.of(ElasticQuota))
     if not away or not quotas:
         return NOBODY
     sums = QuotaSums(quotas, specs_in(snapshot))

@@ -8,7 +8,7 @@ the floor that keeps its runtime above that, and its non-preemptible pods no mor
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_sums import (
@@ -17,7 +17,9 @@ from koordcore.checking.quota_sums import (
     QUOTA_LABEL,
     Elsewhere,
     charged,
+    counted_in,
     counting,
+    in_force,
     parents_of,
     quota_of,
     spaces_of,
@@ -27,7 +29,8 @@ from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
 from koordcore.model.pods import Pod
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
-from koordcore.model.resources import Resources, make_resources, total
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, total
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -36,7 +39,7 @@ def check_quotas(
     snapshot: ClusterSnapshot, result: ScheduleResult, *, elsewhere: Elsewhere = NOBODY
 ) -> Iterator[Violation]:
     """No quota that a decision added to exceeds what it may reach."""
-    quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+    quotas = in_force(snapshot.of(ElasticQuota))
     if not quotas or not result.policy.filters("ElasticQuota"):
         return
     setting = result.policy.plugin("ElasticQuota")
@@ -44,7 +47,7 @@ def check_quotas(
     above, named_only = policy.enable_check_parent_quota, policy.disable_default_quota
     if named_only:
         elsewhere = elsewhere.named()  # without a default quota only a label makes a pod a quota's
-    new = {one.pod for one in result.decisions if isinstance(one, Bound)}
+    turns = {one.pod: turn for turn, one in enumerate(result.decisions) if isinstance(one, Bound)}
     spaces, specs = spaces_of(quotas), specs_in(snapshot)
     parents = {quota.parent for quota in quotas.values()}
     held: dict[str, list[tuple[str, Pod]]] = defaultdict(list)
@@ -58,29 +61,55 @@ def check_quotas(
             if named_only and pod.labels.get(QUOTA_LABEL) not in quotas:
                 continue
             name = quota_of(pod, quotas, spaces)
-            if pod.labels.get(PREEMPTIBLE_LABEL) == "false":
-                guarded[name].append((name, pod))  # the min of the quotas above is not asked for
-            for member in (name, *(parents_of(name, quotas) if above else ())):
+            chain = counted_in(name, quotas, several=policy.multi_quota_tree)
+            for member in chain:
                 held[member].append((name, pod))
-                if pod.key in new:
-                    grown.add(member)
+                if pod.labels.get(PREEMPTIBLE_LABEL) == "false":
+                    guarded[member].append((name, pod))
+            if pod.key in turns:
+                grown.update(chain if above else (name,))
 
-    def sums(pods: Iterable[tuple[str, Pod]], others: Mapping[str, int]) -> tuple[Resources, Resources]:
-        """Add up what all use, and what those use that are new."""
-        counted = [(pod.key, counting(charged(pod, specs), quotas.get(own))) for own, pod in pods]
+    def sums(
+        pods: Sequence[tuple[str, Pod]], others: Mapping[str, int], asked: str
+    ) -> tuple[Resources, Resources]:
+        """Add up what all use when a quota is asked for the last time, and what those use who asked it.
+
+        ``asked``: the pods of that quota alone ask it, not those of the quotas below; of these count those
+        that surely came before. Empty where all ask.
+        """
+        asking = [pod for own, pod in pods if pod.key in turns and (not asked or own == asked)]
+        if not asking:
+            return NO_RESOURCES, NO_RESOURCES
+        last = max(asking, key=lambda pod: turns[pod.key])
+
+        def before(own: str, pod: Pod) -> bool:
+            """In which order the members of gangs came is not known."""
+            if not asked or own == asked or pod.key not in turns:
+                return True
+            return turns[pod.key] < turns[last.key] and (_alone(pod) or _alone(last))
+
+        counted = [
+            (pod, counting(charged(pod, specs), quotas.get(own))) for own, pod in pods if before(own, pod)
+        ]
         used = Counter(total(amounts for _, amounts in counted))
         used.update(others)
-        return make_resources(used), total(amounts for key, amounts in counted if key in new)
+        new = {pod.key for pod in asking}
+        return make_resources(used), total(amounts for pod, amounts in counted if pod.key in new)
 
     for name in sorted(grown & quotas.keys()):
         # Quotas below that hold nothing may not be shown; the quota itself says that there are some.
         leaf = not quotas[name].is_parent and name not in parents
         limit = _reach(quotas[name], policy, leaf=leaf)
         if limit is not None and not (policy.enable_runtime_quota and _detached(name, quotas, policy)):
-            used, added = sums(held[name], elsewhere.held(name, whole=above))
+            used, added = sums(held[name], elsewhere.held(name), "" if above else name)
             yield from _check_limit(name, "max", used, added, limit)
-        used, added = sums(guarded.get(name, ()), elsewhere.guarded(name))
+        # The min of the quotas above is not asked for.
+        used, added = sums(guarded[name], elsewhere.guarded(name), name)
         yield from _check_limit(name, "min for non-preemptible pods", used, added, quotas[name].min)
+
+
+def _alone(pod: Pod) -> bool:
+    return not gang_name(pod.labels, pod.annotations) and pod.scheduling_group is None
 
 
 def _reach(quota: ElasticQuota, policy: QuotaPolicy, *, leaf: bool) -> Resources | None:

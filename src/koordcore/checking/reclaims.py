@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
-from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums, specs_in
+from koordcore.checking.quota_sums import NOBODY, Elsewhere, QuotaSums, in_force, specs_in
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, Waiting
 from koordcore.model.pods import Pod, PodKey
@@ -61,7 +61,7 @@ class _Turns:
         setting, after = result.policy.plugin("ElasticQuota"), result.snapshot
         args = setting.args if setting is not None and setting.args else QuotaPolicy()
         self._guaranteed = isinstance(args, QuotaPolicy) and args.guarantee_usage
-        self._quotas = {quota.name: quota for quota in snapshot.of(ElasticQuota)}
+        self._quotas = in_force(snapshot.of(ElasticQuota))
         self._specs = specs_in(snapshot)
         named_only = isinstance(args, QuotaPolicy) and args.disable_default_quota
         self._none = partial(QuotaSums, self._quotas, self._specs, named_only=named_only)
@@ -87,7 +87,7 @@ class _Turns:
 
     def _used(self, name: str, resource: str) -> int:
         here = self._sums.whole[name][resource] if name in self._sums.whole else 0
-        return here + self._elsewhere.held(name, whole=True).get(resource, 0)
+        return here + self._elsewhere.held(name).get(resource, 0)
 
     def check(self, plan: PreemptionPlan) -> Iterator[Violation]:
         """Look at one plan, before it is carried out."""

@@ -24,7 +24,18 @@ from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from koordcore.model.resources import format_resources
 from koordcore.protocol.profile import ColocationProfile
 from koordcore.protocol.qos import LABEL_QOS_CLASS
-from koordcore.protocol.quota import PREFIX, TREE_ID, labels_of, quota_label, quota_object
+from koordcore.protocol.quota import (
+    PREFIX,
+    SHARED_WEIGHT,
+    TREE_ID,
+    annotations_of,
+    labels_of,
+    metadata_of,
+    quota_label,
+    quota_object,
+)
+from koordcore.protocol.quota_rules import QuotaTopology
+from koordcore.protocol.quota_webhook import Refused, fill_quota
 from koordcore.quota.profile import (
     RootQuota,
     add_tree_affinity,
@@ -100,6 +111,11 @@ def _admit(
             root = reconcile_profile(profile, [state.node for state in plain.nodes])
             admitted.append(SourceObject(f"ElasticQuotaProfile {profile.name}", _quota_manifest(root)))
             messages.append(f"ElasticQuotaProfile {profile.name} made ElasticQuota {root.name}")
+    admitted, filled = _filled(admitted, broken)
+    messages += (
+        f"{what} filled in for {count} ElasticQuota{'s' * (count > 1)}"
+        for what, count in sorted(filled.items())
+    )
     admitted, kept = _on_their_nodes(admitted, plain.of(QuotaProfile), broken)
     messages += (
         f"ElasticQuotaProfile {name} keeps {count} pod{'s' * (count > 1)} of its tree on its nodes"
@@ -177,6 +193,51 @@ def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mutation:
     )
 
 
+def _topology(sources: Iterable[SourceObject], broken: Collection[str]) -> QuotaTopology:
+    """Take in the ElasticQuotas, each with the tree that the webhook fills in."""
+    quotas = [
+        quota_object(one.raw)
+        for one in sources
+        if isinstance(one.raw, Mapping) and _is(one.raw, _SIGS, "ElasticQuota") and one.source not in broken
+    ]
+    return filled_topology({one.name: one for one in reversed(quotas)})
+
+
+def _filled(
+    sources: Sequence[SourceObject], broken: Collection[str]
+) -> tuple[list[SourceObject], Counter[str]]:
+    """Complete the ElasticQuotas that nobody has created yet, and count by what was filled in.
+
+    Those that the webhook would refuse stay as they are; that is said by who reads them.
+    """
+    topology = _topology(sources, broken)
+    found: list[SourceObject] = []
+    counts: Counter[str] = Counter()
+    for source in sources:
+        raw: Any = source.raw
+        changed = source
+        if (
+            _is(raw, _SIGS, "ElasticQuota")
+            and source.source not in broken
+            and not metadata_of(raw).get("uid")
+        ):
+            written = quota_object(raw)
+            done = fill_quota(topology, written)
+            if not isinstance(done, Refused):
+                labels, annotations = dict(labels_of(raw)), dict(annotations_of(raw))
+                if done.tree != written.tree:
+                    labels[TREE_ID] = done.tree
+                    counts[f"tree id {done.tree}"] += 1
+                weight = written.annotated_list(SHARED_WEIGHT)
+                if weight and weight != done.annotated_list(SHARED_WEIGHT):
+                    annotations[SHARED_WEIGHT] = done.annotations[SHARED_WEIGHT]
+                    counts["shared weight"] += 1
+                meta = {**metadata_of(raw), "labels": labels, "annotations": annotations}
+                changed = attrs.evolve(source, raw={**raw, "metadata": meta})
+        found.append(changed)
+    return found, counts
+
+
 def _on_their_nodes(
     sources: Sequence[SourceObject], profiles: Iterable[QuotaProfile], broken: Collection[str]
 ) -> tuple[list[SourceObject], Counter[str]]:
@@ -185,12 +246,7 @@ def _on_their_nodes(
     A profile without a tree's id has the one that its controller writes on it.
     """
     known = [attrs.evolve(one, labels=one.labels | {TREE_ID: tree_id_of(one)}) for one in profiles]
-    quotas = [
-        quota_object(one.raw)
-        for one in sources
-        if isinstance(one.raw, Mapping) and _is(one.raw, _SIGS, "ElasticQuota") and one.source not in broken
-    ]
-    topology = filled_topology({one.name: one for one in reversed(quotas)})
+    topology = _topology(sources, broken)
     found: list[SourceObject] = []
     kept: Counter[str] = Counter()
     for source in sources if known else ():

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from koordcore.cli.finding import find_node
-from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_uncounted
+from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_unamplified, say_uncounted
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import NAME, TABLE, add_output, for_programs, print_record
 from koordcore.cli.selection import add_selection, need_tables, need_use, selection_of
@@ -47,7 +47,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_now(parser, "the newest metric's")
     add_output(parser, "patches", watch=True)
     add_selection(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, lend=True)  # nodes are multiplied by their ratios, as where others lend
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -67,8 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
     if now is None and not settings:
         raise ModelError("no NodeMetric with a time in the dump: give --now")
     config = config_of_snapshot(snapshot)
+    multiplied = amplified(snapshot, config)
+    say_unamplified(arguments, multiplied.problems)
+    after = multiplied.snapshot
     if arguments.output == "patches":
-        after = amplified(snapshot, config).snapshot
         if now is not None:
             done = lending(after, config, now=now)
             say_uncounted(arguments, done.problems)
@@ -83,9 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
     assert now is not None
     if arguments.node is not None:
         find_node(snapshot, arguments.node)
-        problem = too_large(node_load_of(snapshot, snapshot.node(arguments.node)))
+        problem = too_large(node_load_of(after, after.node(arguments.node)))
         say_uncounted(arguments, {arguments.node: problem} if problem else {})
-        waterfalls = explain_node(snapshot, config, arguments.node, now=now)
+        waterfalls = explain_node(after, config, arguments.node, now=now)
         if for_programs(arguments):
             print_record(arguments, {"waterfalls": [attrs.asdict(one) for one in waterfalls]})
         elif arguments.output == NAME:
@@ -93,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             say(render_waterfalls(waterfalls))
         return 0
-    table = lending_table(snapshot, config, now=now)
+    table = lending_table(after, config, now=now)
     say_uncounted(arguments, table.problems)
     shown = tuple(row for row in table.rows if selection.node(snapshot.node(row.node)))
     table = attrs.evolve(table, rows=shown)

@@ -24,6 +24,7 @@ from koordcore.manifests.loading import assemble, opened
 from koordcore.manifests.podless import OPENED_KINDS
 from koordcore.manifests.sources import read_sources
 from koordcore.manifests.suspension import resumed
+from koordcore.manifests.unamplified import AS_THEY_STAND
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology, label_layers
@@ -119,7 +120,8 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
         if told := nobody_selected(arguments, loaded.snapshot):
             print(told, file=sys.stderr)
         for warning in loaded.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+            if not (getattr(arguments, "lend", False) and warning.message.endswith(AS_THEY_STAND)):
+                print(f"warning: {warning}", file=sys.stderr)
         if not arguments.admit and loaded.counts.get("ClusterColocationProfile"):
             from koordcore.cli.admission import unapplied  # only who has profiles pays for their rules
 
@@ -318,12 +320,10 @@ def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSna
     now = latest_report(snapshot) if given is None else moment_of(given)
     config = config_of_snapshot(snapshot)
     done = amplified(snapshot, config)
-    if not arguments.quiet:
-        for name, problem in done.problems.items():
-            print(f"warning: --lend: Node {name} is not amplified: {problem}", file=sys.stderr)
-        if done.changed:
-            nodes = many(len(done.changed), "node")
-            print(f"lent: CPU or memory of {nodes} multiplied as ratios say", file=sys.stderr)
+    say_unamplified(arguments, done.problems, "--lend: ")
+    if done.changed and not arguments.quiet:
+        nodes = many(len(done.changed), "node")
+        print(f"lent: CPU or memory of {nodes} multiplied as ratios say", file=sys.stderr)
     if now is None:
         if done.changed:
             return done.snapshot
@@ -335,6 +335,12 @@ def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSna
         number = sum(any(state.node.allocatable.get(name, 0) for name in _LENT) for state in after.nodes)
         print(f"lent: {number} of {len(after.nodes)} nodes offer batch or mid resources", file=sys.stderr)
     return after
+
+
+def say_unamplified(arguments: argparse.Namespace, problems: Mapping[str, str], where: str = "") -> None:
+    """Name on standard error the nodes that keep what they have because their ratio is not known."""
+    for name, problem in ({} if arguments.quiet else problems).items():
+        print(f"warning: {where}Node {name} is not amplified: {problem}", file=sys.stderr)
 
 
 def say_uncounted(arguments: argparse.Namespace, problems: Mapping[str, str]) -> None:

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._record import record
-from koordcore.colocation.mid import STATIC_MODE
 from koordcore.colocation.usage import dangling_metrics, node_use, pod_uses
 from koordcore.errors import ModelError
 from koordcore.model.colocation import (
     DEFAULT_STRATEGY,
+    STATIC_MODE,
     CalculatePolicy,
     ColocationStrategy,
     NodeLoad,

@@ -5,10 +5,8 @@ Rules: upstream ``slo-controller/noderesource``, ``pkg/util/sloconfig`` and the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import lru_cache
 from itertools import permutations
 from math import lcm
 from typing import Final
@@ -23,123 +21,30 @@ from koordcore.model.colocation import (
     ColocationConfig,
     ColocationStrategy,
     NodeStrategy,
-    RawRequirement,
-    RawSelector,
     overlay,
 )
-from koordcore.model.selectors import NOTHING, LabelSelector, Requirement, SelectorOperator
+from koordcore.model.selectors import LabelSelector, SelectorOperator
 from koordcore.protocol.colocation import (
     ANNOTATION_COLOCATION_STRATEGY,
     STRATEGY_RATIO_LABELS,
     parse_config,
+    parse_ratio,
     parse_strategy,
 )
 from koordcore.protocol.fields import load_json
-from koordcore.protocol.numbers import parse_float
+from koordcore.protocol.raw_selectors import selector_of
+from koordcore.protocol.strategy_rules import RANGES, out_of_range
 
 CONFIG_KEY: Final = "colocation-config"
 
-_NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)\Z", re.ASCII)
-_DOMAIN: Final = re.compile(
-    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z", re.ASCII
-)
-_MAX_DOMAIN: Final = 253
 _MAX_STEPS: Final = 10_000
 _UNNAMED: Final = "~"
 """Stands for a label value that no selector can name."""
 
 
-@record
-class _Range:
-    """What a percent, count or ratio may be, and how the webhook names it."""
-
-    wire: str
-    low: int
-    high: int | None = None
-    admitted_high: int | None = None
-    above: bool = False
-
-    def holds(self, value: float, high: int | None) -> bool:
-        return (value > self.low if self.above else value >= self.low) and (high is None or value <= high)
-
-    def complaint(self, value: float) -> str | None:
-        """Say what the webhook has against a value."""
-        if not self.holds(value, None):
-            return f"{self.wire} must be " + (
-                f"greater than {self.low}" if self.above else f"{self.low} or greater"
-            )
-        if not self.holds(value, self.admitted_high):
-            return f"{self.wire} must be {self.admitted_high} or less"
-        return None
-
-
-_RANGES: Final[Mapping[str, _Range]] = {
-    "metric_aggregate_duration_seconds": _Range("MetricAggregateDurationSeconds", 1),
-    "metric_report_interval_seconds": _Range("MetricReportIntervalSeconds", 1),
-    "cpu_reclaim_threshold_percent": _Range("CPUReclaimThresholdPercent", 0),
-    "memory_reclaim_threshold_percent": _Range("MemoryReclaimThresholdPercent", 0),
-    "degrade_time_minutes": _Range("DegradeTimeMinutes", 1),
-    "update_time_threshold_seconds": _Range("UpdateTimeThresholdSeconds", 1),
-    "resource_diff_threshold": _Range("ResourceDiffThreshold", 0, None, 1, above=True),
-    "mid_cpu_threshold_percent": _Range("MidCPUThresholdPercent", 0, 100, 100),
-    "mid_memory_threshold_percent": _Range("MidMemoryThresholdPercent", 0, 100, 100),
-    "mid_unallocated_percent": _Range("MidUnallocatedPercent", 0, 100, 100),
-    "mid_static_cpu_reserved_percent": _Range("MidStaticCPUReservedPercent", 0, None, 100),
-    "mid_static_memory_reserved_percent": _Range("MidStaticMemoryReservedPercent", 0, None, 100),
-    "batch_cpu_threshold_percent": _Range("BatchCPUThresholdPercent", 0),
-    "batch_memory_threshold_percent": _Range("BatchMemoryThresholdPercent", 0),
-}
-
-
 def is_strategy_valid(strategy: ColocationStrategy) -> bool:
     """Tell whether every field that says something is in its range."""
-    if strategy.metric_memory_collect_policy == "":
-        return False
-    values = ((bounds, getattr(strategy, name)) for name, bounds in _RANGES.items())
-    return all(value is None or bounds.holds(value, bounds.high) for bounds, value in values)
-
-
-def _check_label(key: str, values: Iterable[str]) -> None:
-    prefix, slash, name = key.rpartition("/")
-    valid = bool(_NAME.match(name))
-    if slash:
-        valid = valid and len(prefix) <= _MAX_DOMAIN and bool(_DOMAIN.match(prefix))
-    if not valid:
-        raise ManifestError.at("", f'"{key[:60]}" is no label key')
-    for value in values:
-        if value and not _NAME.match(value):
-            raise ManifestError.at("", f'"{value[:60]}" is no label value')
-
-
-def _requirement(raw: RawRequirement) -> Requirement:
-    _check_label(raw.key, raw.values)
-    match raw.operator:
-        case SelectorOperator.IN | SelectorOperator.NOT_IN:
-            if not raw.values:
-                raise ManifestError.at("", f"{raw.key}: {raw.operator} needs values")
-        case SelectorOperator.EXISTS | SelectorOperator.DOES_NOT_EXIST:
-            if raw.values:
-                raise ManifestError.at("", f"{raw.key}: {raw.operator} takes no values")
-        case _:
-            raise ManifestError.at("", f'"{raw.operator[:60]}" is not a valid label selector operator')
-    return Requirement(raw.key, SelectorOperator(raw.operator), raw.values)
-
-
-@lru_cache(maxsize=1024)
-def selector_of(raw: RawSelector | None) -> LabelSelector:
-    """Make a selector of what is written; an absent one selects nothing, an empty one everything.
-
-    Raises
-    ------
-    ManifestError
-        When a key, value, operator or number of values cannot be.
-    """
-    if raw is None:
-        return NOTHING
-    labels = raw.match_labels
-    for key, value in (labels or {}).items():
-        _check_label(key, [value])
-    return LabelSelector(labels or {}, tuple(_requirement(one) for one in raw.match_expressions or ()))
+    return next(out_of_range(strategy), None) is None
 
 
 def is_node_strategy_valid(entry: NodeStrategy | None) -> bool:
@@ -236,12 +141,11 @@ def effective_strategy(
         if label not in labels:
             continue
         try:
-            ratio = parse_float(labels[label])
+            ratio = parse_ratio(labels[label])
         except ManifestError:
             continue
-        if ratio >= 0:
-            # The product may fall just short of a whole percent ("0.29" gives 28), as upstream's does.
-            strategy = attrs.evolve(strategy, **{name: int(ratio * 100)})  # type: ignore[arg-type]  # an int field
+        # The product may fall just short of a whole percent ("0.29" gives 28), as upstream's does.
+        strategy = attrs.evolve(strategy, **{name: int(ratio * 100)})  # type: ignore[arg-type]  # an int field
     return strategy
 
 
@@ -291,7 +195,7 @@ class Admitted:
 
 def _complaints(path: str, strategy: ColocationStrategy) -> list[tuple[str, str]]:
     found = []
-    for name, bounds in _RANGES.items():
+    for name, bounds in RANGES.items():
         value = getattr(strategy, name)
         complaint = None if value is None else bounds.complaint(value)
         if complaint:

@@ -22,14 +22,11 @@ from koordcore.colocation.amounts import (
 )
 from koordcore.colocation.batch import MISSING_ARGUMENTS, Degraded, Failed
 from koordcore.colocation.usage import is_degraded, node_use, pod_uses
-from koordcore.model.colocation import DEFAULT_STRATEGY, ColocationStrategy, NodeLoad, overlay
+from koordcore.model.colocation import DEFAULT_STRATEGY, STATIC_MODE, ColocationStrategy, NodeLoad, overlay
 from koordcore.model.metrics import Measured
 from koordcore.model.quantity import NANO
 from koordcore.model.resources import CPU, MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol.qos import PriorityClass
-
-STATIC_MODE: Final = "static"
-"""The reclaim mode that lends a fixed share of the capacity."""
 
 _DEGRADED: Final = "degrade node Mid resource because of abnormal nodeMetric, reason: degradedByMidResource"
 

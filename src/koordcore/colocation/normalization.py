@@ -14,7 +14,6 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.colocation.amounts import ceil_divide, format_ratio
 from koordcore.colocation.batch import Failed
-from koordcore.colocation.config import selector_of
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import RawSelector
 from koordcore.model.metrics import Measured
@@ -35,6 +34,7 @@ from koordcore.protocol.normalization import (
     parse_amplification,
     parse_raw_allocatable,
 )
+from koordcore.protocol.raw_selectors import selector_of
 
 MIN_RATIO: Final = 1.0
 MAX_RATIO: Final = 5.0

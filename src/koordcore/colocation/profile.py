@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 from koordcore._record import record
 from koordcore.colocation.amounts import milli_up
-from koordcore.colocation.config import selector_of
 from koordcore.errors import ManifestError, ModelError
 from koordcore.model.colocation import RawSelector
 from koordcore.model.metrics import parse_measured
@@ -37,6 +36,7 @@ from koordcore.protocol.qos import (
     priority_class_with_default,
     resource_name,
 )
+from koordcore.protocol.raw_selectors import selector_of
 
 JsonObject: TypeAlias = dict[str, Json]
 

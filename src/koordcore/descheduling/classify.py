@@ -10,7 +10,6 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.colocation.config import selector_of
 from koordcore.model.durations import SECOND
 from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric
 from koordcore.model.nodes import Node
@@ -21,6 +20,7 @@ from koordcore.model.resources import MEMORY, PODS, Resources, scale_of
 from koordcore.protocol.load import raw_allocatable
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import PriorityClass
+from koordcore.protocol.raw_selectors import selector_of
 
 _FULL: Final = 100.0
 

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 import attrs
 
 from koordcore._record import record
-from koordcore.colocation.config import selector_of
 from koordcore.descheduling.anomaly import NO_DETECTORS, Detectors
 from koordcore.descheduling.classify import (
     NodeClass,
@@ -44,6 +43,7 @@ from koordcore.model.rebalance import (
 from koordcore.model.resources import PODS, scale_of
 from koordcore.protocol.pod_class import pod_priority_class
 from koordcore.protocol.qos import PriorityClass
+from koordcore.protocol.raw_selectors import selector_of
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 

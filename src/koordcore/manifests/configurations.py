@@ -13,7 +13,9 @@ from koordcore.manifests._raw import SourceObject
 from koordcore.manifests._reading import Metadata, Reading, as_labels, is_object, read_metadata
 from koordcore.manifests._reads import Traced, unread
 from koordcore.manifests._yaml import read_yaml
+from koordcore.manifests.colocation_texts import config_remarks, unselected
 from koordcore.model.cluster import ConfigMap
+from koordcore.model.colocation import ColocationConfig
 from koordcore.model.device_policy import DEFAULT_DEVICE_POLICY
 from koordcore.model.devices import SharedTemplates
 from koordcore.model.mappings import EMPTY
@@ -114,11 +116,13 @@ def _check(reading: Reading, key: str, text: str, parse: Callable[[Json], object
     try:
         raw = load_json(text)
         traced = Traced(raw) if is_object(raw) else raw
-        parse(traced)
+        parsed = parse(traced)
     except ManifestError as error:
         for problem in error.within(f"data[{key}]").problems:
             reading.warn(problem.path, f"{problem.message}; the defaults count")
         return
+    remarks = [*unselected(raw), *(config_remarks(parsed) if isinstance(parsed, ColocationConfig) else ())]
+    reading.warnings += (one.within(f"data[{key}]") for one in remarks)
     if key == _COLOCATION:
         idle = [*unread(traced), *(name for name in _MEASURED if is_object(raw) and name in raw)]
         if idle:

@@ -6,12 +6,24 @@ wrote ``"allocateStrategy": "ApplyToAll"`` learns it from the loader (ruling 20)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
-from koordcore.errors import ManifestError, Problem, join_path
+from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reading import Memory, Reading, as_strings
+from koordcore.manifests.colocation_texts import strategy_text
 from koordcore.manifests.idle_wishes import idle_wishes
+from koordcore.manifests.text_checks import (
+    IGNORED,
+    Check,
+    both,
+    keyed,
+    no_nulls,
+    readable,
+    unknown_word,
+    word,
+    words,
+)
 from koordcore.model.affinity import Affinity
 from koordcore.model.device_requests import (
     AllocateStrategy,
@@ -24,7 +36,13 @@ from koordcore.model.devices import (
 from koordcore.model.nodes import Node
 from koordcore.model.numa import CPUBindPolicy, CPUExclusivePolicy, NodeCPUBindPolicy, NUMAAllocateStrategy
 from koordcore.model.pods import Pod
-from koordcore.protocol.colocation import ANNOTATION_COLOCATION_STRATEGY, parse_strategy
+from koordcore.protocol.colocation import (
+    ANNOTATION_COLOCATION_STRATEGY,
+    ANNOTATION_THIRD_PARTY_ALLOCATIONS,
+    STRATEGY_RATIO_LABELS,
+    parse_ratio,
+    third_party_allocations_of,
+)
 from koordcore.protocol.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
@@ -59,9 +77,11 @@ from koordcore.protocol.load import (
 )
 from koordcore.protocol.normalization import (
     ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_NORMALIZATION_RATIO,
     ANNOTATION_RAW_ALLOCATABLE,
     LABEL_NORMALIZATION_ENABLED,
     normalization_enabled_of,
+    normalization_ratio_of,
     parse_amplification,
     parse_raw_allocatable,
 )
@@ -92,10 +112,6 @@ from koordcore.protocol.reservation import RESERVATION_IGNORED, RESERVATION_OWNE
 from koordcore.protocol.reserved_on_node import NODE_RESERVATION, reserved_exactly
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
-Check: TypeAlias = Callable[[str, str], tuple[Problem, ...]]
-"""Looks at a key and its text; the paths of what it finds start at the text."""
-
-_IGNORED: Final = "it is ignored"
 _SCOPES: Final = ("Device", "PCIe", "NUMANode", "Node")
 _OF_CARDS: Final = (
     (
@@ -106,98 +122,6 @@ _OF_CARDS: Final = (
 )
 _OF_OTHERS: Final = (("requiredTopologyScope", "only gpu is chosen by a scope", _SCOPES),)
 _DESIGNATING: Final = ("DeviceShare", "NodeNUMAResource")
-
-
-def readable(parse: Callable[[str], object]) -> Check:
-    """Make a check that a parser can read the text."""
-    return by_key(lambda key, text: parse(text))
-
-
-def keyed(parse: Callable[[Mapping[str, str]], object]) -> Check:
-    """Make a check of a parser that looks its own key up."""
-    return by_key(lambda key, text: parse({key: text}))
-
-
-def by_key(parse: Callable[[str, str], object]) -> Check:
-    """Make a check of a parser of key and text."""
-
-    def check(key: str, text: str) -> tuple[Problem, ...]:
-        try:
-            parse(key, text)
-        except ManifestError as error:
-            return error.problems
-        return ()
-
-    return check
-
-
-def word(*known: str, effect: str = _IGNORED) -> Check:
-    """Make a check that the whole text is one of some words; ``effect`` says what any other comes to."""
-
-    def check(key: str, text: str) -> tuple[Problem, ...]:
-        return () if not text or text in known else (_unknown("", text, known, effect),)
-
-    return check
-
-
-def words(
-    fields: Mapping[str, Iterable[str]], *, of_each: Iterable[str] = (), effect: str = _IGNORED
-) -> Check:
-    """Make a check that fields of a JSON object are one of some words.
-
-    Parameters
-    ----------
-    fields
-        Field to its words.
-    of_each
-        Known keys of the object, where the fields belong to the value under each key.
-    effect
-        What any other word comes to.
-    """
-    keys = tuple(of_each)
-
-    def check(key: str, text: str) -> tuple[Problem, ...]:
-        try:
-            raw = load_json(text)
-        except ManifestError:
-            return ()  # said by the parser
-        if not isinstance(raw, Mapping):
-            return ()
-        if not keys:
-            return tuple(_unknown_words(raw, fields, "", effect))
-        found = [_unknown(f"[{name}]", str(name), keys) for name in raw if name not in keys]
-        for name in raw:
-            if isinstance(raw[name], Mapping):
-                found += _unknown_words(raw[name], fields, str(name), effect)
-        return tuple(found)
-
-    return check
-
-
-def _unknown_words(
-    raw: Mapping[str, Json], fields: Mapping[str, Iterable[str]], path: str, effect: str
-) -> list[Problem]:
-    found = []
-    for name, known in fields.items():
-        value = field(raw, name, fold_case=True)
-        if isinstance(value, str) and value and value not in known:
-            found.append(_unknown(join_path(path, name), value, known, effect))
-    return found
-
-
-def _unknown(path: str, value: str, known: Iterable[str], effect: str = _IGNORED) -> Problem:
-    listed = ", ".join(one for one in known if one)
-    return Problem(path, f"{show(value)} is none of {listed}; {effect}")
-
-
-def no_nulls(key: str, text: str) -> tuple[Problem, ...]:
-    """Check that no entry of a JSON object is null, which counts as zero."""
-    try:
-        raw = load_json(text)
-    except ManifestError:
-        return ()  # said by the parser
-    entries = raw.items() if isinstance(raw, Mapping) else ()
-    return tuple(Problem(f"[{name}]", "null counts as 0") for name, value in entries if value is None)
 
 
 def no_debts(key: str, text: str) -> tuple[Problem, ...]:
@@ -223,7 +147,7 @@ def heeded_fields(key: str, text: str) -> tuple[Problem, ...]:
     except ManifestError:
         return ()  # said by the parser
     return tuple(
-        Problem(f"{kind}.{name}", f"{reason}; {_IGNORED}")
+        Problem(f"{kind}.{name}", f"{reason}; {IGNORED}")
         for kind, hint in (raw.items() if isinstance(raw, Mapping) else ())
         if kind in tuple(DeviceType) and isinstance(hint, Mapping)
         for name, reason, words in (_OF_CARDS if kind == DeviceType.GPU else _OF_OTHERS)
@@ -239,7 +163,7 @@ def joint_types(key: str, text: str) -> tuple[Problem, ...]:
         return ()  # said by the parser
     named = field(raw, "deviceTypes", fold_case=True) if isinstance(raw, Mapping) else None
     return tuple(
-        _unknown(f"deviceTypes[{index}]", one, tuple(DeviceType))
+        unknown_word(f"deviceTypes[{index}]", one, tuple(DeviceType))
         for index, one in enumerate(named if isinstance(named, list) else ())
         if isinstance(one, str) and one not in tuple(DeviceType)
     )
@@ -252,7 +176,7 @@ def hinted_plugins(key: str, text: str) -> tuple[Problem, ...]:
     except ManifestError:
         return ()  # said by the parser
     return tuple(
-        _unknown(f"extensions[{name}]", name, _DESIGNATING)
+        unknown_word(f"extensions[{name}]", name, _DESIGNATING)
         for name in (() if hint is None else hint.extensions)
         if name not in _DESIGNATING
     )
@@ -260,7 +184,7 @@ def hinted_plugins(key: str, text: str) -> tuple[Problem, ...]:
 
 def misplaced(key: str, text: str) -> tuple[Problem, ...]:
     """Say that a label stands among the annotations."""
-    return (Problem("", f"a label is meant; as an annotation {_IGNORED}"),)
+    return (Problem("", f"a label is meant; as an annotation {IGNORED}"),)
 
 
 def beyond_all(key: str, text: str) -> tuple[Problem, ...]:
@@ -279,11 +203,6 @@ def beyond_all(key: str, text: str) -> tuple[Problem, ...]:
         ),
         *(Problem("mb", f"{one} % is more than all of it") for one in shares if one > 100),
     )
-
-
-def both(*checks: Check) -> Check:
-    """Make one check of several."""
-    return lambda key, text: tuple(problem for check in checks for problem in check(key, text))
 
 
 def _object(text: str) -> Mapping[str, Json]:
@@ -364,7 +283,9 @@ NODE_ANNOTATIONS: Final[Mapping[str, Check]] = {
     ANNOTATION_AMPLIFICATION_RATIO: both(keyed(parse_amplification), no_nulls),
     ANNOTATION_RAW_ALLOCATABLE: keyed(parse_raw_allocatable),
     NODE_RESERVATION: keyed(reserved_exactly),
-    ANNOTATION_COLOCATION_STRATEGY: readable(lambda text: parse_strategy(load_json(text))),
+    ANNOTATION_COLOCATION_STRATEGY: strategy_text,
+    ANNOTATION_THIRD_PARTY_ALLOCATIONS: keyed(third_party_allocations_of),
+    ANNOTATION_NORMALIZATION_RATIO: keyed(normalization_ratio_of),
 }
 NODE_LABELS: Final[Mapping[str, Check]] = {
     LABEL_NODE_NUMA_TOPOLOGY_POLICY: word(*NUMATopologyPolicy, effect="the node takes no pod"),
@@ -372,6 +293,7 @@ NODE_LABELS: Final[Mapping[str, Check]] = {
     LABEL_NODE_NUMA_ALLOCATE_STRATEGY: word(*NUMAAllocateStrategy),
     GPU_PARTITION_POLICY: word("Honor", "Prefer"),
     LABEL_NORMALIZATION_ENABLED: keyed(normalization_enabled_of),
+    **dict.fromkeys(STRATEGY_RATIO_LABELS, readable(parse_ratio)),
 }
 _CHECKS: Final = {
     "metadata.annotations": {**POD_ANNOTATIONS, **NODE_ANNOTATIONS},

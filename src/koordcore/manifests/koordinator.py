@@ -12,6 +12,7 @@ from typing import Any, Final
 from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._reading import Reading, read_metadata
+from koordcore.manifests.colocation_texts import profile_read
 from koordcore.manifests.kubernetes import Decoder
 from koordcore.manifests.reservations import read_reservation
 from koordcore.manifests.scheduler_config import read_scheduler_configuration
@@ -30,7 +31,6 @@ from koordcore.protocol.network_topology import parse_cluster_network_topology
 from koordcore.protocol.node_metric import parse_node_metric
 from koordcore.protocol.numa_nodes import node_resource_topology_of, unheeded
 from koordcore.protocol.pod_group import parse_pod_group
-from koordcore.protocol.profile import parse_profile
 from koordcore.protocol.quota import (
     QuotaObject,
     elastic_quota_from_object,
@@ -143,7 +143,7 @@ KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SCHEDULING, "PodMigrationJob"): one(parse_job),
     (_SIGS, "PodGroup"): warned(_pod_group),
     (_SIGS, "ElasticQuota"): _quota,
-    ("config.koordinator.sh", "ClusterColocationProfile"): one(parse_profile),
+    ("config.koordinator.sh", "ClusterColocationProfile"): warned(profile_read, namespaced=False),
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): _scheduler_configuration,
     ("quota.koordinator.sh", "ElasticQuotaProfile"): one(quota_profile_from_object, namespaced=True),
     ("slo.koordinator.sh", "NodeMetric"): one(parse_node_metric),

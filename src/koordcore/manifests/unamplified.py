@@ -21,15 +21,16 @@ from koordcore.protocol.normalization import (
     parse_amplification,
 )
 
-_STANDS: Final = "without --lend CPU and memory count as they stand"
+AS_THEY_STAND: Final = "without --lend CPU and memory count as they stand"
+"""How a message ends that does not hold where ratios are worked out."""
 
 
 def unamplified(nodes: Sequence[Node], records: Iterable[ClusterRecord]) -> Iterator[Remark]:
     """Name nodes with a ratio and without the raw amounts beside it, and ratios that stand on no node."""
     raw = [node for node in nodes if _amplifies(node) and ANNOTATION_RAW_ALLOCATABLE not in node.annotations]
     if raw:
-        others = f" (here and on {len(raw) - 1} more nodes)" if len(raw) > 1 else ""
-        told = f"no {ANNOTATION_RAW_ALLOCATABLE} beside it; {_STANDS}{others}"
+        others = f" (nor on {len(raw) - 1} more nodes)" if len(raw) > 1 else ""
+        told = f"no {ANNOTATION_RAW_ALLOCATABLE} beside it{others}; {AS_THEY_STAND}"
         yield ("", "Node", "", raw[0].name), Problem(_path(ANNOTATION_AMPLIFICATION_RATIO), told)
     written = (ANNOTATION_NORMALIZATION_RATIO, ANNOTATION_AMPLIFICATION_RATIO)
     if any(key in node.annotations for node in nodes for key in written):
@@ -38,7 +39,7 @@ def unamplified(nodes: Sequence[Node], records: Iterable[ClusterRecord]) -> Iter
         if isinstance(one, ConfigMap):
             for key in (NORMALIZATION_KEY, AMPLIFICATION_KEY):
                 if _enabled(one.data.get(key, "")):
-                    told = f"no node carries a ratio; {_STANDS}"
+                    told = f"no node carries a ratio; {AS_THEY_STAND}"
                     yield ("", "ConfigMap", one.namespace, one.name), Problem(f"data[{key}]", told)
 
 

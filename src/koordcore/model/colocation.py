@@ -19,6 +19,10 @@ from koordcore.model.metrics import NOTHING_MEASURED, Measured, NodeMetric
 Extensions: TypeAlias = immutabledict[str, object]
 
 
+STATIC_MODE: Final = "static"
+"""The reclaim mode of mid resources that lends a fixed share of the capacity."""
+
+
 class CalculatePolicy(StrEnum):
     """What a prod pod is taken to need."""
 
@@ -197,7 +201,7 @@ class PodLoad:
 
 @record
 class ZoneLoad:
-    """One NUMA node: its name and what of it may be allocated, exact."""
+    """One NUMA node: its name, ``node-`` and its number, and what of it may be allocated, exact."""
 
     name: str
     allocatable: Measured = NOTHING_MEASURED

@@ -35,7 +35,9 @@ from koordcore.protocol.fields import (
     list_of,
     load_json,
     optional,
+    show,
 )
+from koordcore.protocol.numbers import parse_float
 
 ANNOTATION_COLOCATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
 ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE: Final = "node.koordinator.sh/originExtendedAllocatable"
@@ -106,6 +108,8 @@ _WIRE: Final[Mapping[str, tuple[str, Callable[[Json], object]]]] = immutabledict
         "extensions": ("extensions", _extensions),
     }
 )
+STRATEGY_FIELDS: Final[Mapping[str, str]] = immutabledict({wire: name for wire, (name, _) in _WIRE.items()})
+"""Field in JSON to that of the strategy."""
 
 
 def parse_strategy(raw: Json) -> ColocationStrategy:
@@ -123,6 +127,20 @@ def parse_strategy(raw: Json) -> ColocationStrategy:
         if value is not None:
             said[name] = value
     return ColocationStrategy(**said)  # type: ignore[arg-type]  # each converter gives its field's type
+
+
+def parse_ratio(text: str) -> float:
+    """Read the text of a label that gives a ratio.
+
+    Raises
+    ------
+    ManifestError
+        When it is no number of at least 0; upstream then passes the label over.
+    """
+    ratio = parse_float(text)
+    if ratio < 0:
+        raise ManifestError.at("", f"expected a ratio of at least 0, got {show(text)}")
+    return ratio
 
 
 def _requirement(value: Json) -> RawRequirement:

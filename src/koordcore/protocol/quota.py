@@ -21,7 +21,7 @@ from koordcore.protocol.exact import (
     exact_list,
     parse_exact_list,
 )
-from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, as_str_mapping, at, load_json
+from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, as_str_mapping, at, load_json, show
 from koordcore.protocol.selectors import as_label_selector
 from koordcore.protocol.times import moment_of
 
@@ -115,8 +115,24 @@ def quota_namespaces(annotations: Mapping[str, str]) -> tuple[str, ...]:
 class _Reader:
     """Reads what upstream defaults silently, and keeps what is wrong with it as warnings (ruling 20)."""
 
+    labels: Mapping[str, str]
     annotations: Mapping[str, str]
     warnings: list[Problem]
+
+    def flag(self, label: str, *, usual: bool = False) -> bool:
+        """Read a label that means something where it is the one word of the two that is not usual."""
+        text, other = self.labels.get(label, ""), "false" if usual else "true"
+        if text and text not in ("true", "false"):
+            effect = f"{show(text)} is neither true nor false; it counts as {str(usual).lower()}"
+            self.warnings.append(Problem(f"metadata.labels[{label}]", effect))
+        return not usual if text == other else usual
+
+    def weight(self) -> Resources | None:
+        found = self.resource_list(SHARED_WEIGHT)
+        if found and not any(found.values()):
+            told = "nothing of any resource counts as max"
+            self.warnings.append(Problem(f"metadata.annotations[{SHARED_WEIGHT}]", told))
+        return found
 
     def resource_list(self, key: str) -> Resources | None:
         if key not in self.annotations:
@@ -162,7 +178,7 @@ def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tu
     """
     metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
     labels = labels_of(raw)
-    reader = _Reader(annotations_of(raw), [])
+    reader = _Reader(labels, annotations_of(raw), [])
     name = as_str(metadata.get("name") or "")
     limits = {key: _renamed(_list_at(spec, key)) for key in ("max", "min")}
     total = reader.resource_list(TOTAL_RESOURCE)
@@ -173,12 +189,12 @@ def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tu
         tree=labels.get(TREE_ID, ""),
         max=amounts_of(limits["max"]),
         min=amounts_of(limits["min"]),
-        shared_weight=reader.resource_list(SHARED_WEIGHT),
-        allow_lent=labels.get(ALLOW_LENT_RESOURCE) != "false",
-        is_parent=labels.get(IS_PARENT) == "true",
-        is_root=labels.get(IS_ROOT) == "true",
-        ignore_default_tree=labels.get(IGNORE_DEFAULT_TREE) == "true",
-        allow_force_update=labels.get(ALLOW_FORCE_UPDATE) == "true",
+        shared_weight=reader.weight(),
+        allow_lent=reader.flag(ALLOW_LENT_RESOURCE, usual=True),
+        is_parent=reader.flag(IS_PARENT),
+        is_root=reader.flag(IS_ROOT),
+        ignore_default_tree=reader.flag(IGNORE_DEFAULT_TREE),
+        allow_force_update=reader.flag(ALLOW_FORCE_UPDATE),
         profile=labels.get(PROFILE, ""),
         namespaces=reader.namespaces(),
         total=total,

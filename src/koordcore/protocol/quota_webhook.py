@@ -55,7 +55,10 @@ class Refused:
 
 
 def open_topology(quotas: Iterable[QuotaObject]) -> QuotaTopology:
-    """Take quotas in as they are, without checking them."""
+    """Take quotas in as they are, without checking them.
+
+    A namespace that several list is bound to the first of them by namespace and name.
+    """
     known: dict[str, QuotaObject] = {}
     children: dict[str, set[str]] = {ROOT_QUOTA: set()}
     namespaces: dict[str, str] = {}
@@ -63,7 +66,9 @@ def open_topology(quotas: Iterable[QuotaObject]) -> QuotaTopology:
         known[quota.name] = quota
         children.setdefault(quota.parent, set()).add(quota.name)
         children.setdefault(quota.name, set())
-        namespaces.update(dict.fromkeys(quota.namespaces, quota.name))
+    for quota in sorted(known.values(), key=lambda one: (one.namespace, one.name)):
+        for namespace in quota.namespaces:
+            namespaces.setdefault(namespace, quota.name)
     return QuotaTopology(
         quotas=immutabledict(known),
         children=immutabledict((name, frozenset(its)) for name, its in children.items()),
@@ -118,14 +123,8 @@ def create_quota(
     """
     if quota.name in topology.quotas:
         return Refused(f"AddQuota quota already exist:{quota.name}")
-    for namespace in quota.namespaces:
-        owner = topology.namespaces.get(namespace)
-        if owner is not None:
-            return Refused(
-                f"AddQuota quota {quota.name}'s annotation namespace {namespace}"
-                f" is already bound to quota {owner}"
-            )
-    problem = own_problem(quota) or place_problem(topology, quota, None, (), policy)
+    problem = _bound_problem(topology, quota) or own_problem(quota)
+    problem = problem or place_problem(topology, quota, None, (), policy)
     if problem:
         return Refused(problem)
     children = dict(topology.children)
@@ -138,6 +137,18 @@ def create_quota(
         children=immutabledict(children),
         namespaces=immutabledict({**topology.namespaces, **dict.fromkeys(quota.namespaces, quota.name)}),
     )
+
+
+def _bound_problem(topology: QuotaTopology, quota: QuotaObject) -> str:
+    """Say which namespace of a quota another one has; empty for none."""
+    for namespace in quota.namespaces:
+        owner = topology.namespaces.get(namespace, quota.name)
+        if owner != quota.name:
+            return (
+                f"AddQuota quota {quota.name}'s annotation namespace {namespace}"
+                f" is already bound to quota {owner}"
+            )
+    return ""
 
 
 def update_quota(
@@ -250,7 +261,8 @@ def check_tree(
     Every pair of a parent and a child is looked at once, so a dump of any size takes time in proportion.
     """
     for _, quota in sorted(topology.quotas.items()):
-        problem = own_problem(quota) or tree_problem(topology, quota, None) or parent_problem(topology, quota)
+        problem = _bound_problem(topology, quota) or own_problem(quota)
+        problem = problem or tree_problem(topology, quota, None) or parent_problem(topology, quota)
         if problem:
             yield quota, problem
             continue

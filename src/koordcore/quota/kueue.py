@@ -20,14 +20,13 @@ from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPod, QuotaPolicy
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources
 from koordcore.protocol.exact import exact_of
-from koordcore.quota.admission import QuotaRefusal, admit
+from koordcore.quota.admission import masked_request
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 
 _POLICY: Final = QuotaPolicy(
     enable_runtime_quota=False,
     enable_min_quota_scale=False,
-    enable_check_parent_quota=True,
     disable_default_quota=True,
 )
 _UNBOUND: Final = 2**60
@@ -127,11 +126,27 @@ class QueueLedger:
         -------
         QueueLedger or QueueShortfall
             The ledger with it, or what is missing.
+
+        Notes
+        -----
+        Each flavor's resource is looked at by itself, and only where something is asked of it: who uses too
+        much of one still has the others. Above a queue counts what it does not keep for itself. A cohort that
+        is over takes from that, too. After ``resource_node.go: available`` of Kueue.
         """
         pod = _usage(key, _queue(queue), amounts)
-        placed = self._with(pod)
-        outcome = admit(placed.ledger.untrack(pod), pod)
-        return _shortfall(outcome, queue) if isinstance(outcome, QuotaRefusal) else placed
+        ledger, node = self.ledger, pod.quota
+        asked = {name: amount for name, amount in masked_request(ledger, node, pod).items() if amount > 0}
+        own = dict[str, int]()  # what the queue, and the cohorts passed so far, keep and do not use
+        while node != ROOT_QUOTA:
+            limit, used = ledger.max_of(node), ledger.used_of(node)
+            for name, amount in sorted(asked.items()):
+                others = used.get(name, 0) - own.get(name, 0)
+                if amount + others > limit[name]:
+                    return _shortfall(node, name, amount, others, limit[name])
+            for name, amount in self.kept.get(node, NO_RESOURCES).items():
+                own[name] = own.get(name, 0) + max(0, amount - used.get(name, 0))
+            node = ledger.quotas[node].parent
+        return self._with(pod)
 
     def with_usage(self, key: str, queue: str, amounts: Mapping[str, int]) -> QueueLedger:
         """Count what a workload uses already, whether or not it may."""
@@ -319,11 +334,9 @@ def _cycle(name: str, cohorts: Mapping[str, Cohort]) -> str:
     return f"its cohorts form a cycle: {' -> '.join([*trail[trail.index(name) :], name])}"
 
 
-def _shortfall(refusal: QuotaRefusal, queue: str) -> QueueShortfall:
-    where = refusal.ancestor or _queue(queue)
-    name = refusal.exceeded[0]
-    flavor, _, resource = name.partition("/")
-    amounts = [from_.get(name, 0) for from_ in (refusal.request, refusal.used, refusal.limit)]
+def _shortfall(where: str, key: str, *amounts: int) -> QueueShortfall:
+    """Say what is asked, used and at most there of a flavor's resource."""
+    flavor, _, resource = key.partition("/")
     asked, used, limit = (str(exact_of({resource: amount})[resource]) for amount in amounts)
     word = "used or kept" if where.startswith("Cohort") else "used"
     return QueueShortfall(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from koordcore._record import record
-from koordcore.colocation.config import selector_of
 from koordcore.descheduling.migration.max_unavailable import max_unavailable
 from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
 from koordcore.model.cluster import Workload
@@ -21,6 +20,7 @@ from koordcore.protocol.migration import (
     MAX_COST,
     cost_of,
 )
+from koordcore.protocol.raw_selectors import selector_of
 
 LOOKUP_ERRORS: Final = ("expectedReplicas:error", "workloadLookup:error")
 """Rules that refuse a pod whose workload tells no number of replicas."""
