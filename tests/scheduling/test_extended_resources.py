@@ -181,6 +181,19 @@ def test_who_leaves_a_device_plugin_makes_room_beside_claims() -> None:
     assert plan.certificate.proven
 
 
+def test_devices_of_the_claim_for_extended_resources_are_kept_for_a_nominated_pod() -> None:
+    """Nobody less important takes those that are free already, neither in that call nor in later ones."""
+    full = legal(cluster(attrs.evolve(pod("stays", 1), priority=200), pod("low", 1))).snapshot
+    assert {one.name: one.node_name for one in full.bound_pods()} == {"stays": "b", "low": "a"}
+    waiting = [attrs.evolve(pod("top", 2), priority=100), attrs.evolve(pod("other", 1), priority=10)]
+    snapshot = full.with_pending(*waiting)
+    for expected in (["low"], [], []):
+        result = legal(snapshot, preempt=PreemptionRules())
+        assert [one.pod.name for plan in result.preemptions for one in plan.victims] == expected
+        assert got(result) == {}
+        snapshot = result.snapshot
+
+
 def test_a_gang_spreads_over_device_plugins_and_drivers() -> None:
     notes = {f"{GANG}name": "g", f"{GANG}min-available": "4"}
     gang = [attrs.evolve(pod(f"p{number}", 1), annotations=notes) for number in range(4)]
