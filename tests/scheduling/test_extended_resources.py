@@ -91,6 +91,18 @@ def test_devices_are_given_although_no_node_lists_the_resource() -> None:
     assert [one.message for one in refused] == ["0/2 nodes are available: 2 cannot allocate all claims."]
 
 
+def test_what_a_pod_without_containers_asks_for_is_claimed_as_for_one_container() -> None:
+    """And its object, which has one container, means the same."""
+    bare = attrs.evolve(pod("p", 2), containers=())
+    (calls, same) = (
+        [one.to_json() for one in patches(legal(cluster(asking)))]
+        for asking in (bare, attrs.evolve(pod("p", 2), containers=(Container("main", bare.requests),)))
+    )
+    assert got(legal(cluster(bare))) == {"p": ["a/gpu-0", "a/gpu-1"]}
+    assert calls == same
+    assert not legal(cluster(attrs.evolve(bare, requests={"cpu": 1000, GPU: 3}))).bound
+
+
 def test_every_class_has_a_name_of_its_own() -> None:
     result = legal(cluster(pod("p", 2, "deviceclass.resource.kubernetes.io/gpu")))
     assert got(result) == {"p": ["a/gpu-0", "a/gpu-1"]}
