@@ -264,11 +264,15 @@ def test_an_incomplete_pool_of_another_driver_does_not_keep_all_devices_from_a_c
         )
         for driver in ("other.example.com", DRIVER)
     }
+    template = ResourceClaimTemplate(name="all", spec=every)
     for driver, fits in (("other.example.com", True), (DRIVER, False)):
-        template = ResourceClaimTemplate(name="all", spec=every)
         snapshot = cluster({"n": 2}, template, parts[driver], pending=[pod("p", "all")])
         result = legal(snapshot)
         assert bool(result.bound) is fits
+    # Two nodes that differ in nothing else are told apart.
+    own = attrs.evolve(parts[DRIVER], name="m-half", pool="z", node_name="m")
+    both = cluster({"m": 2, "n": 2}, template, own, parts["other.example.com"], pending=[pod("p", "all")])
+    assert devices(legal(both)) == {"p": ["n/gpu-0", "n/gpu-1"]}
 
 
 @pytest.mark.parametrize("first", [True, False])
