@@ -267,7 +267,8 @@ class DryRuns:
     def _compete(self, coming: Sequence[Coming]) -> bool:
         """Tell whether a plugin chooses for pods on several nodes: one may take what another needs."""
         members = [(pod, row) for pod, _, row in coming]
-        choosing = (one for one in self._plugins.plugins if type(one).on_nodes is not Plugin.on_nodes)
+        own = self._plugins.deciding(pod for pod, _ in members)
+        choosing = (one for one in own if type(one).on_nodes is not Plugin.on_nodes)
         return any(one.on_nodes(members) is not None for one in choosing)
 
     @cached_property
