@@ -167,6 +167,26 @@ def test_what_members_keep_is_not_lost_to_who_is_nominated_beside_them() -> None
         snapshot = result.snapshot
 
 
+@pytest.mark.parametrize("preempt", [None, RULES])
+def test_what_a_member_keeps_is_kept_against_more_important_pods_that_are_nominated_there(
+    preempt: PreemptionRules | None,
+) -> None:
+    """`top` counts on the room of `old`, which `later` then takes over; neither has the member's place."""
+    prefix = "gang.scheduling.koordinator.sh/"
+    notes = {prefix + "name": "g", prefix + "min-available": "2", prefix + "mode": "NonStrict"}
+    members = [pod("g-0", 2000, 5, annotations=notes), pod("g-1", 9000, 5, annotations=notes)]
+    snapshot = ClusterSnapshot(nodes=[node("n", 4000, pod("old", 2000))], pending=members)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    kept = schedule(snapshot, now=now).snapshot
+    first = schedule(kept.with_pending(pod("top", 2000, 100)), preempt=RULES, now=now)
+    assert victims(first) == ["old"]
+    for waiting in (first.snapshot, first.snapshot.with_pending(pod("later", 2000, 200))):
+        result = schedule(waiting, preempt=preempt, now=now)
+        assert verify(waiting, result) == ()
+        assert [one.pod.name for one in result.decisions if isinstance(one, Waiting) and one.held] == ["g-0"]
+        assert not result.bound
+
+
 def test_a_second_run_waits_for_the_victims_and_keeps_the_room() -> None:
     snapshot = ClusterSnapshot(
         nodes=[node("n1", 4000, pod("a", 3000)), node("n2", 4000, pod("b", 4000, 100))],
