@@ -227,7 +227,7 @@ def test_a_claim_for_one_pod_may_be_used_on_another_node() -> None:
 
 def test_a_volume_that_is_yet_to_be_made_is_attached_by_the_driver_of_its_class() -> None:
     claim = PersistentVolumeClaim(name="v", storage_class="fast")
-    made_by = StorageClass(name="fast", provisioner="disk")
+    made_by = StorageClass(name="fast", provisioner="disk", immediate=False)
     for limit, found in ((1, []), (0, ["default/p 1 volumes of disk on n0, which attaches 0"])):
         records = (claim, made_by, CSINode(name="n0", limits={"disk": limit}))
         assert told(cluster(pod("p", claims=("v",)), records=records), p="n0") == found
@@ -276,6 +276,27 @@ def test_a_volume_that_is_yet_to_come_can_be_made_or_found_on_the_node() -> None
     ):
         assert on_n0(by_hand, attrs.evolve(free, **fields)) == expected
     assert on_n0(by_hand, free, selector=hdd) == expected
+
+
+def test_a_claim_is_there_and_so_is_its_volume_unless_its_class_waits_for_pods() -> None:
+    """Where nothing is shown of claims at all, or nothing of their class, they are not looked at."""
+    volume = PersistentVolume(name="pv")
+    waits, at_once = (StorageClass(name="fast", provisioner="disk", immediate=now) for now in (False, True))
+    fast = PersistentVolumeClaim(name="v", storage_class="fast")
+    for found, *records in (
+        ("", PersistentVolumeClaim(name="v", volume="pv"), volume),
+        ("volume pv of claim v does not exist", PersistentVolumeClaim(name="v", volume="pv")),
+        ("", fast, waits),
+        ("", fast),
+        ("claim v has no volume, and its class fast does not wait for pods", fast, at_once),
+        ("claim v does not exist", PersistentVolumeClaim(name="w")),
+        ("claim v does not exist", PersistentVolumeClaim(name="v", namespace="other")),
+        ("", volume),
+    ):
+        expected = [f"default/p {found}"] if found else []
+        assert told(cluster(pod("p", claims=("v",)), records=tuple(records)), p="n0") == expected
+    shown = cluster(records=(PersistentVolumeClaim(name="w"),), n0=pod("runs", claims=("v",)))
+    assert verify(shown) == ()
 
 
 def test_what_runs_elsewhere_counts_in_the_quota_and_in_those_above_no_pod_twice() -> None:

@@ -167,6 +167,42 @@ def test_what_members_keep_is_not_lost_to_who_is_nominated_beside_them() -> None
         snapshot = result.snapshot
 
 
+def test_who_comes_later_counts_on_the_room_of_those_who_leave_for_more_important_pods() -> None:
+    """What `top` does not need of the room of `old`; and nobody else leaves for it."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("a", 4000, pod("old", 3000, 50), pod("small", 1000))], pending=[pod("top", 2000, 100)]
+    )
+    first = schedule(snapshot, preempt=RULES)
+    assert victims(first) == ["old"]
+    for cpu, leave in ((1000, []), (2000, ["small"]), (3000, [])):
+        asked = first.snapshot.with_pending(pod("low", cpu, 10))
+        result = schedule(asked, preempt=RULES)
+        assert verify(asked, result) == ()
+        assert victims(result) == leave
+        nominated = [one.pod.name for one in result.decisions if isinstance(one, Nominated)]
+        assert nominated == (["low"] if cpu < 3000 else [])
+
+
+@pytest.mark.parametrize("preempt", [None, RULES])
+def test_what_a_member_keeps_is_kept_against_more_important_pods_that_are_nominated_there(
+    preempt: PreemptionRules | None,
+) -> None:
+    """`top` counts on the room of `old`, which `later` then takes over; neither has the member's place."""
+    prefix = "gang.scheduling.koordinator.sh/"
+    notes = {prefix + "name": "g", prefix + "min-available": "2", prefix + "mode": "NonStrict"}
+    members = [pod("g-0", 2000, 5, annotations=notes), pod("g-1", 9000, 5, annotations=notes)]
+    snapshot = ClusterSnapshot(nodes=[node("n", 4000, pod("old", 2000))], pending=members)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    kept = schedule(snapshot, now=now).snapshot
+    first = schedule(kept.with_pending(pod("top", 2000, 100)), preempt=RULES, now=now)
+    assert victims(first) == ["old"]
+    for waiting in (first.snapshot, first.snapshot.with_pending(pod("later", 2000, 200))):
+        result = schedule(waiting, preempt=preempt, now=now)
+        assert verify(waiting, result) == ()
+        assert [one.pod.name for one in result.decisions if isinstance(one, Waiting) and one.held] == ["g-0"]
+        assert not result.bound
+
+
 def test_a_second_run_waits_for_the_victims_and_keeps_the_room() -> None:
     snapshot = ClusterSnapshot(
         nodes=[node("n1", 4000, pod("a", 3000)), node("n2", 4000, pod("b", 4000, 100))],

@@ -100,6 +100,27 @@ def test_a_resource_outside_the_max_neither_counts_nor_stands_in_the_reason() ->
     assert "pod's request: cpu:11m, exceedDimensions: [cpu]" in refusal.message
 
 
+def test_quotas_are_asked_from_the_own_one_up_and_then_for_what_no_parent_hands_out() -> None:
+    """`far` hands out no gpus, so that upstream knows no limit of them below it."""
+    quotas = [
+        quota("far", {"cpu": 10}, is_parent=True),
+        quota("near", {"cpu": 100, "gpu": 1}, parent="far", is_parent=True),
+        quota("q", {"cpu": 100, "gpu": 2}, {"gpu": 1}, parent="near"),
+        quota("p", {"cpu": 100, "gpu": 2}, {"gpu": 1}, parent="near"),
+        quota("other", {"cpu": 100}, parent="far"),
+    ]
+    policy = QuotaPolicy(enable_check_parent_quota=True, enable_min_quota_scale=False)
+    ledger = open_ledger(quotas, total={"cpu": 100, "gpu": 8}, policy=policy)
+    ledger = ledger.track(pod("mate", "p", {"gpu": 1}, node="n"))
+    asking = pod("x", "q", {"cpu": 5, "gpu": 1})
+    refusal = refused(ledger, asking)
+    assert (refusal.ancestor, refusal.exceeded) == ("near", ("gpu",))
+    beyond = refused(ledger.track(pod("many", "other", {"cpu": 10}, node="n")), asking)
+    assert (beyond.ancestor, beyond.exceeded) == ("far", ("cpu",))
+    assert "quotaNameTopo: [far near q]" in beyond.message
+    assert refused(ledger, pod("x", "q", {"cpu": 11})).ancestor == "q"
+
+
 def test_a_quota_beyond_its_limit_in_anything_admits_nothing() -> None:
     """All that the quota uses is looked at, also what the pod does not ask for; above it only the rest."""
     both = {"cpu": 10, "gpu": 2}

@@ -264,11 +264,53 @@ def test_an_incomplete_pool_of_another_driver_does_not_keep_all_devices_from_a_c
         )
         for driver in ("other.example.com", DRIVER)
     }
+    template = ResourceClaimTemplate(name="all", spec=every)
     for driver, fits in (("other.example.com", True), (DRIVER, False)):
-        template = ResourceClaimTemplate(name="all", spec=every)
         snapshot = cluster({"n": 2}, template, parts[driver], pending=[pod("p", "all")])
         result = legal(snapshot)
         assert bool(result.bound) is fits
+    # Two nodes that differ in nothing else are told apart.
+    own = attrs.evolve(parts[DRIVER], name="m-half", pool="z", node_name="m")
+    both = cluster({"m": 2, "n": 2}, template, own, parts["other.example.com"], pending=[pod("p", "all")])
+    assert devices(legal(both)) == {"p": ["n/gpu-0", "n/gpu-1"]}
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("broken", ["incomplete", "invalid"])
+def test_an_alternative_that_asks_for_all_devices_of_a_pool_not_known_in_full_leaves_the_others(
+    broken: str, *, first: bool
+) -> None:
+    """Whether it stands before or behind them; the error is the answer where none of these fits."""
+    every = DeviceSubRequest(class_name="gpu", name="every", mode="All", count=0)
+    state = "being updated" if broken == "incomplete" else "invalid"
+    text = f"asks for all devices, but resource pool {DRIVER}/part is currently {state}."
+    for count, fits in ((2, True), (3, False)):
+        some = DeviceSubRequest(class_name="gpu", name="some", count=count)
+        forms = (every, some) if first else (some, every)
+        either = ResourceClaimTemplate(name="either", spec=ClaimSpec((ClaimRequest("gpu", forms, True),)))
+        many, twice = (2, 1) if broken == "incomplete" else (1, 2)
+        names = (SliceDevice(name="x"),) * twice
+        part = attrs.evolve(gpus("part", 0), node_name="n", slice_count=many, devices=names)
+        result = legal(cluster({"n": 2}, either, part, pending=[pod("p", "either")]))
+        assert devices(result) == ({"p": ["n/gpu-0", "n/gpu-1"]} if fits else {})
+        assert getattr(result.decisions[0], "message", "").endswith("" if fits else text)
+
+
+def test_room_is_made_for_an_alternative_beside_one_that_asks_for_all_devices_of_an_incomplete_pool() -> None:
+    forms = (
+        DeviceSubRequest(class_name="gpu", name="every", mode="All", count=0),
+        DeviceSubRequest(class_name="gpu", name="two", count=2),
+    )
+    either = ResourceClaimTemplate(name="either", spec=ClaimSpec((ClaimRequest("gpu", forms, True),)))
+    part = attrs.evolve(gpus("part", 1), node_name="n", slice_count=2)
+    full = legal(cluster({"n": 2}, either, part, pending=[pod("low")])).snapshot
+    asked = full.with_pending(pod("high", "either", priority=9))
+    (refused,) = legal(asked).decisions
+    assert isinstance(refused, Unschedulable)
+    assert refused.nearest is not None
+    assert [one.resolvable for one in refused.nearest.shortfalls] == [True]
+    (plan,) = legal(asked, PreemptionRules()).preemptions
+    assert [one.pod.name for one in plan.victims] == ["low"]
 
 
 def test_a_partition_goes_to_the_node_whose_cards_lose_least() -> None:

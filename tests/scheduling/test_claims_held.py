@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import attrs
 import pytest
 
-from koordcore import Bound, PreemptionRules, Unschedulable, schedule, verify
+from koordcore import Bound, NodeState, PreemptionRules, Unschedulable, Waiting, schedule, verify
 from koordcore.checking.check import check_cluster
 from koordcore.checking.violation import ViolationKind
 from koordcore.explaining import explain
@@ -16,7 +16,7 @@ from koordcore.model.decisions import Nominated
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodBound, PodEnded
-from tests.scheduling.test_claims import cluster, devices, legal, pod, taken
+from tests.scheduling.test_claims import cluster, devices, gpus, legal, pod, taken
 
 
 def on_a(name: str, device: str, *users: str) -> ResourceClaim:
@@ -159,3 +159,67 @@ def test_whoever_runs_with_a_device_that_failed_since_is_in_order() -> None:
     gone = snapshot.forget(running.key).find(ResourceClaim, "c", "default")
     assert gone is not None
     assert (gone.allocation, gone.devices) == (None, ())
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def kept_on_a() -> ClusterSnapshot:
+    """A member of a gang keeps its place on node a with claim c; the other one has no node yet."""
+    notes = {
+        f"gang.scheduling.koordinator.sh/{key}": text
+        for key, text in (("name", "g"), ("min-available", "2"), ("mode", "NonStrict"))
+    }
+    mine = attrs.evolve(pod("mine", claim="c"), annotations=notes)
+    other = attrs.evolve(pod("other", cpu=9000), resource_claims=(), annotations=notes)
+    claim = attrs.evolve(taken("c", "gpu-0"), allocation=None)
+    result = schedule(cluster({"a": 1, "z": 0}, claim, pending=[mine, other]), now=NOW)
+    waits, _ = result.decisions
+    assert isinstance(waits, Waiting)
+    assert waits.held is not None
+    assert waits.held.node == "a"
+    return result.snapshot
+
+
+def test_a_member_that_keeps_its_place_is_not_bound_with_a_claim_that_has_failed_meanwhile() -> None:
+    """Deleted or about to be, of devices that others have or that are of no use, or given elsewhere."""
+    kept = kept_on_a()
+    claim = kept.find(ResourceClaim, "c", "default")
+    assert claim is not None
+    assert claim.allocation is not None
+    (result,) = claim.allocation.results
+    failing = attrs.evolve(result, binding_conditions=("ready",), binding_failure_conditions=("broken",))
+    broken = AllocatedDeviceStatus(result.driver, result.pool, result.device, conditions={"broken": True})
+    only = Requirement("metadata.name", SelectorOperator.IN, ("z",))
+    at_z = ClaimAllocation(node_selector=NodeSelector((NodeSelectorTerm(fields=(only,)),)))
+    free = attrs.evolve(claim, allocation=None, reserved_for=())
+    nodes = [
+        NodeState(attrs.evolve(one.node, allocatable={"cpu": 20000, "pods": 9}), one.pods)
+        for one in kept.nodes
+    ]
+    others = [one for one in kept.records if one is not claim]
+    for place, *there in (
+        ("a", claim),
+        ("", attrs.evolve(claim, deleting=True)),
+        ("",),
+        ("", free, on_a("d", "gpu-0")),
+        ("", attrs.evolve(claim, allocation=ClaimAllocation(results=(failing,)), devices=(broken,))),
+        ("z", attrs.evolve(claim, allocation=at_z)),
+    ):
+        snapshot = ClusterSnapshot(nodes=nodes, pending=kept.pending, records=[*others, *there])
+        found = schedule(snapshot, now=NOW)
+        assert verify(snapshot, found) == ()
+        assert {one.pod.name: one.node for one in found.bound}.get("mine", "") == place
+
+
+def test_the_device_of_a_member_that_keeps_its_place_is_not_kept_for_a_nominated_pod() -> None:
+    """That gets the device of its victim; the room that the victim has still is nobody's."""
+    kept = kept_on_a()
+    more = attrs.evolve(gpus("more", 1), node_name="a")
+    full = schedule(kept.with_records(more), [pod("low")], now=NOW).snapshot
+    first = schedule(full.with_pending(pod("top", priority=9)), preempt=PreemptionRules(), now=NOW)
+    assert [one.pod.name for plan in first.preemptions for one in plan.victims] == ["low"]
+    result = schedule(first.snapshot, now=NOW)
+    assert verify(first.snapshot, result) == ()
+    assert [one.pod.name for one in result.decisions if isinstance(one, Waiting)] == ["mine"]
+    assert not result.bound

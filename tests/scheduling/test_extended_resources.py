@@ -91,6 +91,18 @@ def test_devices_are_given_although_no_node_lists_the_resource() -> None:
     assert [one.message for one in refused] == ["0/2 nodes are available: 2 cannot allocate all claims."]
 
 
+def test_what_a_pod_without_containers_asks_for_is_claimed_as_for_one_container() -> None:
+    """And its object, which has one container, means the same."""
+    bare = attrs.evolve(pod("p", 2), containers=())
+    (calls, same) = (
+        [one.to_json() for one in patches(legal(cluster(asking)))]
+        for asking in (bare, attrs.evolve(pod("p", 2), containers=(Container("main", bare.requests),)))
+    )
+    assert got(legal(cluster(bare))) == {"p": ["a/gpu-0", "a/gpu-1"]}
+    assert calls == same
+    assert not legal(cluster(attrs.evolve(bare, requests={"cpu": 1000, GPU: 3}))).bound
+
+
 def test_every_class_has_a_name_of_its_own() -> None:
     result = legal(cluster(pod("p", 2, "deviceclass.resource.kubernetes.io/gpu")))
     assert got(result) == {"p": ["a/gpu-0", "a/gpu-1"]}
@@ -179,6 +191,19 @@ def test_who_leaves_a_device_plugin_makes_room_beside_claims() -> None:
     (plan,) = legal(asked, preempt=PreemptionRules()).preemptions
     assert [victim.pod.name for victim in plan.victims] == ["plugin"]
     assert plan.certificate.proven
+
+
+def test_devices_of_the_claim_for_extended_resources_are_kept_for_a_nominated_pod() -> None:
+    """Nobody less important takes those that are free already, neither in that call nor in later ones."""
+    full = legal(cluster(attrs.evolve(pod("stays", 1), priority=200), pod("low", 1))).snapshot
+    assert {one.name: one.node_name for one in full.bound_pods()} == {"stays": "b", "low": "a"}
+    waiting = [attrs.evolve(pod("top", 2), priority=100), attrs.evolve(pod("other", 1), priority=10)]
+    snapshot = full.with_pending(*waiting)
+    for expected in (["low"], [], []):
+        result = legal(snapshot, preempt=PreemptionRules())
+        assert [one.pod.name for plan in result.preemptions for one in plan.victims] == expected
+        assert got(result) == {}
+        snapshot = result.snapshot
 
 
 def test_a_gang_spreads_over_device_plugins_and_drivers() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from benchmarks.claims_data import whole_gpus
 from koordcore import (
     Bound,
     ClusterSnapshot,
@@ -26,10 +27,12 @@ from koordcore.explaining import explain
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.named_policies import POLICY_NAMES, named_policy
 from koordcore.manifests.records import result_from_record, result_record
+from koordcore.model.claims import ResourceClaim
 from koordcore.model.decisions import NotOurs
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.resources import make_resources
+from tests.scheduling import test_claims_gangs as gangs, test_claims_on_nodes as on_nodes
 
 ROOM = {"cpu": 16_000, "memory": 64 << 30, "pods": 50, "nvidia.com/gpu": 8}
 NODES = [Node(name=name, allocatable=ROOM) for name in ("a", "b")]
@@ -47,6 +50,37 @@ def places(snapshot: ClusterSnapshot, policy: Policy) -> dict[str, str]:
     return {
         one.pod.name: one.node if isinstance(one, Bound) else type(one).__name__ for one in result.decisions
     }
+
+
+PLAIN = Policy(name="plain", plugins=(PluginSetting(name="NodeResourcesFit"),))
+SECOND = attrs.evolve(
+    PLAIN, others=(attrs.evolve(Policy(), name="with-claims", scheduler_names=("with-claims",)),)
+)
+"""The first profile knows nothing of claims."""
+
+
+def by_the_second(snapshot: ClusterSnapshot) -> dict[str, str]:
+    """Give the places where the second profile decides all who wait."""
+    pods = [attrs.evolve(one, scheduler_name="with-claims") for one in snapshot.pending]
+    nodes, records = snapshot.nodes, snapshot.records
+    return places(ClusterSnapshot(nodes=nodes, pending=pods, records=records), SECOND)
+
+
+def test_devices_that_nodes_share_are_chosen_by_the_profile_of_the_members() -> None:
+    """Whoever can go anywhere leaves the devices of all nodes to one that has too few on its own."""
+    pools = [on_nodes.pool("l0", "aa", "n0"), on_nodes.pool("l2", "b", "n2"), on_nodes.pool("zz", "a")]
+    members = [on_nodes.member("w0", "a"), on_nodes.member("w1", "any", "a", node="n2")]
+    cluster = on_nodes.cluster({"n0": 3, "n1": 3, "n2": 1}, pools, members)
+    assert by_the_second(cluster) == {"w0": "n0", "w1": "n2"}
+
+
+def test_members_who_share_a_claim_stay_together_by_their_own_profile() -> None:
+    """Both nodes have a card; only one has room for all."""
+    shared = ResourceClaim(name="shared", spec=gangs.TEMPLATES["gpu"])
+    members = [gangs.member(f"m{number}", named="shared", least=3) for number in range(3)]
+    cluster = gangs.cluster([whole_gpus("a", 2), whole_gpus("b", 2)], members, shared)
+    narrow = attrs.evolve(cluster.node("a").node, allocatable={"cpu": 2000, "pods": 110})
+    assert by_the_second(cluster.with_nodes(narrow)) == dict.fromkeys(("m0", "m1", "m2"), "b")
 
 
 def test_each_pod_is_decided_by_the_profile_of_its_scheduler() -> None:

@@ -100,6 +100,28 @@ def test_nobody_within_a_min_leaves() -> None:
     assert evictions(schedule(protected, preempt=PreemptionRules())) == {}
 
 
+def test_who_reclaims_beside_a_pod_that_waits_for_its_victims_takes_back_no_more_than_it_lacks() -> None:
+    """`first` is counted as if it ran, and so whoever leaves for it as if he had left."""
+    snapshot = cluster(
+        quota("lender", 4, 6),
+        quota("borrower", 2, 6),
+        *(work(f"r{one}", 1, "borrower", on="n1", priority=5) for one in range(5)),
+        work("own", 1, "lender", on="n1", priority=5),
+        work("first", 1, "lender", priority=5),
+        cpu=6,
+    )
+    result = schedule(snapshot, preempt=PreemptionRules())
+    assert [len(one) for one in evictions(result).values()] == [1]
+    later = [work("second", 1, "lender"), work("third", 1, "lender")]
+    asked = result.snapshot.with_pending(*snapshot_from_objects(later).snapshot.pending)
+    again = schedule(asked, preempt=PreemptionRules())
+    assert verify(asked, again) == ()
+    assert {job: len(some) for job, some in evictions(again).items()} == {
+        "default/second": 1,
+        "default/third": 1,
+    }
+
+
 def test_a_less_important_pod_leaves_before_a_borrower_does() -> None:
     objects = [*BORROWED[:-1], work("own", 10, "lender", on="n1", priority=-5)]
     snapshot = cluster(*objects, work("w", 10, "lender", priority=5))

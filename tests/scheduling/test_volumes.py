@@ -215,6 +215,21 @@ def test_an_ephemeral_volume_waits_for_its_claim() -> None:
     )
 
 
+def test_the_claim_of_an_ephemeral_volume_is_held_to_the_zone_of_its_volume() -> None:
+    """Whoever makes the claim, the volume is where it is; a pod elsewhere would never start."""
+    pod = {**POD, "spec": {**POD["spec"], "volumes": [{"name": "c", "ephemeral": {}}]}}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
+    mine = claim()
+    mine["metadata"] = {"name": "p-c", "namespace": "default", "ownerReferences": [owner]}
+    nodes = [zoned("a", "z1"), zoned("b", "z2")]
+    for zone, found in (("z1", "a"), ("z2", "b")):
+        snapshot = snapshot_from_objects([*nodes, pod, mine, volume({ZONE: zone})]).snapshot
+        (decision,) = schedule(snapshot).decisions
+        assert isinstance(decision, Bound)
+        assert decision.node == found
+        assert forged(snapshot, "b" if zone == "z1" else "a")
+
+
 # -- volumes in use -----------------------------------------------------------------------------------------
 
 

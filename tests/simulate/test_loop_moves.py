@@ -184,7 +184,7 @@ def test_nobody_reclaims_twice_while_the_first_takes_its_time() -> None:
 
 
 def test_who_has_to_go_uses_nothing_of_what_his_quota_is_promised() -> None:
-    """``p2`` goes; ``p0`` alone lies within the min of their quota then, and ``p1`` finds no borrower."""
+    """``p2`` goes; ``p0`` alone lies within the min of their quota then, and ``p1`` waits for that room."""
     pods = (LoopPod(1, 0, 0), LoopPod(1, 0, 1), LoopPod(2, 0, 0))
     world = LoopWorld((1, 2), ((1, 2), (1, 1)), pods)
-    assert decided(left_for(snapshot_of(world, (0, WAITS, 1)), "p2", "somebody"), 1) is None
+    assert decided(left_for(snapshot_of(world, (0, WAITS, 1)), "p2", "somebody"), 1) == ("awaits", 1, ())

@@ -66,7 +66,7 @@ def _checks(
         check_draws,
         check_placements,
         partial(check_neighbours, domains=domains or domains_among(everywhere)),
-        check_volumes,
+        partial(check_volumes, standing=standing),
         check_devices,
         check_claims,
         check_claims_near,

@@ -16,8 +16,6 @@ from koordcore.snapshot import ClusterSnapshot
 
 def claims_after(snapshot: ClusterSnapshot, result: ScheduleResult) -> ClusterSnapshot:
     """Give the snapshot before with the claims as they should be after: allocated, and reserved for users."""
-    if not result.policy.filters("DynamicResources"):
-        return snapshot
     pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
     pods |= {pod.key: pod for pod in result.snapshot.bound_pods()}
     claims = {(one.namespace, one.name): one for one in snapshot.of(ResourceClaim)}

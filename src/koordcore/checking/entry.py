@@ -40,7 +40,8 @@ def verify(
         held to the rules as if they had been placed now and together: also to those that Kubernetes asks only
         when a pod is placed, such as taints, cordons and spread. Not held against them is what others may
         have placed or changed since: CPUs, NUMA nodes and NICs of pods on which none are written, gangs whose
-        configuration is gone, reservations that were closed or that have other amounts.
+        configuration is gone, reservations that were closed or that have other amounts, claims and volumes
+        that are gone or going.
     policy
         Which rules hold where there is no result; left out, the default policy.
     now

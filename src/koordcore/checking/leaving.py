@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from koordcore.model.pods import Pod, PodKey
@@ -14,26 +14,18 @@ PROTECTING: Final = (
 )
 
 
-def leaving_anyhow(
-    snapshot: ClusterSnapshot, coming: Iterable[Pod], jobs: Collection[str] = ()
-) -> frozenset[PodKey]:
+def leaving_anyhow(snapshot: ClusterSnapshot, coming: Iterable[Pod]) -> frozenset[PodKey]:
     """Give the pods that leave and that whoever comes could have evicted: their room may be counted on.
 
-    So may that of all who go for him or his job, whatever their priority: their quotas had borrowed; and of
-    all who go for another job from where he is nominated beside it.
+    So may that of all who go for some job, whatever their priority: their quotas had borrowed, or the job is
+    more important.
     """
-    coming = list(coming)
-    nodes = {pod.nominated_node for pod in coming}
-    known = [(pod.priority, str(pod.key)) for pod in coming]
-    least = min((priority for priority, _ in known), default=0)
-    names = {*jobs, *(key for _, key in known)}
+    least = min((pod.priority for pod in coming), default=0)
     return frozenset(
         pod.key
         for pod in snapshot.bound_pods()
         if pod.leaving
-        and (
-            pod.priority < least or pod.preempted_by in names or (pod.preempted_by and pod.node_name in nodes)
-        )
+        and (pod.priority < least or pod.preempted_by)
         and not (pod.static or pod.unreadable)
         and not any(pod.labels.get(key) == value for key, value in PROTECTING)
     )

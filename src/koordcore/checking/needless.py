@@ -251,7 +251,7 @@ def check_needed(
             result=result,
             states=states,
             later=frozenset(later),
-            gone=leaving_anyhow(snapshot, own, (plan.job,)).union(gone),
+            gone=leaving_anyhow(snapshot, own).union(gone),
             coming=coming,
             promised=_promised(snapshot, own, placed),
             everywhere=everywhere,

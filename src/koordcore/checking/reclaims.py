@@ -95,7 +95,7 @@ class _Turns:
         coming = self._none()
         for pod in members:
             coming.count(pod)
-        going = self._going(min((pod.priority for pod in members), default=0), plan)
+        going = self._going(min((pod.priority for pod in members), default=0))
         wanted = {name for pod in members for name, amount in pod.requests.items() if amount}
         leaves = {self._sums.chain(pod)[0] for pod in members}
         for name in sorted(coming.whole.keys() & self._quotas.keys()):
@@ -113,12 +113,11 @@ class _Turns:
         promised = {name for leaf in leaves & self._quotas.keys() for name in self._quotas[leaf].max}
         yield from self._check_victims(plan, set(coming.whole), wanted & promised)
 
-    def _going(self, priority: int | None = None, plan: PreemptionPlan | None = None) -> QuotaSums:
-        """Add up who leaves: everybody, or who is less important or goes for a plan's job (ruling 29)."""
+    def _going(self, priority: int | None = None) -> QuotaSums:
+        """Add up who leaves: everybody, or who is less important or goes for some job (ruling 29)."""
         going = self._none()
-        names = () if plan is None else (plan.job, *plan.nominations)
         for pod in self._holding.values():
-            if pod.leaving and (priority is None or pod.priority < priority or pod.preempted_by in names):
+            if pod.leaving and (priority is None or pod.priority < priority or pod.preempted_by):
                 going.count(pod)
         return going
 

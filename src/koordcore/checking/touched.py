@@ -341,6 +341,7 @@ class _Cut:
                 self._take(index.marked(("volume", (pod.namespace, claim))))
                 for found in index.find(PersistentVolumeClaim, claim, pod.namespace):
                     self._take_volumes_for(found)
+        self._keep(islice(index.of(PersistentVolumeClaim), 1))  # to tell that there are some
         templates = [one.template for one in self._records.values() if isinstance(one, Reservation)]
         everybody = [*self._shown(), *self._decided, *self._reserving(), *filter(None, templates)]
         for pod in everybody:

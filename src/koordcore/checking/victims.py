@@ -191,12 +191,11 @@ def _check_room(
                 coming[move.node].append(gone[move.victim.pod])
                 counting[move.node] += members
     states = {state.name: state for state in result.snapshot.nodes}
-    jobs = {plan.job for plan in result.preemptions}
     classes = classes_of_resources(result.snapshot, result.policy)
     for node in sorted(coming):
         if node not in states:
             continue
-        away = {*gone, *leaving_anyhow(snapshot, counting[node], jobs)}
+        away = {*gone, *leaving_anyhow(snapshot, counting[node])}
         staying = [pod for pod in states[node].pods if pod.key not in away]
         holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
         lent = [(holder, _lent(result.snapshot, holder, coming[node])) for holder in holders]

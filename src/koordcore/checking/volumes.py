@@ -25,14 +25,24 @@ _OLD_NAMES: Final = {
 }
 
 
-def check_volumes(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Every pod that was bound reaches its volumes, shares none that is for one pod, and they all fit."""
+def check_volumes(
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, standing: bool = False
+) -> Iterator[Violation]:
+    """Every pod that was bound reaches its volumes, shares none that is for one pod, and they all fit.
+
+    Parameters
+    ----------
+    standing
+        All that runs is told as decided: what became of claims and volumes since is not looked at.
+    """
     if not snapshot.of(PersistentVolumeClaim):
         return
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     states = result.snapshot.nodes
     if result.policy.filters("VolumeBinding"):
         for state in states:
+            if not standing:
+                yield from _not_there(snapshot, state, new)
             yield from _out_of_reach(snapshot, state, new)
     if result.policy.filters("VolumeZone"):
         for state in states:
@@ -49,12 +59,37 @@ def _claims(snapshot: ClusterSnapshot, pod: Pod) -> list[PersistentVolumeClaim]:
     return [one for one in found if one is not None]
 
 
+def _not_there(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
+    """Say which claims are not there, and which lack the volume that they should have by now."""
+    for pod in state.pods:
+        for name in dict.fromkeys(pod.claims) if pod.key in new else ():
+            claim = snapshot.find(PersistentVolumeClaim, name, pod.namespace)
+            text = f"claim {name} does not exist" if claim is None else _lacks(snapshot, claim)
+            if text:
+                yield Violation(ViolationKind.VOLUME, str(pod.key), text)
+
+
+def _lacks(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim) -> str:
+    """Say in what way a claim is without its volume, or soon will be; empty where a pod may start with it."""
+    if claim.lost:
+        return f"claim {claim.name} has lost its volume {claim.volume}"
+    if claim.terminating:
+        return f"claim {claim.name} is being deleted"
+    if claim.volume:
+        there = snapshot.find(PersistentVolume, claim.volume)
+        return f"volume {claim.volume} of claim {claim.name} does not exist" if there is None else ""
+    kind = snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
+    if kind is not None and kind.immediate:
+        return f"claim {claim.name} has no volume, and its class {kind.name} does not wait for pods"
+    return ""
+
+
 def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:
     for pod in state.pods:
         for claim in _claims(snapshot, pod) if pod.key in new else ():
-            unfit = _unfit(claim, pod)
-            if unfit:
-                yield Violation(ViolationKind.VOLUME, str(pod.key), f"claim {claim.name} {unfit}")
+            if not _is_own(claim, pod):
+                text = f"claim {claim.name} is not that of {pod.name}, which has it made"
+                yield Violation(ViolationKind.VOLUME, str(pod.key), text)
             if not claim.volume and not _can_have_one(snapshot, claim, state):
                 text = f"no volume for {claim.name} can be made or found on {state.name}"
                 yield Violation(ViolationKind.VOLUME, str(pod.key), text)
@@ -65,20 +100,16 @@ def _out_of_reach(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey])
                 yield Violation(ViolationKind.VOLUME, str(pod.key), text)
 
 
-def _unfit(claim: PersistentVolumeClaim, pod: Pod) -> str:
-    """Say why a pod may not start with a claim wherever it runs; empty where it may."""
-    if claim.lost:
-        return f"has lost its volume {claim.volume}"
-    if claim.terminating:
-        return "is being deleted"
+def _is_own(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Tell whether a claim was made for a pod that has it made with itself."""
     for made in pod.ephemeral_claims:
         if made.name == claim.name:
             owner, name = (
                 (claim.owner_uid, made.uid) if claim.owner_uid and made.uid else (claim.owner, made.pod)
             )
             if not owner or owner != name:
-                return f"is not that of {pod.name}, which has it made"
-    return ""
+                return False
+    return True
 
 
 def _in_other_zones(snapshot: ClusterSnapshot, state: NodeState, new: set[PodKey]) -> Iterator[Violation]:

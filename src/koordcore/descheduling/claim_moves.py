@@ -145,7 +145,7 @@ def _ways(
     for row in range(len(workspace.layout.names)):
         there = workspace.pods_on(row)
         going = [one for key, one in sorted(there.items()) if key not in staying and evictor.admits(one)]
-        answers = (plugin.ways([pod], row, going) for plugin in plugins.plugins)
+        answers = (plugin.ways([pod], row, going) for plugin in plugins.deciding([pod]))
         ways = next((one for one in answers if one is not None), None)
         if ways is None:
             yield None

@@ -82,6 +82,11 @@ def _counted(classes: Mapping[str, str], listing: Counter[str], snapshot: Cluste
     return _Served(classes, listing, served)
 
 
+def asks_by_claims(pod: Pod, served: immutabledict[str, str]) -> bool:
+    """Tell whether a pod has claims, or extended resources that become one."""
+    return bool(pod.resource_claims) or asks_for_served(pod, served)
+
+
 def asks_for_served(pod: Pod, served: immutabledict[str, str]) -> bool:
     """Tell whether device classes serve something of what a pod asks for."""
     return bool(served) and any(amount and name in served for name, amount in pod.requests.items())

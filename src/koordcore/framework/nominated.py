@@ -19,6 +19,7 @@ import numpy as np
 
 from koordcore._arrays import BoolVector
 from koordcore.framework.evaluator import Refusal
+from koordcore.framework.extended_resources import asks_by_claims, served_by_classes
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -95,8 +96,11 @@ class NominatedPods:
         return [(pod, row) for key, row in rows for pod in self._on[row] if pod.key == key]
 
     def claiming(self) -> list[tuple[Pod, int]]:
-        """Give those that have claims, each with the row of its node."""
-        return [(pod, row) for row, there in self._on.items() for pod in there if pod.resource_claims]
+        """Give those that have claims, or will get one, each with the row of its node."""
+        if not self._on:
+            return []
+        served = served_by_classes(self._workspace.snapshot)
+        return [(pod, row) for row, there in self._on.items() for pod in there if asks_by_claims(pod, served)]
 
     def forget(self, keys: Iterable[PodKey]) -> None:
         """Take note of pods that wait no longer, or wait for another node."""

@@ -245,6 +245,19 @@ class PluginSet:
         profile = self._policy.profile_of(pod.scheduler_name)
         return self if profile is None else self._others.get(profile, self)
 
+    def sets_of(self, pods: Iterable[Pod]) -> list[PluginSet]:
+        """Give the sets of all profiles that decide some pods, each once."""
+        if not self._others:
+            return [self]
+        return list({id(own): own for own in map(self.of, pods)}.values()) or [self]
+
+    def deciding(self, pods: Iterable[Pod]) -> list[Plugin]:
+        """Give the plugins that every one of some pods is decided by: those that all their profiles have."""
+        first, *others = self.sets_of(pods)
+        if not others:
+            return first.plugins
+        return [one for one in first.plugins if all(one in other.plugins for other in others)]
+
     def key_of(self, pod: Pod) -> RequestKey | Refusal:
         """Give what tells the classes of pods apart: what the pod wants of each plugin of its profile."""
         own = self.of(pod)

@@ -18,7 +18,7 @@ from koordcore.model.affinity import (
     TolerationOperator,
     TopologySpreadConstraint,
 )
-from koordcore.model.containers import Container
+from koordcore.model.containers import Container, only_container
 from koordcore.model.nodes import Node
 from koordcore.model.pods import HostPort, OwnerReference, Pod
 from koordcore.model.resources import Resources, format_resources
@@ -55,7 +55,7 @@ def pod_manifest(pod: Pod) -> Object:
     """
     containers = [_container(one) for one in pod.containers]
     if not containers and not pod.init_containers and (pod.requests or pod.limits):
-        containers = [_container(Container("main", pod.requests, pod.limits))]
+        containers = [_container(only_container(pod.requests, pod.limits))]
     if containers and pod.host_ports:
         containers[0]["ports"] = [_port(port) for port in pod.host_ports]
     claims, made = claim_manifests(pod)

@@ -56,6 +56,11 @@ class Container:
     __attrs_post_init__ = check_fields
 
 
+def only_container(requests: Resources, limits: Resources = NO_RESOURCES) -> Container:
+    """Give the one container of a pod that was made by hand from amounts alone."""
+    return Container("main", requests, limits)
+
+
 def effective_requests(
     containers: Iterable[Container],
     init_containers: Iterable[Container] = (),

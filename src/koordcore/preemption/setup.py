@@ -82,11 +82,7 @@ def _rank(pod: Pod) -> int | None:
 
 
 def leaving_pods(
-    snapshot: ClusterSnapshot,
-    preemptor: Pod,
-    gone: Collection[Leaving] = (),
-    jobs: Collection[str] = (),
-    members: Iterable[Pod] = (),
+    snapshot: ClusterSnapshot, preemptor: Pod, gone: Collection[Leaving] = ()
 ) -> tuple[Pod, ...]:
     """List the pods of a snapshot that leave anyhow and whose room a preemptor may count on.
 
@@ -95,16 +91,11 @@ def leaving_pods(
     snapshot
         The cluster.
     preemptor
-        For whom room is made; who is less important counts.
+        For whom room is made; who is less important counts, and who was evicted for whatever job.
     gone
         Who is to leave by earlier plans of the same call.
-    jobs
-        Names of its job: whoever was evicted for it counts as well.
-    members
-        Of its job: who was evicted for another one where they are nominated counts as well.
     """
-    nodes = frozenset(pod.nominated_node for pod in members if pod.nominated_node)
-    return given_up(running_on(snapshot), preemptor, gone, jobs, nodes)
+    return given_up(running_on(snapshot), preemptor, gone)
 
 
 def make_problem(

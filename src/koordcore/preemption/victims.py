@@ -17,36 +17,22 @@ _ALONE: Final = np.int64(-1)
 """The gang of a pod without one."""
 
 
-def given_up(
-    running: RunningPods,
-    preemptor: Pod,
-    gone: Collection[Leaving] = (),
-    jobs: Collection[str] = (),
-    nodes: Collection[str] = (),
-) -> tuple[Pod, ...]:
+def given_up(running: RunningPods, preemptor: Pod, gone: Collection[Leaving] = ()) -> tuple[Pod, ...]:
     """List the pods whose room a preemptor may count on without evicting them: they are leaving already.
+
+    Whoever goes for another job counts, of whatever priority: as far as that job is more important, it is
+    counted as well, and where it is not, nobody else has to go.
 
     Parameters
     ----------
     gone
         Pods that have left as far as this question goes.
-    jobs
-        Names of the job that asks: whoever goes for it counts, of whatever priority.
-    nodes
-        Where its members are nominated: so does whoever goes from there for another job, as in the call that
-        nominated them beside it.
     """
     mask = running.leaving & running.evictable
     if not mask.any():
         return ()
     found = (running.pods[one] for one in np.flatnonzero(mask & ~running.marked(gone)).tolist())
-    return tuple(
-        pod
-        for pod in found
-        if pod.priority < preemptor.priority
-        or pod.preempted_by in jobs
-        or (pod.preempted_by and pod.node_name in nodes)
-    )
+    return tuple(pod for pod in found if pod.priority < preemptor.priority or pod.preempted_by)
 
 
 def collect_candidates(

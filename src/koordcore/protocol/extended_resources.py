@@ -15,7 +15,7 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.model.claims import ClaimRequest, ClaimSpec, DeviceClass, DeviceSubRequest, ResourceClaim
-from koordcore.model.containers import Container
+from koordcore.model.containers import Container, only_container
 from koordcore.model.pods import Pod
 from koordcore.protocol.claims import EXTENDED_CLAIM, claim_name
 
@@ -137,7 +137,7 @@ def extended_claim(pod: Pod, claimed: Sequence[str], classes: Mapping[str, str])
     Parameters
     ----------
     pod
-        Who asks.
+        Who asks; one without containers asks as one container would.
     claimed
         Resource names that device classes serve.
     classes
@@ -173,7 +173,7 @@ class _Need:
 
 
 def _for_resource(pod: Pod, name: str, class_name: str) -> tuple[list[ClaimRequest], list[RequestMapping]]:
-    containers = (*pod.init_containers, *pod.containers)
+    containers = (*pod.init_containers, *pod.containers) or (only_container(pod.requests),)
     needs = [
         _Need(place, one, f"container-{place}-request-{sorted(one.requests).index(name)}", one.requests[name])
         for place, one in enumerate(containers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
@@ -186,7 +186,8 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
     -----
     In order: everything the quota uses with the pod against its limit; for a non-preemptible pod, what
     such pods use against ``min``; the embedder's rules; and, if the policy says so, the pod's own
-    resources against every ancestor from the nearest up. After ``plugin.go: PreFilter`` and
+    resources against every ancestor from the nearest up; then all of them once more, where their own
+    ``max`` bounds what their parents do not hand out. After ``plugin.go: PreFilter`` and
     ``plugin_helper.go`` of upstream's elastic quota plugin.
     """
     name = ledger.resolve(pod)
@@ -216,13 +217,16 @@ def admit(ledger: QuotaLedger, pod: QuotaPod, *, checks: Sequence[QuotaCheck] = 
                 ancestor=name,
                 message=f"CheckPod failed for hook plugin {check.key}, err: {problem}",
             )
-    if ledger.policy.enable_check_parent_quota:
-        above = _check_ancestors(ledger, pod, name, request)
-        if above is not None:
-            return above
+    parents = ledger.policy.enable_check_parent_quota
+    above = _check_ancestors(ledger, pod, name, request, _share_of) if parents else None
+    if above is not None:
+        return above
     # What upstream does not look at comes last, so that its reasons stay the same.
     refusal = _beyond(QuotaCheckKind.RUNTIME, name, name, request, used, limit)
-    return Admitted(quota=name) if refusal is None else _refused(ledger, pod, refusal)
+    if refusal is not None:
+        return _refused(ledger, pod, refusal)
+    above = _check_ancestors(ledger, pod, name, request, limit_of) if parents else None
+    return Admitted(quota=name) if above is None else above
 
 
 def admit_together(
@@ -317,7 +321,11 @@ def _beyond(
 
 
 def _check_ancestors(
-    ledger: QuotaLedger, pod: QuotaPod, name: str, request: Resources
+    ledger: QuotaLedger,
+    pod: QuotaPod,
+    name: str,
+    request: Resources,
+    limited: Callable[[QuotaLedger, str], Resources],
 ) -> QuotaRefusal | None:
     trail = [name]
     at = name
@@ -336,7 +344,7 @@ def _check_ancestors(
                 ancestor=above,
                 message=f"Could not find the elasticQuota {above}, quotaNameTopo: [{' '.join(trail)}]",
             )
-        used, limit = ledger.used_of(above), limit_of(ledger, above)
+        used, limit = ledger.used_of(above), limited(ledger, above)
         refusal = _beyond(QuotaCheckKind.PARENT, name, above, request, used, limit)
         if refusal is not None:
             return _refused(ledger, pod, refusal, trail)

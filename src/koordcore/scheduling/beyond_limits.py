@@ -15,7 +15,7 @@ from koordcore.scheduling.gang_input import Denied, PlanningInput
 def limits_of(plugins: PluginSet, inputs: PlanningInput) -> tuple[Limit, ...]:
     """Give what the members share beside the nodes, such as a quota, as it stands now."""
     found = []
-    for budget in (one.budget() for one in plugins.plugins):
+    for budget in (one.budget() for one in plugins.deciding(inputs.members)):
         for taken, room in [] if budget is None else budget.left(inputs.pod_of):
             uses = {inputs.shape_of[key]: amount for key, amount in taken.items()}
             found.append(Limit(tuple(uses.get(shape, 0) for shape in range(len(inputs.classes))), room))

@@ -188,6 +188,7 @@ class SchedulingCycle:
             self.plugins = PluginSet(self.workspace, policy)
         else:
             self.workspace, self.plugins = warm
+        self._holds = PermitHolds(self.workspace, self.plugins, kept, now) if kept else None
         if self.plugins.nominated.claiming():
             from koordcore.scheduling.promised_claims import keep_for_nominated
 
@@ -199,7 +200,6 @@ class SchedulingCycle:
 
             follow(self.plugins, matched)
         self._strangers = strangers
-        self._holds = PermitHolds(self.workspace, self.plugins, kept, now) if kept else None
         self._table: JobTable | None = None
         if preempt is not None or any(map(_GROUPED.on, queue)):
             from koordcore.scheduling.gang_groups import JobTable

@@ -14,6 +14,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
 from koordcore._record import record
 from koordcore.framework.evaluator import Refusal
+from koordcore.framework.extended_resources import asks_by_claims, served_by_classes
 from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.plugin_set import PluginSet
@@ -162,7 +163,8 @@ class DryRuns:
         self, nominations: Mapping[str, str], victims: Iterable[Leaving]
     ) -> Mapping[PodKey, tuple[HeldClaim, ...]]:
         """Give what the claims of members will be allocated once the victims of a plan have left."""
-        if not any(self._members[key].resource_claims for key in nominations):
+        served = served_by_classes(self._workspace.snapshot)
+        if not any(asks_by_claims(self._members[key], served) for key in nominations):
             return {}
         row_of = self._workspace.layout.row_of
         members = [(self._members[key], row_of[node]) for key, node in nominations.items()]
@@ -265,7 +267,8 @@ class DryRuns:
     def _compete(self, coming: Sequence[Coming]) -> bool:
         """Tell whether a plugin chooses for pods on several nodes: one may take what another needs."""
         members = [(pod, row) for pod, _, row in coming]
-        choosing = (one for one in self._plugins.plugins if type(one).on_nodes is not Plugin.on_nodes)
+        own = self._plugins.deciding(pod for pod, _ in members)
+        choosing = (one for one in own if type(one).on_nodes is not Plugin.on_nodes)
         return any(one.on_nodes(members) is not None for one in choosing)
 
     @cached_property

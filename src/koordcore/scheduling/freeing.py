@@ -93,7 +93,7 @@ class Freeing:
         for key, one in sorted(number.items()):
             there = self.workspace.pods_on(int(table.node[one]))
             going += [there[key]] if key in there else []
-        for plugin in self.plugins.plugins:
+        for plugin in self.plugins.deciding(pods):
             found = plugin.ways(pods, row, going, anywhere=True)
             if found is not None:
                 return tuple(frozenset(number[key] for key in keys) for keys in found)
@@ -112,7 +112,7 @@ def with_reaching(
     """
     table = problem.candidates
     found: set[str] = set()
-    for plugin in plugins.plugins:
+    for plugin in plugins.deciding(pods):
         if type(plugin).reaching is Plugin.reaching:
             continue
         if any(plugin.request_of(pod) is not None for pod in pods):
@@ -146,7 +146,7 @@ def with_amounts(
         return problem
     table = problem.candidates
     running: list[tuple[Pod, int]] | None = None
-    for plugin in plugins.plugins:
+    for plugin in plugins.deciding(pods):
         if type(plugin).countable is Plugin.countable:
             continue
         if all(plugin.request_of(pod) is None for pod in pods):

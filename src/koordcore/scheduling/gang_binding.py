@@ -80,7 +80,8 @@ def _bind_chosen(
     """
     if any(one.source is not None for one in inputs.classes):
         return None
-    wanting = [one for one in plugins.plugins if type(one).on_nodes is not Plugin.on_nodes]
+    own = plugins.deciding(pod for pod, _ in members)
+    wanting = [one for one in own if type(one).on_nodes is not Plugin.on_nodes]
     if not wanting:
         return None
     workspace.rollback(mark)
@@ -112,7 +113,7 @@ def never_together(
     position = {int(inputs.rows[at]): at for at in several if at in among}
     return [
         Conflict(position[row], counts, (position[row],))
-        for plugin in plugins.plugins
+        for plugin in plugins.deciding(first)
         for row, every in plugin.never_together(first, demand, list(position)).items()
         for counts in every
         if sum(map(bool, counts)) > 1
@@ -172,7 +173,7 @@ class _NodeBinder:
         if any(self.inputs.classes[shape].source is not None for shape in shapes):
             return
         pods = [self.inputs.pod_of[key] for key in keys]
-        for plugin in self.plugins.plugins:
+        for plugin in self.plugins.deciding(pods):
             if plugin in self.chosen:
                 continue
             found = plugin.together(pods, self.row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -112,7 +113,7 @@ def _rows_in(snapshot: ClusterSnapshot, tree: NetworkTopology) -> tuple[IntVecto
 
 def _ties(plugins: PluginSet, pods: Sequence[Pod]) -> tuple[frozenset[str], ...] | None:
     found: list[frozenset[str]] = []
-    for plugin in plugins.tying:
+    for plugin in dict.fromkeys(chain.from_iterable(one.tying for one in plugins.sets_of(pods))):
         tied = plugin.tied(pods)
         if tied is None:
             return None

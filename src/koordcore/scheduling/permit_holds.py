@@ -150,7 +150,12 @@ class PermitHolds:
         row_of = workspace.layout.row_of
         for key, one in kept.items():
             row = row_of.get(one.node)
-            if row is None or one.over(now) or place_there(workspace, plugins, one.pod, row) is None:
+            if row is None or one.over(now):
+                continue
+            # Who was nominated counts on the room beside what is kept.
+            with plugins.nominated.nobody():
+                placed = place_there(workspace, plugins, one.pod, row)
+            if placed is None:
                 continue
             # Nobody evicts who was never bound.
             workspace.annotate(key, row, {WAITS_AT_PERMIT: FOR_EVER})
@@ -178,5 +183,5 @@ def again(workspace: Workspace, plugins: PluginSet, pod: Pod, kept: Mapping[PodK
     if row is None:
         return None
     # Who was nominated later counted on the room beside what it keeps.
-    with plugins.nominated.set_aside(), plugins.nominated.nobody():
+    with plugins.nominated.lifted(), plugins.nominated.nobody():
         return place_there(workspace, plugins, pod, row)

@@ -220,7 +220,7 @@ class Preemptor:
         if not self._eligible(trigger, members, classes, names):
             return None
         gone = frozenset(one for claim in self._claims for one in claim.victims)
-        leaving = leaving_pods(self._workspace.snapshot, trigger, gone, names, members)
+        leaving = leaving_pods(self._workspace.snapshot, trigger, gone)
         runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
         with runs.opened():
             whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None

@@ -45,11 +45,7 @@ def keep_for_nominated(workspace: Workspace, plugins: PluginSet) -> None:
     if not pods:
         return
     snapshot, row_of = workspace.snapshot, workspace.layout.row_of
-    going = {
-        gone.key: row_of[str(gone.node_name)]
-        for pod, _ in pods
-        for gone in leaving_pods(snapshot, pod, (), (str(pod.key),), (pod,))
-    }
+    going = {gone.key: row_of[str(gone.node_name)] for pod, _ in pods for gone in leaving_pods(snapshot, pod)}
     mark = workspace.checkpoint()
     for key, row in sorted(going.items()):
         plugins.removed(workspace.evict(key, row), row)

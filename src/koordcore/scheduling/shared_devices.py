@@ -69,7 +69,8 @@ class SharedDevices:
         self._tree, self._inputs, self._offers = tree, inputs, offers
         self._ask, self._limits = ask, limits
         self._demand = ask(offers)
-        self._choosing = [one for one in plugins.plugins if type(one).on_nodes is not Plugin.on_nodes]
+        own = plugins.deciding(inputs.members)
+        self._choosing = [one for one in own if type(one).on_nodes is not Plugin.on_nodes]
         self._left = _MOST_STEPS
         self._doubtful = False
         self.exhausted = False

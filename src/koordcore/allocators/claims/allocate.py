@@ -141,6 +141,9 @@ def choose_forms(
         _first_fit(room, forms, limits) if mode is AllocationMode.FIRST_FIT else _exact(room, forms, limits)
     )
     if chosen is None:
+        unsettled = next((one.unsettled for one in _every_form(forms) if one.unsettled is not None), None)
+        if unsettled is not None:
+            return unsettled
         if any(pool.invalid for pool in room.table.pools.pools):
             text = "invalid resource pools were encountered"
             return ClaimError(ClaimErrorKind.INVALID_POOL, text, on_node=True)

@@ -233,7 +233,8 @@ class ClusterDevices:
 
     def _pool_key(self, node: str, pool: Pool) -> Hashable:
         if not pool.usable:
-            return (pool.incomplete, bool(pool.invalid))
+            # Whether it stands in the way of a set of all hangs on whose devices it has.
+            return (pool.driver, pool.incomplete, bool(pool.invalid))
         offered = {one.id for one in pool.devices}
         # Where a pool has devices elsewhere that draw on its counters, their use tells nodes apart by name.
         own = node if any(one.id not in offered for one in pool.consumers) else ""

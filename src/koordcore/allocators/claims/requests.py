@@ -48,6 +48,9 @@ class Form:
         What looking at a device leads to where that is an error.
     amounts
         What it consumes of each device.
+    unsettled
+        Why nobody knows which devices all of them are: it has none then, and the other forms of its request
+        are left, of which there are some.
     """
 
     claim: int
@@ -61,6 +64,7 @@ class Form:
     candidates: int
     faults: Mapping[int, ClaimError]
     amounts: Mapping[int, Mapping[str, int]]
+    unsettled: ClaimError | None = None
 
     @property
     def admin(self) -> bool:
@@ -114,8 +118,8 @@ def read_claims(
         DeviceClasses by name.
     as_reference
         A request for all devices is an error as long as any pool is incomplete or invalid, or a selector errs
-        on any device, as the reference has it; otherwise only if the pool may have devices for it, and
-        devices on which a selector errs are left out.
+        on any device, as the reference has it; otherwise only if the pool may have devices for it and no
+        alternative does without, and devices on which a selector errs are left out.
     """
     reader = _Reader(table, classes, as_reference=as_reference)
     try:
@@ -176,7 +180,7 @@ class _Reader:
                 f"{who}, request {request.name}: has subrequests, but the DRAPrioritizedList feature is "
                 "disabled",
             )
-        forms = []
+        forms: list[Form] = []
         for index, spec in enumerate(request.forms):
             name = f"{request.name}/{spec.name}" if request.prioritized else request.name
             label = (
@@ -184,6 +188,9 @@ class _Reader:
             )
             _check_gates(spec, label, features)
             forms.append(self._form((*place, index), (name, who, label), spec))
+        unsettled = [form.unsettled for form in forms if form.unsettled is not None]
+        if len(unsettled) == len(forms):
+            raise _Refused(unsettled[0].kind, unsettled[0].text)
         return tuple(forms)
 
     def _form(self, place: tuple[int, int, int], texts: tuple[str, str, str], spec: DeviceSubRequest) -> Form:
@@ -211,7 +218,9 @@ class _Reader:
                 faults.setdefault(device, ClaimError(ClaimErrorKind.CAPACITY, text))
         selectable = selected & column.mask
         if spec.mode == ALL_DEVICES:
-            self._check_all(label, spec, device_class, faults)
+            unsettled = self._check_all(label, spec, device_class, faults)
+            if unsettled is not None:
+                return Form(*place, name, spec, 0, True, 0, 0, {}, {}, unsettled)
             count = selectable.bit_count()
         elif spec.mode == EXACT_COUNT:
             count = spec.count
@@ -233,26 +242,31 @@ class _Reader:
 
     def _check_all(
         self, label: str, spec: DeviceSubRequest, device_class: DeviceClass, faults: Mapping[int, ClaimError]
-    ) -> None:
+    ) -> ClaimError | None:
         """A set of all devices is settled pool by pool: whatever is wrong first is the error.
 
-        What a selector says of a device that it errs on is no error here: it does not mean the device.
+        What a selector says of a device that it errs on is no error here: it does not mean the device. A pool
+        that is not known in full is given back, unless that ends the claim as well.
         """
         place = 0
         texts = (*device_class.selectors, *spec.selectors)
         for pool in self._table.pools.pools:
             if not pool.usable and not (self._as_reference or self._table.may_select(pool.driver, texts)):
                 continue
-            which = f"asks for all devices, but resource pool {pool.driver}/{pool.name} is currently"
-            if pool.incomplete:
-                raise _Refused(ClaimErrorKind.ALL_INCOMPLETE, f"{label}: {which} being updated")
-            if pool.invalid:
-                raise _Refused(ClaimErrorKind.ALL_INVALID, f"{label}: {which} invalid")
+            if not pool.usable:
+                kind = ClaimErrorKind.ALL_INCOMPLETE if pool.incomplete else ClaimErrorKind.ALL_INVALID
+                state = "being updated" if pool.incomplete else "invalid"
+                which = f"resource pool {pool.driver}/{pool.name} is currently {state}"
+                text = f"{label}: asks for all devices, but {which}"
+                if self._as_reference:
+                    raise _Refused(kind, text)
+                return ClaimError(kind, text)
             for device in range(place, place + len(pool.devices)):
                 error = faults.get(device)
                 if error is not None and (self._as_reference or error.kind not in OF_SELECTORS):
                     raise _Refused(error.kind, error.text)
             place += len(pool.devices)
+        return None
 
 
 def _check_gates(spec: DeviceSubRequest, label: str, features: frozenset[ClaimFeature]) -> None:

@@ -237,8 +237,8 @@ class ClaimEvaluator(Evaluator):
         number = int(self._ledger.numbers[row])
         answer = () if self._answers is None else self._answers.at(number)
         match answer:
-            case ClaimError():
-                return (Shortfall(answer.text, resolvable=False),)
+            case ClaimError() if self._answers is not None:
+                return (Shortfall(answer.text, resolvable=not self._answers.unresolvable(number)),)
             case ClaimsRefused() if self._answers is not None:
                 resolvable = not self._answers.unresolvable(number)
                 # Enough devices that do not go together are no amount that is short.

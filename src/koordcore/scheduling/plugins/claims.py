@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from koordcore.framework.evaluator import Evaluator, Refusal
-from koordcore.framework.extended_resources import asks_for_served, served_by_classes
+from koordcore.framework.extended_resources import asks_by_claims, served_by_classes
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.numa_sides import NUMASides
 from koordcore.framework.plugin import Countable, Plugin, Together
@@ -148,8 +148,7 @@ class DynamicResources(Plugin):
         return tuple(self._wishes(pod))
 
     def _asks(self, pod: Pod) -> bool:
-        """Tell whether a pod has claims, or extended resources that become one."""
-        return bool(pod.resource_claims) or (bool(self._by_class) and asks_for_served(pod, self._by_class))
+        return asks_by_claims(pod, self._by_class)
 
     def _wishes(self, pod: Pod) -> Iterator[Wish]:
         ledger = self.ledger
