@@ -31,7 +31,7 @@ from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.selectors import LabelSelector
 from koordcore.scheduling import schedule
-from koordcore.scheduling.plugins.spread import default_selector
+from koordcore.scheduling.plugins.spread import TopologySpread, default_selector
 from koordcore.snapshot import ClusterSnapshot
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -107,6 +107,37 @@ def test_the_built_in_constraints_spread_the_pods_of_a_workload_or_service() -> 
         assert default_selector(snapshot, pods[0]) == WEB
         assert len(set(places(schedule(snapshot, pods).decisions))) == 6
     assert default_selector(ClusterSnapshot(), web(1)[0]) is None
+
+
+def test_a_controller_of_another_api_lends_its_pods_no_selector() -> None:
+    """Nor does the StatefulSet of Kubernetes that happens to have its name, nor a Service of another API."""
+    own, other = "apps/v1", "apps.kruise.io/v1beta1"
+    sets = {
+        said: Workload(kind="StatefulSet", name="db", api_version=said, selector=WEB)
+        for said in ("", own, other)
+    }
+    for said, there, found in (
+        (own, own, WEB),
+        ("", "", WEB),
+        (own, other, None),
+        (other, own, None),
+        (other, other, None),
+    ):
+        owner = OwnerReference("StatefulSet", "db", api_version=said, controller=True)
+        (pod,) = web(1, owners=(owner,))
+        assert default_selector(ClusterSnapshot(records=[sets[there]]), pod) == found
+    text = '{"spec": {"selector": {"app": "web"}}}'
+    for said, found in (("v1", WEB), ("serving.knative.dev/v1", None)):
+        service = RawObject(kind="Service", name="s", namespace="default", api_version=said, text=text)
+        assert default_selector(ClusterSnapshot(records=[service]), web(1)[0]) == found
+    # The plugin asks once for all pods of one owner.
+    snapshot = ClusterSnapshot(nodes=nodes(), records=[sets[own]])
+    asked = [
+        web(1, owners=(OwnerReference("StatefulSet", "db", api_version=said, controller=True),))[0]
+        for said in (other, own)
+    ]
+    plugin = TopologySpread(Workspace(snapshot))
+    assert [plugin.request_of(one) is not None for one in asked] == [False, True]
 
 
 def test_nodes_without_a_zone_are_one_zone_more_for_the_built_in_constraints() -> None:
