@@ -117,3 +117,25 @@ def test_a_plugin_or_a_policy_of_ones_own_is_named_by_its_module(
     for name in ("Never", "NEVER"):
         assert main(["schedule", dump, "-q", "--policy", f"own_plugin:{name}"]) == 1
         assert "not today" in capsys.readouterr().out
+
+
+def test_explain_says_which_nodes_were_not_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the second pod in the queue those that the first one had been shown."""
+    room = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    pods = [pod(name, containers=[container(requests={"cpu": "1"})]) for name in ("a", "b")]
+    dump = write(tmp_path / "dump.json", *(node(f"n{index:03d}", room) for index in range(200)), *pods)
+    policy = write(tmp_path / "conf.json", config({}) | {"percentageOfNodesToScore": 50})
+    assert main(["explain", "b", dump, "--policy", policy, "--nodes", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "goes to n100 in its turn, the best of the first 100 nodes found that can take it" in told
+    assert "Fits on 100 nodes by itself" in told
+    *_, title, _, row, _ = told.splitlines()
+    assert title == "Not looked at: 100 nodes, as enough others fit (percentageOfNodesToScore)"
+    assert row == "  n000, n001, n002, n003 and 96 more"
+    assert len(title) <= 80
+    assert main(["explain", "b", dump, "--policy", policy, "-o", "name"]) == 0
+    assert capsys.readouterr().out.split() == [f"n{index}" for index in range(100, 200)]
+    assert main(["schedule", dump, "--policy", policy, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decisions"][1]["node"] == "n100"

@@ -92,7 +92,9 @@ def clusters(draw: st.DrawFn) -> tuple[NodeState, ...]:
     states = []
     for number in range(draw(st.integers(1, 4))):
         place = draw(
-            st.fixed_dictionaries({}, optional={"zone": st.sampled_from("12"), "rack": st.sampled_from("12")})
+            st.fixed_dictionaries(
+                {}, optional={"zone": st.sampled_from(("1", "2", "")), "rack": st.sampled_from("12")}
+            )
         )
         name = f"n{number}"
         if draw(st.booleans()):
@@ -124,6 +126,19 @@ def test_spread_as_the_rule_reads(states: tuple[NodeState, ...], pod: Pod) -> No
         score = SpreadScore(groups, request)
         expected = spread_scores(states, pod, fits.tolist())
         assert score.normalise(score.raw(fits), fits).tolist() == expected
+
+
+@given(clusters(), pods("new"), st.data())
+def test_without_all_keys_nodes_that_lack_one_are_the_domain_of_the_empty_value(
+    states: tuple[NodeState, ...], pod: Pod, data: st.DataObject
+) -> None:
+    request = spread_request(pod, require_all=False)
+    if request is None or not request.of(hard=False):
+        return
+    feasible = np.array([data.draw(st.booleans()) for _ in states], np.bool_)
+    score = SpreadScore(groups_of(states), request)
+    expected = spread_scores(states, pod, feasible.tolist(), require_all=False)
+    assert score.normalise(score.raw(feasible), feasible).tolist() == expected
 
 
 @given(clusters(), pods("new"), st.integers(0, 2))

@@ -65,26 +65,32 @@ def spread_filter(states: Sequence[NodeState], pod: Pod) -> list[str]:
     return answers
 
 
-def spread_scores(states: Sequence[NodeState], pod: Pod, feasible: Sequence[bool]) -> list[int]:
+def spread_scores(
+    states: Sequence[NodeState], pod: Pod, feasible: Sequence[bool], *, require_all: bool = True
+) -> list[int]:
     """Normalised scores of the feasible nodes, 0 for the others."""
     rules = [one for one in pod.spread_constraints if one.when_unsatisfiable == "ScheduleAnyway"]
     keys = {one.topology_key for one in rules}
-    scored = [ok and keys <= set(state.node.labels) for ok, state in zip(feasible, states, strict=True)]
+    counted = [not require_all or keys <= set(state.node.labels) for state in states]
+    scored = [ok and counts for ok, counts in zip(feasible, counted, strict=True)]
     raw = []
     for state, wanted in zip(states, scored, strict=True):
         total = 0.0
         for one in rules if wanted else ():
             key = one.topology_key
+            if key not in state.node.labels:
+                continue
             if key == HOSTNAME:
                 size, count = sum(scored), matching(one, pod, state)
             else:
-                values = {other.node.labels[key] for other, ok in zip(states, scored, strict=True) if ok}
-                size = len(values)
+                size = len(
+                    {other.node.labels.get(key, "") for other, ok in zip(states, scored, strict=True) if ok}
+                )
                 count = sum(
                     matching(one, pod, other)
-                    for other in states
-                    if keys <= set(other.node.labels)
-                    and other.node.labels[key] == state.node.labels[key]
+                    for other, counts in zip(states, counted, strict=True)
+                    if counts
+                    and other.node.labels.get(key, "") == state.node.labels[key]
                     and countable(one, pod, other)
                 )
             total += count * math.log(size + 2) + (one.max_skew - 1)

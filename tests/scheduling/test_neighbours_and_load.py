@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 
+from koordcore import named_policy
 from koordcore.checking import verify
+from koordcore.explaining.pod import explain
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import (
@@ -29,7 +31,7 @@ from koordcore.model.policy import PluginSetting, Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.selectors import LabelSelector
 from koordcore.scheduling import schedule
-from koordcore.scheduling.plugins.spread import default_selector
+from koordcore.scheduling.plugins.spread import TopologySpread, default_selector
 from koordcore.snapshot import ClusterSnapshot
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -105,6 +107,55 @@ def test_the_built_in_constraints_spread_the_pods_of_a_workload_or_service() -> 
         assert default_selector(snapshot, pods[0]) == WEB
         assert len(set(places(schedule(snapshot, pods).decisions))) == 6
     assert default_selector(ClusterSnapshot(), web(1)[0]) is None
+
+
+def test_a_controller_of_another_api_lends_its_pods_no_selector() -> None:
+    """Nor does the StatefulSet of Kubernetes that happens to have its name, nor a Service of another API."""
+    own, other = "apps/v1", "apps.kruise.io/v1beta1"
+    sets = {
+        said: Workload(kind="StatefulSet", name="db", api_version=said, selector=WEB)
+        for said in ("", own, other)
+    }
+    for said, there, found in (
+        (own, own, WEB),
+        ("", "", WEB),
+        (own, other, None),
+        (other, own, None),
+        (other, other, None),
+    ):
+        owner = OwnerReference("StatefulSet", "db", api_version=said, controller=True)
+        (pod,) = web(1, owners=(owner,))
+        assert default_selector(ClusterSnapshot(records=[sets[there]]), pod) == found
+    text = '{"spec": {"selector": {"app": "web"}}}'
+    for said, found in (("v1", WEB), ("serving.knative.dev/v1", None)):
+        service = RawObject(kind="Service", name="s", namespace="default", api_version=said, text=text)
+        assert default_selector(ClusterSnapshot(records=[service]), web(1)[0]) == found
+    # The plugin asks once for all pods of one owner.
+    snapshot = ClusterSnapshot(nodes=nodes(), records=[sets[own]])
+    asked = [
+        web(1, owners=(OwnerReference("StatefulSet", "db", api_version=said, controller=True),))[0]
+        for said in (other, own)
+    ]
+    plugin = TopologySpread(Workspace(snapshot))
+    assert [plugin.request_of(one) is not None for one in asked] == [False, True]
+
+
+def test_nodes_without_a_zone_are_one_zone_more_for_the_built_in_constraints() -> None:
+    """Three zones weigh ln 5, four hosts ln 6: 13, 9 and 9, and without a zone that is judged 2."""
+    service = RawObject(
+        kind="Service", name="s", namespace="default", text='{"spec": {"selector": {"app": "web"}}}'
+    )
+    zones: list[dict[str, str]] = [{ZONE: "a"}, {ZONE: "a"}, {ZONE: "b"}, {}]
+    cluster = [
+        attrs.evolve(one, labels={HOST: one.name, **zone}) for one, zone in zip(nodes(4), zones, strict=True)
+    ]
+    first, second, third, pod = web(4)
+    snapshot = ClusterSnapshot(nodes=cluster, records=[service], pending=[pod])
+    for one, node in ((first, "n0"), (second, "n0"), (third, "n2")):
+        snapshot = snapshot.assume(attrs.evolve(one, node_name=node))
+    verdicts = explain(snapshot, pod, policy=named_policy("stock")).verdicts
+    scores = {one.node: one.scores["PodTopologySpread"] for one in verdicts}
+    assert scores == {"n0": 15, "n1": 46, "n2": 46, "n3": 100}
 
 
 def test_anti_affinity_takes_a_host_each_and_holds_against_later_pods() -> None:

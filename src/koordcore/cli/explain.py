@@ -139,7 +139,9 @@ def run(arguments: argparse.Namespace) -> int:
         # Moves are tried out last.
         advice = advise(snapshot, result, pod, now=now, progress=lambda done, total: step(done, total + 1))
         advice = with_moves(advice, policy)
-        explanation = explain(advice.at_turn, pod, policy=policy, now=now)
+        # Where the search for it begins hangs on those before it.
+        sampled = any(one.percentage_of_nodes < 100 for one in policy.profiles)
+        explanation = explain(snapshot if sampled else advice.at_turn, pod, policy=policy, now=now)
     decision = result.decision(pod.key) or explanation.decision
     explanation = attrs.evolve(explanation, decision=decision)
     event = _event(arguments, advice.at_turn, pod, explanation, policy)

@@ -100,14 +100,28 @@ def _takes(one: Ahead) -> str:
 
 
 def explanation_tables(explanation: Explanation, most: int) -> list[Table]:
-    """Give the nodes that fit, with their scores, and those that do not, those that refuse alike in a row."""
+    """Give the nodes that fit, with their scores, those that do not, and those that were not looked at.
+
+    Nodes that refuse alike are in one row.
+    """
     if explanation.refusal or most <= 0:
         return []
-    names = set(explanation.fitting)
-    fitting = [one for one in explanation.verdicts if one.node in names]
-    refusing = [one for one in explanation.verdicts if one.node not in names]
+    verdicts = tuple(explanation.verdicts)
+    fitting = [one for one in verdicts if one.fits]
+    refusing = [one for one in verdicts if one.looked_at and not one.fits]
+    passed_over = [one.node for one in verdicts if not one.looked_at]
     tables = [_fitting_table(fitting, most)] if fitting else []
-    return [*tables, _refusing_table(refusing, most)] if refusing else tables
+    tables += [_refusing_table(refusing, most)] if refusing else []
+    return [*tables, _passed_over_table(passed_over)] if passed_over else tables
+
+
+def _passed_over_table(nodes: list[str]) -> Table:
+    number = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
+    return Table(
+        title=f"Not looked at: {number}, as enough others fit (percentageOfNodesToScore)",
+        columns=(Column("NODES", text=True),),
+        rows=[(counted(nodes, _NODES),)],
+    )
 
 
 def _fitting_table(fitting: list[NodeVerdict], most: int) -> Table:

@@ -17,6 +17,7 @@ from koordcore.explaining.network import used_domains
 from koordcore.explaining.quota_remedies import never_by_quota, quota_remedies
 from koordcore.explaining.remedies import QUESTIONS, never
 from koordcore.explaining.remedy import Remedy, RemedyKind
+from koordcore.framework.sampling import nodes_to_find
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
@@ -289,7 +290,7 @@ def _reasons_of(
         case Bound() as bound if asked.nominated_node == bound.node:
             return (f"goes to {bound.node} in its turn, the node that it is nominated for",)
         case Bound() as bound:
-            why = f", the best of {bound.feasible} that can take it" if bound.feasible > 1 else ""
+            why = f", the best of {_of_which(result, asked, bound)} can take it" if bound.feasible > 1 else ""
             only = ", the only node that can take it" if bound.feasible == 1 else ""
             held = f" (reservation {bound.reservation})" if bound.reservation else ""
             return (f"goes to {bound.node}{held} in its turn{why}{only}",)
@@ -301,6 +302,14 @@ def _reasons_of(
             return (f"waits for the scheduler {other.scheduler_name}, which no profile of the policy names",)
         case Unschedulable() as refused:
             return (f"gets no node in its turn: {refused.message}",)
+
+
+def _of_which(result: ScheduleResult, asked: Pod, bound: Bound) -> str:
+    """Count the nodes of which one is the best; the search may have ended before it came to all."""
+    profile = result.policy.profile_of(asked.scheduler_name) or result.policy
+    enough = nodes_to_find(len(result.snapshot.nodes), profile.percentage_of_nodes)
+    ended = bound.feasible == enough < len(result.snapshot.nodes)
+    return f"the first {bound.feasible} nodes found that" if ended else f"{bound.feasible} that"
 
 
 def _job_reasons(result: ScheduleResult, job: Job) -> tuple[str, ...]:

@@ -26,7 +26,14 @@ from koordcore.model.policy import Policy
 from koordcore.reservations.match import AFFINITY_REFUSED
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.gang_groups import Job, JobTable
-from koordcore.scheduling.one_pod import feasible_nodes, nominated_only, place_there
+from koordcore.scheduling.one_pod import (
+    allowed_nodes,
+    feasible_nodes,
+    nominated_only,
+    place_there,
+    restrictions,
+    search_for,
+)
 from koordcore.snapshot import ClusterSnapshot
 
 
@@ -65,7 +72,8 @@ class Cycle:
     allowed, rejectors
         The only nodes that were looked at, and who narrowed them; ``None`` for all.
     filters
-        Verdict by node that was looked at.
+        Verdict by node that was looked at: of the share that the policy has a call that begins with this pod
+        look at.
     scores
         Plugin to score 0..100 by feasible node, before weights; empty with fewer than two feasible nodes.
     totals
@@ -193,27 +201,26 @@ def _look(
     workspace: Workspace, plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod, job: Job | None
 ) -> Cycle:
     names = workspace.layout.names
-    narrowed = {
-        part.plugin.name: allowed
-        for part in scheduling_class.parts
-        if (allowed := part.evaluator.restriction()) is not None
-    }
-    allowed = np.ones(len(names), bool)
-    for mask in narrowed.values():
-        allowed &= mask
+    narrowed = restrictions(scheduling_class)
+    allowed = allowed_nodes(plugins, scheduling_class)
     feasible = feasible_nodes(plugins, scheduling_class, pod) & allowed
     nominated = nominated_only(workspace, pod, feasible)
-    if nominated is not None:
-        feasible = allowed = nominated
     looked_at = allowed.copy()
+    if nominated is not None:
+        feasible = allowed = looked_at = nominated
+    elif (search := search_for(plugins, scheduling_class, pod, feasible)) is not None:
+        looked_at = search.among(allowed)
+        feasible = feasible & looked_at
     if (own := workspace.layout.row_of.get(pod.nominated_node or "")) is not None:
         looked_at[own] = True  # it is tried first, whatever narrows the search
     filters = filters_of(plugins, scheduling_class, pod, looked_at)
     rows = np.flatnonzero(feasible).tolist()
     table = scheduling_class.score_table(feasible) if len(rows) > 1 else {}
-    totals = scheduling_class.totals(feasible)
+    totals = scheduling_class.totals(feasible).copy()
     best = [row for row in rows if totals[row] == totals[rows].max()]
     decision = place_there(workspace, plugins, pod, best[0]) if best else None
+    if decision is not None:
+        decision = attrs.evolve(decision, score=int(totals[best[0]]), feasible=len(rows))
     return Cycle(
         nodes=len(names),
         admission=FilterVerdict(),

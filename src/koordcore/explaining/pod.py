@@ -17,6 +17,7 @@ from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.explaining.verdicts import NodeVerdict, NodeVerdicts, RefusedNodes
 from koordcore.framework.evaluator import Evaluator, Refusal
+from koordcore.framework.sampling import Search
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
@@ -26,7 +27,7 @@ from koordcore.model.policy import DEFAULT_POLICY, Policy
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.cycle import SchedulingCycle, open_cycle, stand_ins
 from koordcore.scheduling.entry import check_arguments
-from koordcore.scheduling.one_pod import feasible_nodes
+from koordcore.scheduling.one_pod import allowed_nodes, feasible_nodes
 from koordcore.scheduling.permit_holds import keeps_place
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
@@ -72,8 +73,8 @@ class Explanation:
     refusal
         Why no node was asked; empty where nodes were.
     verdicts
-        One per node: best first; those that refuse by how little they lack, then by name. Each is made of
-        columns when somebody looks at it.
+        One per node: best first; those that refuse by how little they lack, then by name; last those that the
+        search did not come to. Each is made of columns when somebody looks at it.
     help
         What would help, the smallest lack first; empty where the pod fits.
     """
@@ -97,13 +98,15 @@ class Explanation:
         Returns
         -------
         dict
-            ``node``, ``fits``, ``total`` (-1 where the pod does not fit), ``plugin`` that refuses, ``lacks``
-            in words, and the score of every plugin under its name (``None`` where the pod does not fit).
+            ``node``, ``looked_at``, ``fits``, ``total`` (-1 where the pod does not fit), ``plugin`` that
+            refuses, ``lacks`` in words, and the score of every plugin under its name (``None`` where the pod
+            does not fit).
         """
         plugins = sorted({name for one in self.verdicts for name in one.scores})
         lacks = [", ".join(lack.reason for lack in one.shortfalls) for one in self.verdicts]
         return {
             "node": [one.node for one in self.verdicts],
+            "looked_at": [one.looked_at for one in self.verdicts],
             "fits": [one.fits for one in self.verdicts],
             "total": [one.total for one in self.verdicts],
             "plugin": [one.plugin for one in self.verdicts],
@@ -138,7 +141,7 @@ def explain(
         The cluster: the pods that wait are decided as :func:`koordcore.schedule` would, until it is the pod's
         turn, and one that the cluster does not know waits with them, as does one that only keeps a place for
         its gang. One that runs is judged alone, as if it were not there yet. Or a result: the decision is the
-        one that was taken there, the nodes are judged as they stand afterwards.
+        one that was taken there, the nodes are judged as they stand afterwards, whichever were looked at.
     pod
         The pod, its key, or ``"namespace/name"``; of a reservation that waits for a node its ``pod_key``.
     policy, now, limits
@@ -158,43 +161,79 @@ def explain(
         policy = source.policy if policy is None else policy
         asked = _find(source.snapshot, pod, policy)
         taken = source.decision(asked.key)
-        found = explain(_alone(source.snapshot, asked), asked.at(None), policy=policy, now=now, limits=limits)
+        alone = _alone(source.snapshot, asked)
+        check_arguments(alone, policy)
+        found = _explained(alone, asked.at(None), policy, now, limits, sampled=False)
         return attrs.evolve(found, bound_to=asked.node_name, decision=taken or found.decision)
     policy = DEFAULT_POLICY if policy is None else policy
     check_arguments(source, policy)
-    asked = _find(source, pod, policy)
+    return _explained(source, _find(source, pod, policy), policy, now, limits, sampled=True)
+
+
+def _explained(
+    source: ClusterSnapshot,
+    asked: Pod,
+    policy: Policy,
+    now: datetime | None,
+    limits: Limits,
+    *,
+    sampled: bool,
+) -> Explanation:
+    """Explain a pod in its turn, by the nodes that are looked at then where it is ``sampled``."""
     bound_to = source.location.get(asked.key)
     fresh = asked.at(None)
-    if bound_to is not None and keeps_place(source, policy, asked.key):
-        cycle = open_cycle(source, None, policy, now, limits, None)
-    elif bound_to is None:
+    ours: tuple[PodKey, ...] = ()
+    there, given = source, None
+    if bound_to is None:
         known = source.pod(asked.key) == asked or asked in stand_ins(source, policy)
         there = source if known else source.with_pending(fresh)
         # Who is handed over is decided about whatever its scheduler, as schedule(snapshot, [pod]) would.
-        cycle = open_cycle(there, None, policy, now, limits, None, ours=() if known else (asked.key,))
-    else:
-        cycle = open_cycle(source.forget(asked.key), [fresh], policy, now, limits, None)
-    judged: Explanation | None = None
-    for _ in cycle.turns():
-        waiting = cycle.about(asked.key) if judged is None else None
-        if waiting is not None:
-            judged = _judge(cycle, waiting)
-        taken = next((one for one in cycle.decide() if one.pod == asked.key), None)
-        if taken is not None:
-            break
-    else:
-        judged = _judge(cycle, fresh)
-        taken = NotOurs(pod=asked.key, scheduler_name=asked.scheduler_name)
-    assert judged is not None, "whoever is decided about was judged before"
+        ours = () if known else (asked.key,)
+    elif not keeps_place(source, policy, asked.key):
+        there, given = source.forget(asked.key), [fresh]
+    cycle = open_cycle(there, given, policy, now, limits, None, ours=ours)
+    judged, taken = _decide(cycle, fresh)
+    search = _search_of(cycle, fresh, taken) if sampled else None
+    if search is not None:
+        # How far the search comes shows when the turn is over; so it is come to once more.
+        cycle.close()
+        cycle = open_cycle(there, given, policy, now, limits, None, ours=ours)
+        judged, taken = _decide(cycle, fresh, search)
     if isinstance(taken, Bound) and not _takes(judged, cycle.workspace.layout.row_of[taken.node]):
         # Planned with others, of whom some come first: nodes are judged as they stand beside these.
         beside = open_cycle(cycle.finish().snapshot.forget(asked.key), [fresh], policy, now, limits, None)
         if next(iter(beside.turns()), None) is not None:
-            judged = _judge(beside, fresh)
+            judged = _judge(beside, fresh, search)
         beside.close()
     else:
         cycle.close()
     return attrs.evolve(judged, bound_to=bound_to, decision=taken)
+
+
+def _decide(
+    cycle: SchedulingCycle, fresh: Pod, search: Search | None = None
+) -> tuple[Explanation, PodDecision]:
+    """Decide about the queue up to a pod; gives what nodes say in its turn, and what it gets."""
+    judged: Explanation | None = None
+    for _ in cycle.turns():
+        waiting = cycle.about(fresh.key) if judged is None else None
+        if waiting is not None:
+            judged = _judge(cycle, waiting, search)
+        taken = next((one for one in cycle.decide() if one.pod == fresh.key), None)
+        if taken is not None:
+            assert judged is not None, "whoever is decided about was judged before"
+            return judged, taken
+    return _judge(cycle, fresh, search), NotOurs(pod=fresh.key, scheduler_name=fresh.scheduler_name)
+
+
+def _search_of(cycle: SchedulingCycle, pod: Pod, taken: PodDecision) -> Search | None:
+    """Give how far the search for a pod came; ``None`` where all nodes were looked at, as by who plans."""
+    sample, scheduling_class = cycle.plugins.sample, cycle.plugins.class_of(pod)
+    search = None if sample is None else sample.searches.get(pod.key)
+    if search is None or isinstance(scheduling_class, Refusal) or not isinstance(taken, Bound):
+        return None
+    seen = search.among(allowed_nodes(cycle.plugins, scheduling_class))
+    return search if seen[cycle.workspace.layout.row_of[taken.node]] else None
 
 
 def _takes(judged: Explanation, row: int) -> bool:
@@ -218,8 +257,8 @@ def _alone(snapshot: ClusterSnapshot, pod: Pod) -> ClusterSnapshot:
     return snapshot.apply(*map(PodEnded, others))
 
 
-def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
-    """Ask every node about a pod as things stand."""
+def _judge(cycle: SchedulingCycle, pod: Pod, search: Search | None) -> Explanation:
+    """Ask every node that a search comes to about a pod as things stand; ``None`` comes to all."""
     workspace, plugins = cycle.workspace, cycle.plugins
     scheduling_class = plugins.class_of(pod)
     if isinstance(scheduling_class, Refusal):
@@ -231,16 +270,21 @@ def _judge(cycle: SchedulingCycle, pod: Pod) -> Explanation:
     if promised is not None:
         return Explanation(pod=pod.key, refusal=promised.reason)
     feasible = feasible_nodes(plugins, scheduling_class, pod)
+    seen = np.ones_like(feasible)
+    if search is not None:
+        allowed = allowed_nodes(plugins, scheduling_class)
+        seen = search.among(allowed) | ~allowed  # what lies outside is refused by who narrows the search
+    feasible = feasible & seen
     totals, names = scheduling_class.totals(feasible).copy(), workspace.layout.names
     scores = {name: column.copy() for name, column in scheduling_class.score_table(feasible).items()}
-    refusing = totals < 0
+    refusing = (totals < 0) & seen
     lacks = RefusedNodes.of(scheduling_class, np.flatnonzero(refusing), every=bool(refusing.all()))
     beside: dict[int, RefusedNodes] = {}
     for row in plugins.nominated.one_by_one(pod, refusing):
         one = RefusedNodes.of(scheduling_class, np.array([row]))
         if one.at(row):
             beside[row] = one
-    verdicts = NodeVerdicts(names, totals, scores, lacks, beside)
+    verdicts = NodeVerdicts(names, totals, scores, lacks, beside, seen)
     helps: tuple[Help, ...] = ()
     if not feasible.any():
         reserving = any(one.plugin("Reservation") is not None for one in cycle.policy.profiles)

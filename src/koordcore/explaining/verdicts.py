@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from immutabledict import immutabledict
 
-from koordcore._arrays import IntVector
+from koordcore._arrays import BoolVector, IntVector
 from koordcore._record import record
 from koordcore.framework.lacks import NodeLacks
 from koordcore.framework.node_view import ALL_ROWS
@@ -34,6 +34,9 @@ class NodeVerdict:
         Plugin to score 0..100, before weights; empty where the pod does not fit.
     total
         Weighted sum; -1 where the pod does not fit.
+    looked_at
+        The search came to the node: it ends with a share of the nodes where the policy says so. Where it did
+        not, nobody was asked, and the node counts as one on which the pod does not fit.
     """
 
     node: str
@@ -41,6 +44,7 @@ class NodeVerdict:
     shortfalls: tuple[Shortfall, ...] = ()
     scores: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
     total: int = -1
+    looked_at: bool = True
 
     @property
     def fits(self) -> bool:
@@ -116,7 +120,7 @@ class RefusedNodes(NamedTuple):
 
 
 class NodeVerdicts(Sequence[NodeVerdict]):
-    """One verdict per node: best first; those that refuse by how little they lack, then by name.
+    """One verdict per node: best first; those that refuse by how little they lack, then those not looked at.
 
     Parameters
     ----------
@@ -127,6 +131,8 @@ class NodeVerdicts(Sequence[NodeVerdict]):
         Those with -1.
     beside
         By row, what those lack that do not take the pod beside who is nominated there.
+    seen
+        ``(N,)``: the nodes that were looked at.
     """
 
     def __init__(
@@ -136,16 +142,17 @@ class NodeVerdicts(Sequence[NodeVerdict]):
         scores: Mapping[str, IntVector],
         refused: RefusedNodes,
         beside: Mapping[int, RefusedNodes],
+        seen: BoolVector,
     ) -> None:
         self._names, self._totals, self._scores = names, totals, scores
-        self._refused, self._beside = refused, beside
+        self._refused, self._beside, self._seen = refused, beside, seen
 
     @cached_property
     def _order(self) -> list[int]:
         most, whole = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
         for one in (self._refused, *self._beside.values()):
             most[one.rows], whole[one.rows] = one.most, one.whole
-        order: list[int] = np.lexsort((whole, most, -self._totals)).tolist()
+        order: list[int] = np.lexsort((whole, most, -self._totals, ~self._seen)).tolist()
         return order
 
     def takes(self, row: int) -> bool:
@@ -157,6 +164,8 @@ class NodeVerdicts(Sequence[NodeVerdict]):
         if total >= 0:
             scores = {name: int(column[row]) for name, column in self._scores.items()}
             return NodeVerdict(node=node, scores=scores, total=total)
+        if not self._seen[row]:
+            return NodeVerdict(node=node, looked_at=False)
         refusing = self._beside.get(row, self._refused).at(row)
         shortfalls = tuple(chain.from_iterable(refusing.values()))
         return NodeVerdict(node=node, plugin=next(iter(refusing), ""), shortfalls=shortfalls)

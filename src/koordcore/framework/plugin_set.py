@@ -17,7 +17,7 @@ from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.readable import Readable
 from koordcore.framework.registry import Made, make_plugins, plugin_kinds
 from koordcore.framework.requests import Marks, RequestKey, RequestReader, marks_in, sleeps
-from koordcore.framework.sampling import NodeSample
+from koordcore.framework.sampling import NodeSample, nodes_to_find
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
 from koordcore.framework.static_result import Part, StaticResult
@@ -51,8 +51,8 @@ class PluginSet:
 
     Attributes
     ----------
-    name
-        That of the profile.
+    name, percentage
+        Those of the profile: what it is called, and the share of the nodes after which a search may stop.
     everyone
         The plugins of all profiles with their settings, each once.
     ranking
@@ -66,7 +66,7 @@ class PluginSet:
 
     def __init__(self, workspace: Workspace, policy: Policy, known: Made | None = None) -> None:
         self.workspace = workspace
-        self._policy, self.name = policy, policy.name
+        self._policy, self.name, self.percentage = policy, policy.name, policy.percentage_of_nodes
         self._known: Made = {} if known is None else known
         # Classes of earlier calls hold this list, and plugins may be made anew between calls.
         self._remarking: list[Plugin] = []
@@ -152,9 +152,9 @@ class PluginSet:
         workspace = self.workspace
         self.sample: NodeSample | None = None
         """Which nodes are looked at; all of them, where there is none."""
-        percentage = self._policy.percentage_of_nodes
-        if percentage < 100:
-            self.sample = NodeSample(len(workspace.layout.names), percentage)
+        number = len(workspace.layout.names)
+        if any(nodes_to_find(number, one.percentage_of_nodes) < number for one in self._policy.profiles):
+            self.sample = NodeSample(number)
         self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
 
     def move(self, moves: NodeMoves) -> None:

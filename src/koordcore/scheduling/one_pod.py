@@ -12,6 +12,7 @@ from koordcore._arrays import BoolVector
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.hints import CANNOT_BE_READ
 from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.sampling import Search
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import Choice
 from koordcore.framework.workspace import Workspace
@@ -60,6 +61,7 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
     if plugins.refused:
         known = _refused_before(plugins, scheduling_class, pod)
         if known is not None:
+            _looked_at(plugins, scheduling_class, pod, np.zeros(number, np.bool_))
             return known
     choice = _choose(workspace, plugins, scheduling_class, pod)
     if not choice.feasible:
@@ -75,19 +77,58 @@ def place_pod(workspace: Workspace, plugins: PluginSet, pod: Pod) -> PodDecision
 def _choose(workspace: Workspace, plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Choice:
     """Choose the best node; a nomination, a sample or a hint narrows the choice, a hint before any score."""
     own, nominated = plugins.of(pod), plugins.nominated
-    hints, sample = own.preferred(pod) if own.prefers else (), own.sample
+    hints = own.preferred(pod) if own.prefers else ()
     plain = not nominated.concern(pod) and not nominated.may_mislead(scheduling_class)
-    if plain and not (hints or pod.nominated_node) and (sample is None or sample.whole):
+    if plain and not (hints or pod.nominated_node) and plugins.sample is None:
         return scheduling_class.best()
     every = feasible_nodes(plugins, scheduling_class, pod)
     feasible = nominated_only(workspace, pod, every)
     if feasible is None:
-        feasible = every if sample is None else sample.narrow(every)
+        feasible = _looked_at(plugins, scheduling_class, pod, every)
     choice = scheduling_class.best_of(feasible)
     row = next((hinted for hinted in hints if feasible[hinted]), -1)
     if row < 0:
         return choice
     return choice._replace(row=row, score=int(scheduling_class.totals(feasible)[row]))
+
+
+def _looked_at(
+    plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector
+) -> BoolVector:
+    """Keep the feasible nodes that the search finds before it has enough."""
+    search = search_for(plugins, scheduling_class, pod, feasible)
+    if search is None or plugins.sample is None:
+        return feasible
+    seen = search.among(allowed_nodes(plugins, scheduling_class))
+    plugins.sample.end(pod.key, search, seen)
+    return feasible & seen
+
+
+def search_for(
+    plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod, feasible: BoolVector
+) -> Search | None:
+    """Tell how far the search for a pod would go now; ``None`` where all nodes are looked at."""
+    if plugins.sample is None:
+        return None
+    allowed, percentage = allowed_nodes(plugins, scheduling_class), plugins.of(pod).percentage
+    # A node that was nominated in vain has been tried before.
+    first = plugins.workspace.layout.row_of.get(pod.nominated_node or "", -1)
+    return plugins.sample.search(feasible, allowed, percentage, first=first)
+
+
+def allowed_nodes(plugins: PluginSet, scheduling_class: SchedulingClass) -> BoolVector:
+    """Tell which nodes are looked at at all: ``(N,)``."""
+    allowed = np.ones(len(plugins.workspace.layout.names), np.bool_)
+    for mask in restrictions(scheduling_class).values():
+        allowed &= mask
+    return allowed
+
+
+def restrictions(scheduling_class: SchedulingClass) -> dict[str, BoolVector]:
+    """Give the nodes to which plugins narrow the search, by plugin: ``(N,)``."""
+    filtering = (part for part in scheduling_class.parts if part.setting.filters)
+    found = ((part.plugin.name, part.evaluator.restriction()) for part in filtering)
+    return {name: allowed for name, allowed in found if allowed is not None}
 
 
 def nominated_only(workspace: Workspace, pod: Pod, feasible: BoolVector) -> BoolVector | None:

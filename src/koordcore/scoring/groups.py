@@ -37,11 +37,14 @@ class Domains:
         How many domains there are.
     present
         ``(N,)``: the node has the label.
+    empty
+        Number of the domain of the empty value, -1 where no node has it.
     """
 
     ids: IntVector
     number: int
     present: BoolVector
+    empty: int
 
 
 @record
@@ -237,7 +240,7 @@ class PodGroups:
             column = self.layout.kinds.label(key)
             present = column.judge(lambda value: value is not None).astype(np.bool_)
             found = self._domains[key] = Domains(
-                np.where(present, column.ids, -1), len(column.values), present
+                np.where(present, column.ids, -1), len(column.values), present, column.number.get("", -1)
             )
         return found
 
@@ -255,6 +258,8 @@ class TopologyTally:
         Groups that may count at present; all that are not listed must weigh nothing.
     eligible
         Nodes whose pods count; ``None`` for all.
+    unlabelled
+        Pods on nodes without the label are summed up as well.
     """
 
     def __init__(
@@ -263,10 +268,13 @@ class TopologyTally:
         weigh: Callable[[PodGroup], Weights],
         candidates: Sequence[int],
         eligible: BoolVector | None = None,
+        *,
+        unlabelled: bool = False,
     ) -> None:
         self._groups = groups
         self._weigh = weigh
         self._eligible = eligible
+        self._unlabelled = unlabelled
         self._weights: dict[int, Weights] = {}
         self._sums: dict[str, IntVector] = {}
         self._read = len(groups.events)
@@ -301,12 +309,12 @@ class TopologyTally:
     def _count(self, weights: Weights, row: int, number: int) -> None:
         for key, weight in weights:
             domain = int(self._groups.domains(key).ids[row])
-            if domain >= 0:
+            if domain >= 0 or self._unlabelled:
                 self.sums(key)[domain] += number * weight
                 self.entries += number
 
     def sums(self, key: str) -> IntVector:
-        """Give the sum of each domain of a key, and a last 0 that stands for nodes without the label."""
+        """Give the sum of each domain of a key, and last that of nodes without the label, 0 if not wanted."""
         found = self._sums.get(key)
         if found is None:
             found = self._sums[key] = np.zeros(self._groups.domains(key).number + 1, np.int64)

@@ -66,7 +66,8 @@ class SpreadRequest:
     node_selector, node_affinity, tolerations
         What may take nodes out of the count.
     require_all
-        Only nodes with all topology keys count; not so for the scheduler's built-in constraints.
+        Only nodes with all topology keys count; not so for the scheduler's built-in constraints, for which
+        nodes without a key are one domain more, that of the empty value.
     """
 
     namespace: str
@@ -157,7 +158,14 @@ def _with_all_keys(groups: PodGroups, rules: Sequence[SpreadRule]) -> BoolVector
     return mask
 
 
-def _tally(groups: PodGroups, namespace: str, rule: SpreadRule, eligible: BoolVector | None) -> TopologyTally:
+def _tally(
+    groups: PodGroups,
+    namespace: str,
+    rule: SpreadRule,
+    eligible: BoolVector | None,
+    *,
+    unlabelled: bool = False,
+) -> TopologyTally:
     selector = rule.selector
     counted: Weights = ((rule.key, 1),)
 
@@ -166,7 +174,7 @@ def _tally(groups: PodGroups, namespace: str, rule: SpreadRule, eligible: BoolVe
             return ()
         return counted if selector.matches(group.labels) else ()
 
-    return TopologyTally(groups, weigh, groups.matching([selector]), eligible)
+    return TopologyTally(groups, weigh, groups.matching([selector]), eligible, unlabelled=unlabelled)
 
 
 class _HardRule:
@@ -241,16 +249,18 @@ class SpreadScore:
         self._groups = groups
         number = len(groups.layout.names)
         everywhere = np.ones(number, np.bool_)
-        self._counted = _with_all_keys(groups, self._rules) if request.require_all else everywhere
+        all_keys = request.require_all
+        self._counted = _with_all_keys(groups, self._rules) if all_keys else everywhere
         self._tallies = []
-        self._hosts: dict[int, IntVector] = {}
         for rule in self._rules:
             if rule.key == HOSTNAME_LABEL:
                 # Upstream counts the pods of the very node here, whatever the policies say.
                 self._tallies.append(_tally(groups, request.namespace, rule, None))
             else:
                 eligible = self._counted & _countable(groups.layout, request, rule)
-                self._tallies.append(_tally(groups, request.namespace, rule, eligible))
+                self._tallies.append(
+                    _tally(groups, request.namespace, rule, eligible, unlabelled=not all_keys)
+                )
 
     def scored(self, feasible: BoolVector) -> BoolVector:
         """Tell which of the feasible nodes are scored; the others get 0."""
@@ -269,13 +279,17 @@ class SpreadScore:
         total = np.zeros(len(scored), np.float64)
         for rule, tally in zip(self._rules, self._tallies, strict=True):
             tally.update()
-            domains = self._groups.domains(rule.key)
+            domains, sums = self._groups.domains(rule.key), tally.sums(rule.key)
             if rule.key == HOSTNAME_LABEL:
                 size = number
             else:
-                ids = domains.ids[scored & domains.present]
-                size = int(np.count_nonzero(np.bincount(ids, minlength=1))) if ids.size else 0
-            share = tally.sums(rule.key) * math.log(size + 2) + float(rule.max_skew - 1)
+                met = np.bincount(domains.ids[scored] + 1, minlength=domains.number + 1) > 0
+                size = int(np.count_nonzero(met))
+                if domains.empty >= 0:  # nodes without the label are of the same domain
+                    size -= int(met[0] and met[domains.empty + 1])
+                    sums = sums.copy()
+                    sums[domains.empty] += sums[-1]
+            share = sums * math.log(size + 2) + float(rule.max_skew - 1)
             share[-1] = 0.0  # a node without the label is not judged by this constraint
             total += share[domains.ids]
         whole = np.trunc(total)

@@ -45,7 +45,8 @@ SYSTEM_CONSTRAINTS: Final = tuple(
 
 _MOST_TEMPLATES: Final = 4096
 
-_OWNERS: Final = ("ReplicationController", "ReplicaSet", "StatefulSet")
+_OWNERS: Final = {"ReplicationController": "v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
+"""Controllers of which Kubernetes has the selector, and what a pod calls their API."""
 
 
 _EMPTY: Final[Mapping[str, Json]] = {}
@@ -63,7 +64,7 @@ def _service_selectors(snapshot: ClusterSnapshot) -> _Services:
     """Give the selectors of services by namespace and one of their labels; services are kept as they came."""
     found: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
     for one in snapshot.of(RawObject):
-        if one.kind != "Service" or not one.text:
+        if one.kind != "Service" or one.api_version not in ("", "v1") or not one.text:
             continue
         try:
             spec = optional(as_mapping(load_json(one.text)), "spec", as_mapping, _EMPTY)
@@ -79,8 +80,14 @@ def _owner_selectors(snapshot: ClusterSnapshot) -> Mapping[tuple[str, str, str],
     return {
         (one.kind, one.namespace, one.name): one.selector
         for one in snapshot.of(Workload)
-        if one.kind in _OWNERS and one.selector is not None
+        if one.selector is not None and one.kind in _OWNERS and _built_in(one)
     }
+
+
+def _built_in(one: Workload) -> bool:
+    """Tell a controller of Kubernetes from one that others call alike; one kept in code may not say."""
+    group = one.api_version.rpartition("/")[0]
+    return not one.api_version or group == _OWNERS[one.kind].rpartition("/")[0]
 
 
 def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | None:
@@ -99,7 +106,7 @@ def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | Non
                 labels.update(selector)
     owner = pod.controller
     known = None
-    if owner is not None:
+    if owner is not None and owner.api_version in ("", _OWNERS.get(owner.kind)):
         known = once(snapshot, _owner_selectors).get((owner.kind, pod.namespace, owner.name))
     if known is None:
         return LabelSelector(labels) if labels else None
@@ -251,7 +258,7 @@ class TopologySpread(Plugin):
     def _selector_of(self, pod: Pod) -> LabelSelector | None:
         """Give what :func:`default_selector` gives; most pods of a queue come out of few templates."""
         owner = pod.controller
-        key = (pod.namespace, pod.labels, None if owner is None else (owner.kind, owner.name))
+        key = (pod.namespace, pod.labels, owner and (owner.api_version, owner.kind, owner.name))
         if key not in self._selectors:
             if len(self._selectors) >= _MOST_TEMPLATES:
                 self._selectors.clear()
