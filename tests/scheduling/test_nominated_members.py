@@ -1,4 +1,4 @@
-"""Members of gangs for whom room was made: they lie as their gang must."""
+"""Members of gangs for whom room was made: they lie as their gang must, and the others come beside them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Mapping
 import attrs
 import pytest
 
-from koordcore import Pod
+from koordcore import Pod, Unschedulable, schedule
 from koordcore.topology.network import NODE_LAYER
 from tests.scheduling.test_gangs import MUST, NETWORK, cluster, members, node, placed, two_gangs
 
 pytestmark = pytest.mark.solver
+
+PREFER = '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "PreferGather"}]}'
 
 
 def pairs(layer: str) -> str:
@@ -64,3 +66,27 @@ def test_a_nominated_gang_of_a_group_lies_as_its_own_wish_says() -> None:
     assert placed(cluster(nodes, meant(two_gangs('{"gatherStrategy": []}', MUST), **where), NETWORK)) == {
         f"{name[0]}-{name[1]}": one for name, one in where.items()
     }
+
+
+@pytest.mark.parametrize("spec", [PREFER, MUST, '{"gatherStrategy": []}'])
+@pytest.mark.parametrize("least", [0, 1, 2])
+def test_as_many_members_as_fit_are_placed_beside_nominated_ones(spec: str, least: int) -> None:
+    """Alone the gang would start in the other block."""
+    gang = meant(members("g", 3, 1000, least, spec=spec), g0="b1")
+    assert set(placed(cluster(NODES, gang, NETWORK)).values()) == {"b1"}
+    assert len(placed(cluster(NODES, gang, NETWORK))) == 3
+
+
+def test_beside_nominated_members_multiples_hold() -> None:
+    """Of four all have a place, of three two."""
+    for count, most in ((4, 4), (3, 2)):
+        gang = meant(members("g", count, 1000, 1, spec=pairs("BlockLayer")), g0="b1")
+        assert list(placed(cluster(NODES, gang, NETWORK)).values()) == ["b1"] * most
+
+
+def test_members_without_a_place_beside_nominated_ones_say_so() -> None:
+    gang = meant(members("g", 2, 3000, 1, spec=MUST), g0="b1")
+    result = schedule(cluster(NODES, gang, NETWORK))
+    assert [(one.pod.name, one.node) for one in result.bound] == [("g-0", "b1")]
+    (left,) = (one for one in result.decisions if isinstance(one, Unschedulable))
+    assert left.refusal == "no place is left beside the nominated members"

@@ -30,7 +30,7 @@ from koordcore.scheduling.gang_input import Conflict, demand_of, fit_error, offe
 from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_plans import flat_tree, place_groups
 from koordcore.scheduling.network_trees import network_tree
-from koordcore.scheduling.nominated_members import bind_nominated, well_placed
+from koordcore.scheduling.nominated_members import beside, bind_nominated, well_placed
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, unplaced, waiting
 from koordcore.scheduling.permit_holds import FOR_EVER, NOBODY, Kept, again
@@ -80,7 +80,7 @@ def place_job(
     wish: Wish | None = None
     if job.together or (spec is not None and (tree is not None or not spec.needs_network)):
         wish = spec or NetworkTopologySpec(), flat_tree(workspace) if tree is None else tree
-    nominated = _as_nominated(workspace, plugins, job, wish)
+    nominated = _as_nominated(workspace, plugins, job, wish, limits)
     if nominated is not None:
         return kept(job, marked(workspace, job, nominated))
     if wish is not None:
@@ -217,9 +217,9 @@ def _plan_of(
 
 
 def _as_nominated(
-    workspace: Workspace, plugins: PluginSet, job: Job, wish: Wish | None
+    workspace: Workspace, plugins: PluginSet, job: Job, wish: Wish | None, limits: Limits
 ) -> dict[PodKey, PodDecision] | None:
-    """Bind the members where room was made for them.
+    """Bind the members where room was made for them, and as many more as fit beside them.
 
     None where that is not for all of the minimum, or not as the job has to lie. Planning anew would often
     find other nodes, and what the evictions have won would be lost again.
@@ -235,7 +235,7 @@ def _as_nominated(
     decisions = (
         _one_by_one_beside(workspace, plugins, job, first)
         if wish is None
-        else _as_they_must(workspace, job, first, wish)
+        else _planned_beside(workspace, plugins, job, first, wish, limits)
     )
     if decisions is None:
         workspace.rollback(mark)
@@ -251,12 +251,30 @@ def _one_by_one_beside(
     return decisions if enough else None
 
 
-def _as_they_must(
-    workspace: Workspace, job: Job, first: Mapping[PodKey, PodDecision], wish: Wish
+def _planned_beside(
+    workspace: Workspace,
+    plugins: PluginSet,
+    job: Job,
+    first: Mapping[PodKey, PodDecision],
+    wish: Wish,
+    limits: Limits,
 ) -> dict[PodKey, PodDecision] | None:
-    """Keep nominated members where they are if they are enough there and lie as they must."""
-    if not well_placed(job, *wish, first):
+    """Plan the other members as if those who were nominated ran already."""
+    others = [pod.key for pod in job.pods if pod.key not in first]
+    bound, refused = dict(first), dict[PodKey, PodDecision]()
+    if others:
+        mark = workspace.checkpoint()
+        found = _plan_of(workspace, plugins, beside(job, first), wish, limits)
+        if isinstance(found, Planned) and well_placed(job, *wish, {**first, **found.bound}):
+            bound |= found.bound
+            refused |= found.refused
+        else:
+            workspace.rollback(mark)
+            if isinstance(found, Failed) and found.refused is not None:
+                refused[found.refused.pod] = found.refused
+    if len(bound) == len(first) and not well_placed(job, *wish, bound):
         return None
     left = "no place is left beside the nominated members"
-    others = (pod.key for pod in job.pods if pod.key not in first)
-    return {**first, **{key: unplaced(workspace, key, left) for key in others}}
+    return bound | {
+        key: refused.get(key) or unplaced(workspace, key, left) for key in others if key not in bound
+    }

@@ -1,10 +1,11 @@
-"""Members of a job for whom room was made: bound there first, as they must lie."""
+"""Members of a job for whom room was made: bound there first, and the others beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
+import attrs
 import numpy as np
 
 from koordcore.allocators.gang.check import placement_violations
@@ -36,6 +37,19 @@ def bind_nominated(
             return {}
         decisions[pod.key] = decision
     return decisions
+
+
+def beside(job: Job, decisions: Mapping[PodKey, PodDecision]) -> Job:
+    """Give a job as it is once some of its members are bound: who is left, beside more that run."""
+    there = {key: one.node for key, one in decisions.items() if isinstance(one, Bound)}
+    members, bound, waiting = {}, {}, {}
+    for name, pods in job.members.items():
+        nodes = [there[pod.key] for pod in pods if pod.key in there]
+        members[name] = tuple(pod for pod in pods if pod.key not in there)
+        bound[name] = (*job.bound[name], *nodes)
+        # They start with the others, so that they count however the gang counts.
+        waiting[name] = job.waiting.get(name, 0) + len(nodes)
+    return attrs.evolve(job, members=members, bound=bound, waiting=waiting)
 
 
 def well_placed(
