@@ -10,7 +10,7 @@ by member, which is exact for equal members; where unequal ones get in each othe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 from immutabledict import immutabledict
@@ -30,13 +30,17 @@ from koordcore.scheduling.gang_input import Conflict, demand_of, fit_error, offe
 from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_plans import flat_tree, place_groups
 from koordcore.scheduling.network_trees import network_tree
+from koordcore.scheduling.nominated_members import beside, bind_nominated, well_placed
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, unplaced, waiting
 from koordcore.scheduling.permit_holds import FOR_EVER, NOBODY, Kept, again
 from koordcore.scheduling.permit_wait import wait_ends
-from koordcore.scheduling.planned import Planned, plan_and_bind
+from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
 from koordcore.snapshot.following import once
 from koordcore.topology.network import NetworkTopology
+
+Wish: TypeAlias = tuple[NetworkTopologySpec, NetworkTopology]
+"""How a job that is planned has to lie, and in which tree."""
 
 _OVER: Final = 'gang "{}" was not complete in time: it could keep its places{}'
 
@@ -73,12 +77,14 @@ def place_job(
         return place_groups(workspace, plugins, job, job.tree, limits)
     spec = job.spec
     tree = once(workspace.snapshot, network_tree) if spec is not None or job.parts else None
-    nominated = _as_nominated(workspace, plugins, job)
+    wish: Wish | None = None
+    if job.together or (spec is not None and (tree is not None or not spec.needs_network)):
+        wish = spec or NetworkTopologySpec(), flat_tree(workspace) if tree is None else tree
+    nominated = _as_nominated(workspace, plugins, job, wish, limits)
     if nominated is not None:
         return kept(job, marked(workspace, job, nominated))
-    if job.together or (spec is not None and (tree is not None or not spec.needs_network)):
-        whole = flat_tree(workspace) if tree is None else tree
-        return _planned(workspace, plugins, job, spec or NetworkTopologySpec(), whole, limits)
+    if wish is not None:
+        return _planned(workspace, plugins, job, wish, limits)
     mark = workspace.checkpoint()
     decisions = _one_by_one(workspace, plugins, job, kept_places)
     short = [name for name in job.members if _placed(job, name, decisions) < job.least(name)]
@@ -91,7 +97,7 @@ def place_job(
     mixed = len(job.members) > 1 or len({plugins.key_of(pod) for pod in job.pods}) > 1
     if not mixed and not counts_beyond_amounts(plugins, job.pods):
         return give_up(workspace, job, decisions, "")
-    members, plan = _planned(workspace, plugins, job, NetworkTopologySpec(), flat_tree(workspace), limits)
+    members, plan = _planned(workspace, plugins, job, (NetworkTopologySpec(), flat_tree(workspace)), limits)
     if mixed or plan.placed:
         return members, plan
     # Of equal members that nobody wants gathered, each one's own reasons say most.
@@ -110,37 +116,6 @@ def _one_by_one(
         if own is not None:
             found[pod.key] = own
     return found | {pod.key: place_pod(workspace, plugins, pod) for pod in queue if pod.key not in found}
-
-
-def _as_nominated(workspace: Workspace, plugins: PluginSet, job: Job) -> dict[PodKey, PodDecision] | None:
-    """Bind the members where room was made for them; None where that is not for all of the minimum.
-
-    Planning anew would often find other nodes, and what the evictions have won would be lost again.
-    """
-    row_of = workspace.layout.row_of
-    number = sum(pod.nominated_node in row_of for pod in job.pods)
-    if not number or (job.together and number < len(job.pods)):
-        return None
-    nominated = [pod for pod in _in_order(job) if pod.nominated_node in row_of]
-    mark = workspace.checkpoint()
-    decisions: dict[PodKey, PodDecision] = {}
-    for pod in nominated:
-        decision = place_there(workspace, plugins, pod, row_of[str(pod.nominated_node)])
-        if decision is None:
-            workspace.rollback(mark)
-            return None
-        decisions[pod.key] = decision
-    for pod in job.pods:
-        if pod.key not in decisions:
-            decisions[pod.key] = (
-                place_pod(workspace, plugins, pod)
-                if job.spec is None
-                else unplaced(workspace, pod.key, "no place is left beside the nominated members")
-            )
-    if any(_placed(job, name, decisions) < job.least(name) for name in job.members):
-        workspace.rollback(mark)
-        return None
-    return decisions
 
 
 def _in_order(job: Job) -> list[Pod]:
@@ -213,26 +188,93 @@ def _kept_at_permit(workspace: Workspace, decision: Bound, end: int | None) -> B
 # -- planning ------------------------------------------------------------------------------------------------
 
 
-def _planned(
-    workspace: Workspace,
-    plugins: PluginSet,
-    job: Job,
-    spec: NetworkTopologySpec,
-    tree: NetworkTopology,
-    limits: Limits,
-) -> Outcome:
-    inputs = planning_input_of(workspace, plugins, job.pods, tree)
-    if isinstance(inputs, Unschedulable):
-        return give_up(workspace, job, {inputs.pod: inputs}, "")
-
-    def ask(offers: IntMatrix, conflicts: Sequence[Conflict]) -> GangDemand:
-        return demand_of(workspace, job, spec, tree, inputs, offers, conflicts)
-
-    fit = fit_error(inputs)
-    found = plan_and_bind(workspace, plugins, tree, inputs, offers_of(inputs, job.fit), ask, limits, fit)
+def _planned(workspace: Workspace, plugins: PluginSet, job: Job, wish: Wish, limits: Limits) -> Outcome:
+    found = _plan_of(workspace, plugins, job, wish, limits)
     if isinstance(found, Planned):
         bound = marked(workspace, job, found.bound)
         return finish(workspace, job, bound, found.answer, cut=found.cut, refused=found.refused)
     known = {} if found.refused is None else {found.refused.pod: found.refused}
     decisions, plan = give_up(workspace, job, known, found.message)
     return decisions, attrs.evolve(plan, detail=found.detail, certificate=found.certificate)
+
+
+def _plan_of(
+    workspace: Workspace, plugins: PluginSet, job: Job, wish: Wish, limits: Limits
+) -> Planned | Failed:
+    spec, tree = wish
+    inputs = planning_input_of(workspace, plugins, job.pods, tree)
+    if isinstance(inputs, Unschedulable):
+        return Failed(refused=inputs)
+
+    def ask(offers: IntMatrix, conflicts: Sequence[Conflict]) -> GangDemand:
+        return demand_of(workspace, job, spec, tree, inputs, offers, conflicts)
+
+    fit = fit_error(inputs)
+    return plan_and_bind(workspace, plugins, tree, inputs, offers_of(inputs, job.fit), ask, limits, fit)
+
+
+# -- where room was made -------------------------------------------------------------------------------------
+
+
+def _as_nominated(
+    workspace: Workspace, plugins: PluginSet, job: Job, wish: Wish | None, limits: Limits
+) -> dict[PodKey, PodDecision] | None:
+    """Bind the members where room was made for them, and as many more as fit beside them.
+
+    None where that is not for all of the minimum, or not as the job has to lie. Planning anew would often
+    find other nodes, and what the evictions have won would be lost again.
+    """
+    row_of = workspace.layout.row_of
+    number = sum(pod.nominated_node in row_of for pod in job.pods)
+    if not number or (job.together and number < len(job.pods)):
+        return None
+    mark = workspace.checkpoint()
+    first = bind_nominated(workspace, plugins, _in_order(job))
+    if not first:
+        return None
+    decisions = (
+        _one_by_one_beside(workspace, plugins, job, first)
+        if wish is None
+        else _planned_beside(workspace, plugins, job, first, wish, limits)
+    )
+    if decisions is None:
+        workspace.rollback(mark)
+    return decisions
+
+
+def _one_by_one_beside(
+    workspace: Workspace, plugins: PluginSet, job: Job, first: Mapping[PodKey, PodDecision]
+) -> dict[PodKey, PodDecision] | None:
+    others = (pod for pod in job.pods if pod.key not in first)
+    decisions = {**first, **{pod.key: place_pod(workspace, plugins, pod) for pod in others}}
+    enough = all(_placed(job, name, decisions) >= job.least(name) for name in job.members)
+    return decisions if enough else None
+
+
+def _planned_beside(
+    workspace: Workspace,
+    plugins: PluginSet,
+    job: Job,
+    first: Mapping[PodKey, PodDecision],
+    wish: Wish,
+    limits: Limits,
+) -> dict[PodKey, PodDecision] | None:
+    """Plan the other members as if those who were nominated ran already."""
+    others = [pod.key for pod in job.pods if pod.key not in first]
+    bound, refused = dict(first), dict[PodKey, PodDecision]()
+    if others:
+        mark = workspace.checkpoint()
+        found = _plan_of(workspace, plugins, beside(job, first), wish, limits)
+        if isinstance(found, Planned) and well_placed(job, *wish, {**first, **found.bound}):
+            bound |= found.bound
+            refused |= found.refused
+        else:
+            workspace.rollback(mark)
+            if isinstance(found, Failed) and found.refused is not None:
+                refused[found.refused.pod] = found.refused
+    if len(bound) == len(first) and not well_placed(job, *wish, bound):
+        return None
+    left = "no place is left beside the nominated members"
+    return bound | {
+        key: refused.get(key) or unplaced(workspace, key, left) for key in others if key not in bound
+    }

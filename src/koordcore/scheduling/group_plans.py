@@ -30,6 +30,7 @@ from koordcore.scheduling.gang_input import Conflict, PlanningInput, demand_of, 
 from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_tree import GroupTree, units_of
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
+from koordcore.scheduling.nominated_members import beside, bind_nominated
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import NO_REFUSALS, Outcome, all_of, give_up, plan_of, unplaced, weakened
 from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
@@ -169,22 +170,18 @@ class Groups:
     # -- one by one ------------------------------------------------------------------------------------
 
     def _as_nominated(self) -> dict[PodKey, PodDecision] | None:
-        """Bind members where room was made for them; ``None`` where that is not enough of them."""
-        row_of = self.workspace.layout.row_of
-        nominated = [pod for pod in self.job.pods if pod.nominated_node in row_of]
-        if not nominated:
-            return None
+        """Bind members where room was made for them, and others beside them; ``None`` for too few."""
         mark = self.workspace.checkpoint()
-        decisions: dict[PodKey, PodDecision] = {}
-        for pod in nominated:
-            decision = place_there(self.workspace, self.plugins, pod, row_of[str(pod.nominated_node)])
-            if decision is None:
-                break
-            decisions[pod.key] = decision
-        if len(decisions) == len(nominated) and self._legal(self.tree, decisions):
-            return decisions
-        self.workspace.rollback(mark)
-        return None
+        decisions = bind_nominated(self.workspace, self.plugins, self.job.pods)
+        if not decisions:
+            return None
+        if not self._legal(self.tree, decisions):
+            self.workspace.rollback(mark)
+            return None
+        if len(decisions) < len(self.job.pods):
+            others, _ = attrs.evolve(self, job=beside(self.job, decisions)).decide_anew()
+            decisions |= {one.pod: one for one in others if isinstance(one, Bound)}
+        return decisions
 
     def _legal(self, group: GroupTree, decisions: Mapping[PodKey, PodDecision]) -> bool:
         """Tell whether a group succeeds, with nobody below a part that does not."""

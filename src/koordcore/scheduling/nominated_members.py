@@ -1,0 +1,70 @@
+"""Members of a job for whom room was made: bound there first, and the others beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+import attrs
+import numpy as np
+
+from koordcore.allocators.gang.check import placement_violations
+from koordcore.allocators.gang.demand import GangDemand, Shape
+from koordcore.framework.plugin_set import PluginSet
+from koordcore.framework.workspace import Workspace
+from koordcore.model.decisions import Bound, PodDecision
+from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.pods import Pod, PodKey
+from koordcore.scheduling.gang_groups import Job
+from koordcore.scheduling.gang_roles import per_node, roles_of
+from koordcore.scheduling.one_pod import place_there
+from koordcore.topology.network import NetworkTopology
+
+
+def bind_nominated(
+    workspace: Workspace, plugins: PluginSet, pods: Iterable[Pod]
+) -> dict[PodKey, PodDecision]:
+    """Bind those of some pods that are nominated, each on its node; nobody where one of them does not fit."""
+    row_of = workspace.layout.row_of
+    mark = workspace.checkpoint()
+    decisions: dict[PodKey, PodDecision] = {}
+    for pod in pods:
+        if pod.nominated_node not in row_of:
+            continue
+        decision = place_there(workspace, plugins, pod, row_of[str(pod.nominated_node)])
+        if decision is None:
+            workspace.rollback(mark)
+            return {}
+        decisions[pod.key] = decision
+    return decisions
+
+
+def beside(job: Job, decisions: Mapping[PodKey, PodDecision]) -> Job:
+    """Give a job as it is once some of its members are bound: who is left, beside more that run."""
+    there = {key: one.node for key, one in decisions.items() if isinstance(one, Bound)}
+    members, bound, waiting = {}, {}, {}
+    for name, pods in job.members.items():
+        nodes = [there[pod.key] for pod in pods if pod.key in there]
+        members[name] = tuple(pod for pod in pods if pod.key not in there)
+        bound[name] = (*job.bound[name], *nodes)
+        # They start with the others, so that they count however the gang counts.
+        waiting[name] = job.waiting.get(name, 0) + len(nodes)
+    return attrs.evolve(job, members=members, bound=bound, waiting=waiting)
+
+
+def well_placed(
+    job: Job, spec: NetworkTopologySpec, tree: NetworkTopology, decisions: Mapping[PodKey, PodDecision]
+) -> bool:
+    """Tell whether the members that are bound are enough, and lie as they must beside those that run."""
+    found = roles_of(job, tree, {str(pod.key): 0 for pod in job.pods})
+    demand = GangDemand(
+        roles=found.roles,
+        units=found.units,
+        quorums=found.quorums,
+        # Their nodes have taken them: how many more these would take does not matter.
+        shapes=(Shape(slots=np.full(len(tree.nodes), len(job.pods))),),
+        spec=spec,
+        bound=per_node(tree, chain.from_iterable(job.bound.values())),
+    )
+    nodes = {str(key): one.node for key, one in decisions.items() if isinstance(one, Bound)}
+    return not placement_violations(tree, demand, nodes)

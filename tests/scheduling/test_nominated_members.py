@@ -1,0 +1,92 @@
+"""Members of gangs for whom room was made: they lie as their gang must, and the others come beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import attrs
+import pytest
+
+from koordcore import Pod, Unschedulable, schedule
+from koordcore.topology.network import NODE_LAYER
+from tests.scheduling.test_gangs import MUST, NETWORK, cluster, members, node, placed, two_gangs
+
+pytestmark = pytest.mark.solver
+
+PREFER = '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "PreferGather"}]}'
+
+
+def pairs(layer: str) -> str:
+    rule = {"layer": layer, "strategy": "PreferGather", "podCountMultiple": 2}
+    return json.dumps({"gatherStrategy": [rule]})
+
+
+def meant(gang: list[Pod], **nodes: str) -> list[Pod]:
+    """Nominate members, given by the number behind their gang's name."""
+    return [attrs.evolve(one, nominated_node=nodes.get(one.name.replace("-", ""))) for one in gang]
+
+
+NODES = [node("a1", 4000, "a"), node("b1", 4000, "b")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "nodes", "least", "where"),
+    [
+        (MUST, {"g0": "a1", "g1": "b1"}, 2, ["a1", "a1"]),
+        (MUST, {"g0": "b1", "g1": "b1"}, 2, ["b1", "b1"]),
+        (pairs("BlockLayer"), {"g0": "a1"}, 1, []),
+        (pairs("BlockLayer"), {"g0": "a1", "g1": "b1"}, 1, ["a1", "a1"]),
+        (pairs(NODE_LAYER), {"g0": "a1", "g1": "b1"}, 2, ["a1", "a1"]),
+        (pairs(NODE_LAYER), {"g0": "b1", "g1": "b1"}, 2, ["b1", "b1"]),
+    ],
+)
+def test_members_are_bound_where_they_are_nominated_only_as_their_gang_must_lie(
+    spec: str, nodes: Mapping[str, str], least: int, where: list[str]
+) -> None:
+    gang = meant(members("g", len(nodes), 1000, least, spec=spec), **nodes)
+    assert sorted(placed(cluster(NODES, gang, NETWORK)).values()) == where
+
+
+@pytest.mark.parametrize("spec", [MUST, pairs("BlockLayer"), pairs(NODE_LAYER)])
+def test_a_late_member_goes_to_its_nominated_domain_only_beside_those_that_run(spec: str) -> None:
+    """Alone in the other block it would break the rule."""
+    first, *late = meant(members("g", 2, 1000, 1, spec=spec), g1="a1")
+    snapshot = cluster(NODES, [first, *late], NETWORK).assume(first.at("b1"))
+    assert placed(snapshot) == {"g-1": "b1"}
+
+
+def test_a_nominated_gang_of_a_group_lies_as_its_own_wish_says() -> None:
+    """The gang beside it may split."""
+    nodes = [node("a1", 3000, "a"), node("b1", 6000, "b")]
+    where = {"a0": "a1", "a1": "b1", "b0": "a1", "b1": "b1"}
+    got = placed(cluster(nodes, meant(two_gangs('{"gatherStrategy": []}', MUST), **where), NETWORK))
+    assert (got["b-0"], got["b-1"]) == ("b1", "b1")
+    where["b0"] = "b1"
+    assert placed(cluster(nodes, meant(two_gangs('{"gatherStrategy": []}', MUST), **where), NETWORK)) == {
+        f"{name[0]}-{name[1]}": one for name, one in where.items()
+    }
+
+
+@pytest.mark.parametrize("spec", [PREFER, MUST, '{"gatherStrategy": []}'])
+@pytest.mark.parametrize("least", [0, 1, 2])
+def test_as_many_members_as_fit_are_placed_beside_nominated_ones(spec: str, least: int) -> None:
+    """Alone the gang would start in the other block."""
+    gang = meant(members("g", 3, 1000, least, spec=spec), g0="b1")
+    assert set(placed(cluster(NODES, gang, NETWORK)).values()) == {"b1"}
+    assert len(placed(cluster(NODES, gang, NETWORK))) == 3
+
+
+def test_beside_nominated_members_multiples_hold() -> None:
+    """Of four all have a place, of three two."""
+    for count, most in ((4, 4), (3, 2)):
+        gang = meant(members("g", count, 1000, 1, spec=pairs("BlockLayer")), g0="b1")
+        assert list(placed(cluster(NODES, gang, NETWORK)).values()) == ["b1"] * most
+
+
+def test_members_without_a_place_beside_nominated_ones_say_so() -> None:
+    gang = meant(members("g", 2, 3000, 1, spec=MUST), g0="b1")
+    result = schedule(cluster(NODES, gang, NETWORK))
+    assert [(one.pod.name, one.node) for one in result.bound] == [("g-0", "b1")]
+    (left,) = (one for one in result.decisions if isinstance(one, Unschedulable))
+    assert left.refusal == "no place is left beside the nominated members"
