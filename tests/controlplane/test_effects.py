@@ -245,3 +245,34 @@ def test_a_reservation_made_anew_gets_nothing_of_what_was_meant_for_the_one_befo
     scheduler = Scheduler(server, before=at_first("reservations", remake)).run(30)
     assert scheduler.about("reservations")[0][2] == 409
     assert "phase" not in server.items["Reservation", "r"].get("status", {})
+
+
+def scheduled(server: Server, kind: str, name: str) -> Item:
+    """The condition that says whether somebody has a node."""
+    conditions: list[Item] = server.items[kind, name]["status"]["conditions"]
+    (found,) = (one for one in conditions if one["type"] in ("Scheduled", "PodScheduled"))
+    return found
+
+
+def test_a_reservation_that_fits_nowhere_says_so_once() -> None:
+    """It is a remark, as that of a pod; what it says wakes nobody into saying it again."""
+    server = reserving()
+    server.change("Node", "n", {"status": {"allocatable": {"cpu": "1"}}})
+    scheduler = Scheduler(server).run(400)
+    assert [one[0] for one in scheduler.about("reservations")] == ["PATCH"]
+    assert [one[0] for one in scheduler.about("configmaps")] == ["POST"]
+    assert scheduled(server, "Reservation", "r")["status"] == "False"
+
+
+def test_a_condition_that_says_something_else_is_as_old_as_it_has_been_so() -> None:
+    server = reserving()
+    server.change("Node", "n", {"status": {"allocatable": {"cpu": "1"}}})
+    scheduler = Scheduler(server).run(20)
+    waiting = (("Reservation", "r"), ("Pod", "p"))
+    before = [scheduled(server, *one) for one in waiting]
+    server.put("Node", {"metadata": {"name": "m"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}})
+    scheduler.run(20)
+    after = [scheduled(server, *one) for one in waiting]
+    assert all(one["message"].startswith("0/2") for one in after)
+    since = "lastTransitionTime"
+    assert [one[since] for one in after] == [one[since] for one in before]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import attrs
 
@@ -56,9 +57,7 @@ def orders(
     remarks: list[Request] = []
     for call in patches(result, now=now):
         one = _pinned(Request.of(call), call, snapshot)
-        conditions = one.body["status"].get("conditions", ()) if one.subresource == "status" else ()
-        said = any(condition["type"] == "PodScheduled" for condition in conditions)
-        (remarks if said or (conditions and call.pod_group) else requests).append(one)
+        (remarks if _is_remark(one) else requests).append(one)
     leaving = {one.pod for one in requests if one.subresource == "eviction"}
     for key in going:
         if (key.namespace, key.name) in leaving:
@@ -69,15 +68,43 @@ def orders(
 
 
 def is_news(remark: Request, mirror: Mirror) -> bool:
-    """Tell whether the condition of a pod, or of a group, says something else so far."""
-    (wanted,) = remark.body["status"]["conditions"]
+    """Tell whether the conditions of a pod, a group or a reservation say something else so far."""
+    known = _known_conditions(remark, mirror)
+    same = ("type", "status", "message")
+    return not all(
+        any(all(one.get(name, "") == wanted.get(name, "") for name in same) for one in known)
+        for wanted in remark.body["status"]["conditions"]
+    )
+
+
+def dated(remark: Request, mirror: Mirror) -> Request:
+    """Let conditions that stay as true, or false, as they are keep the time at which they became so."""
+    since = {
+        (one.get("type"), one.get("status")): one["lastTransitionTime"]
+        for one in _known_conditions(remark, mirror)
+        if one.get("lastTransitionTime")
+    }
+    conditions = [
+        {**one, "lastTransitionTime": since[one["type"], one["status"]]}
+        if (one["type"], one["status"]) in since
+        else one
+        for one in remark.body["status"]["conditions"]
+    ]
+    return attrs.evolve(remark, body={**remark.body, "status": {"conditions": conditions}})
+
+
+def _known_conditions(remark: Request, mirror: Mirror) -> list[Mapping[str, Any]]:
     status = (mirror.at(remark.about) or {}).get("status")
     known = status.get("conditions") if isinstance(status, Mapping) else None
-    same = ("type", "status", "message")
-    return not any(
-        isinstance(one, Mapping) and all(one.get(name, "") == wanted.get(name, "") for name in same)
-        for one in (known if isinstance(known, list | tuple) else ())
-    )
+    return [one for one in (known if isinstance(known, list | tuple) else ()) if isinstance(one, Mapping)]
+
+
+def _is_remark(request: Request) -> bool:
+    """Tell whether nothing follows from it: it only says why somebody waits, or that a group started."""
+    status = request.body.get("status", {})
+    if request.subresource != "status" or status.keys() != {"conditions"}:
+        return False
+    return all(one["type"] != "DisruptionTarget" for one in status["conditions"])
 
 
 def _pinned(request: Request, call: Call, snapshot: ClusterSnapshot) -> Request:
