@@ -23,15 +23,16 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-JOURNAL, MIRROR, FEED, WRITING, TURN = "journal", "mirror", "feed", "writing", "turn"
+JOURNAL, EFFECTS, MIRROR, FEED, WRITING = "journal", "effects", "mirror", "feed", "writing"
+REQUESTS: Final = "requests"
 MUTANTS: Final[tuple[tuple[str, str, str, str], ...]] = (
-    ("a later pod of the name is taken for the one meant", JOURNAL, '["uid"] != _uid(request)', '["uid"] == ""'),
-    ("a rival's knowledge is not waited for", JOURNAL, "return all(mirror.followed(kind) >= version for kind, version in self.seen.items())", "return True"),
-    ("a batch is done before it is", JOURNAL, "return not self.left and", "return"),
-    ("no answer is taken for a refusal", WRITING, "[one for one in failed if one.status and is_final(one.request, one.status)]", "failed"),
-    ("bindings are taken for done", JOURNAL, '            return "nodeName" in pod["spec"]\n', "            return True\n"),
-    ("a budget's refusal is not final", JOURNAL, 'if request.subresource == "eviction" and status == 429:', "if False:"),
-    ("what is refused for good is kept", JOURNAL, "return one.about not in about and", "return True or"),
+    ("a later pod of the name is taken for the one meant", EFFECTS, '["uid"] != request.uid', '["uid"] == ""'),
+    ("a rival's knowledge is not waited for", JOURNAL, "and mirror.followed(kind) < version", "and False"),
+    ("a batch is done before it is", JOURNAL, "return not (self.left or self.done) and", "return"),
+    ("no answer is taken for a refusal", WRITING, " if one.status and is_final(one.request, one.status)]", "]"),
+    ("bindings are taken for done", EFFECTS, 'seen = "nodeName" in pod["spec"]', "seen = True"),
+    ("a budget's refusal is not final", EFFECTS, 'if request.subresource == "eviction" and status == 429:', "if False:"),
+    ("what is refused for good is kept", JOURNAL, "for one in self.left if one.about not in about)", "for one in self.left)"),
     ("calls are read in another order", JOURNAL, "for one in calls)", "for one in reversed(calls))"),
     ("who is gone is kept", MIRROR, 'if what == "DELETED":', 'if what == "GONE":'),
     ("a relist takes nobody away", MIRROR, "self._objects[kind] = ready", "self._objects[kind] = {**self._objects.get(kind, {}), **ready}"),
@@ -44,7 +45,7 @@ MUTANTS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("nothing is written down before it is done", WRITING, "        answer = yield from _ask(put)\n        if answer.done:", "        self._batch = batch\n        return True\n        answer = yield from _ask(put)\n        if answer.done:"),
     ("what a kill has left is left", WRITING, "        yield from self.carry_out()\n        return found", "        self._batch = Batch()\n        return found"),
     ("effects are not waited for", WRITING, "elif (yield Await(self._settled, _ECHO)):", "elif True:"),
-    ("evictions do not name the uid", TURN, 'body["deleteOptions"] = {"preconditions": {"uid": pod.uid}}', 'body["deleteOptions"] = {"preconditions": {"uid": ""}}'),
+    ("evictions do not name the uid", REQUESTS, '"deleteOptions": {"preconditions": {"uid": uid}}', '"deleteOptions": {}'),
 )  # fmt: skip
 KILLS: Final = ROOT / "tools" / "bottle_kills.json"
 RUN: Final = """

@@ -25,7 +25,7 @@ def test_who_has_not_heard_of_a_pod_yet_does_not_take_its_calls_for_done() -> No
     assert batch.seen == {"Pod": 12}
 
     late = mirror(10)
-    batch = batch.checked(late).checked(late, thoroughly=True)
+    batch = batch.checked(late).looked_through(late)
     assert len(batch.left) == 1
     late.watched("Pod", "ADDED", pod(12))
     batch = batch.checked(late)

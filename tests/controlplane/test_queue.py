@@ -13,6 +13,7 @@ from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, Policy, Unsc
 from koordcore.controlplane import Backoff, SchedulingQueue
 from koordcore.errors import ModelError
 from koordcore.framework.registry import PLUGINS, plugin_of
+from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.gangs import PodGroup
 from koordcore.model.metrics import NodeMetric
@@ -156,6 +157,40 @@ def test_room_that_was_promised_to_pods_of_another_scheduler_comes_free() -> Non
     assert asked_after(plane, PodPending(attrs.evolve(theirs, nominated_node=None))) == ["p"]
 
 
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "volcano"])
+def test_whom_a_nominated_pod_kept_off_by_its_labels_is_asked_about_when_these_change(scheduler: str) -> None:
+    """Nominated pods count as there: what they say concerns those that look at their neighbours."""
+    plane = Plane(Node(name="a", labels={"zone": "z"}, allocatable={**ROOM, "x.io/x": 1}))
+    holder = Pod(name="there", node_name="a", requests={"x.io/x": 1})
+    labels = {"app": "x"}
+    promised = Pod(
+        name="promised",
+        labels=labels,
+        priority=9,
+        nominated_node="a",
+        requests={"x.io/x": 1},
+        scheduler_name=scheduler,
+    )
+    apart = PodAffinityTerm(topology_key="zone", selector=LabelSelector(match_labels=labels))
+    shy = Pod(name="shy", requests={"cpu": 100}, affinity=Affinity(anti=PodAffinity(required=(apart,))))
+    plane.happens(PodBound(holder), PodPending(promised), PodPending(shy), now=0)
+    assert plane.turn(0) == sorted({"shy", "promised"} if scheduler == "default-scheduler" else {"shy"})
+    plane.happens(PodPending(attrs.evolve(promised, labels={"app": "y"})), now=50)
+    assert "shy" in plane.turn(50)
+    placed = plane.snapshot.pod(PodKey("default", "shy"))
+    assert placed is not None
+    assert placed.node_name == "a"
+
+
+def test_room_that_a_nominated_pod_wants_no_more_comes_free() -> None:
+    plane = Plane(Node(name="a", allocatable=ROOM))
+    theirs = Pod(
+        name="theirs", scheduler_name="volcano", priority=9, nominated_node="a", requests={"cpu": 2000}
+    )
+    plane.happens(PodPending(theirs), PodPending(Pod(name="p", requests={"cpu": 1000})), now=0)
+    assert asked_after(plane, PodPending(attrs.evolve(theirs, requests={"cpu": 500}))) == ["p"]
+
+
 def test_what_a_reservation_that_is_used_once_leaves_is_room() -> None:
     plane = Plane(Node(name="a", allocatable=ROOM))
     owner = ReservationOwner(selector=LabelSelector(match_labels={"app": "x"}))
@@ -292,6 +327,7 @@ def test_what_helps_a_plugin_is_a_kind_of_change(name: str) -> None:
         "pod updated",
         "pod pending",
         "pod withdrawn",
+        "promise relabeled",
         "node added",
         "node changed",
         "node removed",

@@ -91,3 +91,17 @@ def test_a_placed_reservation_is_patched_and_no_pod_is_bound_for_it() -> None:
     status = calls[0]["body"]["status"]
     assert (status["phase"], status["nodeName"], status["allocatable"]) == ("Available", "n1", {"cpu": "3"})
     assert calls[1]["body"]["status"]["conditions"][0]["reason"] == "Unschedulable"
+
+
+def test_a_reservation_that_still_fits_nowhere_has_not_passed_over() -> None:
+    """The message may be another one; the condition is false since it became so, and was probed now."""
+    since = "2025-12-31T00:00:00Z"
+    said = {"type": "Scheduled", "status": "False", "message": "full", "lastTransitionTime": since}
+    loaded = snapshot_from_objects([{**manifest(), "status": {"conditions": [said]}}])
+    snapshot = ClusterSnapshot(nodes=[node("n1", 3)], records=loaded.snapshot.of(Reservation))
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    (call,) = patches(schedule(snapshot, policy=POLICY), now=now)
+    (condition,) = call.body["status"]["conditions"]
+    assert condition["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert condition["lastTransitionTime"] == since
+    assert condition["lastProbeTime"] == "2026-01-01T00:00:00Z"

@@ -9,11 +9,9 @@ from koordcore._face import read_late
 
 if TYPE_CHECKING:
     from koordcore.controlplane.admission import admit_workloads as admit_workloads
+    from koordcore.controlplane.effects import is_final as is_final
     from koordcore.controlplane.feed import Feed as Feed
-    from koordcore.controlplane.journal import (
-        Batch as Batch,
-        is_final as is_final,
-    )
+    from koordcore.controlplane.journal import Batch as Batch
     from koordcore.controlplane.kinds import places as places
     from koordcore.controlplane.loop import (
         ControlLoop as ControlLoop,
@@ -54,8 +52,9 @@ else:
         __name__,
         {
             "koordcore.controlplane.admission": ("admit_workloads",),
+            "koordcore.controlplane.effects": ("is_final",),
             "koordcore.controlplane.feed": ("Feed",),
-            "koordcore.controlplane.journal": ("Batch", "is_final"),
+            "koordcore.controlplane.journal": ("Batch",),
             "koordcore.controlplane.loop": ("ControlLoop", "LoopSettings"),
             "koordcore.controlplane.mirror": ("Mirror", "complete"),
             "koordcore.controlplane.overdue": ("Overdue",),

@@ -21,7 +21,7 @@ from koordcore.controlplane.overdue import Overdue
 from koordcore.controlplane.queue import Backoff, SchedulingQueue
 from koordcore.controlplane.requests import Request
 from koordcore.controlplane.steps import Look, Moment, Say, Send, Steps
-from koordcore.controlplane.turn import is_news, orders
+from koordcore.controlplane.turn import dated, is_news, orders
 from koordcore.controlplane.unreported import UnreportedNodes
 from koordcore.controlplane.writing import Journal
 from koordcore.errors import SolverError
@@ -165,9 +165,10 @@ class ControlLoop:
     def _unsaid(self, remarks: Iterable[Request], now: float) -> tuple[Request, ...]:
         """Leave out what the pods' conditions say already, and what was sent a moment ago."""
         recent = {words: at for words, at in self._said.items() if now - at < _SAID_AGAIN}
-        news = [one for one in remarks if is_news(one, self._feed.mirror) and _words(one) not in recent]
+        mirror = self._feed.mirror
+        news = [one for one in remarks if is_news(one, mirror) and _words(one) not in recent]
         self._said = recent | {_words(one): now for one in news}
-        return tuple(news)
+        return tuple(dated(one, mirror) for one in news)
 
     def _read(self, now: float) -> Steps[None]:
         """Take in what the watches have shown."""
@@ -185,5 +186,6 @@ class ControlLoop:
 
 def _words(remark: Request) -> tuple[str, ...]:
     """Give what a remark says, and about whom; when it was made is left out."""
-    (condition,) = remark.body["status"]["conditions"]
-    return (remark.about, condition["status"], condition["reason"], condition["message"])
+    said = ("type", "status", "reason", "message")
+    conditions = remark.body["status"]["conditions"]
+    return (remark.about, *(one.get(name, "") for one in conditions for name in said))

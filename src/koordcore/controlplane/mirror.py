@@ -186,6 +186,17 @@ class Mirror:
         """Give the kind of the object with a path; ``""`` for one that is not followed."""
         return self._kind_in(_parts(path)[0])
 
+    @names_its_arguments
+    def knows(self, path: str, version: int) -> bool:
+        """Tell whether all changes up to a version of the object with a path are here."""
+        where, namespace, name = _parts(path)
+        kind = self._kind_in(where)
+        return kind in self._objects and self._known(kind, (namespace, name)) >= version
+
+    def follows(self, kind: str) -> bool:
+        """Tell whether a kind is followed."""
+        return kind in self._resources
+
     def _kind_in(self, where: str) -> str:
         return next((kind for kind, listed in self._resources.items() if listed == where), "")
 

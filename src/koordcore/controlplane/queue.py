@@ -17,7 +17,7 @@ import attrs
 from koordcore._blame import names_its_arguments, shown
 from koordcore._record import record
 from koordcore.errors import ModelError
-from koordcore.framework.hints import ChangeKind, could_help, kind_of, kinds_of
+from koordcore.framework.hints import ChangeKind, could_help, kind_of, kinds_of, kinds_of_promise
 from koordcore.framework.requests import kinds_with
 from koordcore.model.checks import check_fields, check_least
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
@@ -138,8 +138,8 @@ class SchedulingQueue:
         self._refused: dict[Helped, dict[PodKey, _Entry]] = {}
         self._gangs: dict[str, dict[PodKey, None]] = {}
         self._nominated: dict[PodKey, None] = {}
-        # Nodes that pods were promised which are not ours.
-        self._promised: dict[PodKey, str] = {}
+        # Pods that were promised a node and are not ours.
+        self._promised: dict[PodKey, Pod] = {}
         # Those that were bound, until it is said again or they go: a bind that is refused was an attempt.
         self._bound: dict[PodKey, _Placed] = {}
         # Pods that stand for what plugins place, for which records they may, and whether such a one changed.
@@ -180,11 +180,8 @@ class SchedulingQueue:
             match change:
                 case PodPending(pod):
                     known = self._entries.get(pod.key)
-                    promised = (
-                        self._promised.pop(pod.key, None) if known is None else known.pod.nominated_node
-                    )
-                    if promised and promised != pod.nominated_node:
-                        kinds.add(ChangeKind.POD_ENDED)  # the room that it was promised is free
+                    before = self._promised.pop(pod.key, None) if known is None else known.pod
+                    kinds |= kinds_of_promise(before, pod)
                     if not self._pend(pod, now):
                         continue
                     if known is not None or pod.key not in self._entries:
@@ -192,15 +189,15 @@ class SchedulingQueue:
                 case PodBound(pod):
                     if self._confirms(pod):
                         continue
-                    promised = self._promised.pop(pod.key, None)
+                    before = self._promised.pop(pod.key, None)
                     known = self._entries.get(pod.key)
                     if known is not None:
-                        promised = known.pod.nominated_node
+                        before = known.pod
                         self._remove(pod.key)
                         placed_here = _Placed(pod.uid, pod.node_name, known.attempts, known.tried)
                         self._bound[pod.key] = placed_here
-                    if promised and promised != pod.node_name:
-                        kinds.add(ChangeKind.POD_ENDED)
+                    if before is not None and before.nominated_node not in (None, pod.node_name):
+                        kinds.add(ChangeKind.POD_ENDED)  # the room that it was promised is free
                 case PodEnded(key):
                     if isinstance(then, PodBound) and (key in self._entries or self._confirms(then.pod)):
                         continue  # it goes on where it is bound
@@ -213,6 +210,7 @@ class SchedulingQueue:
                         kinds.add(ChangeKind.POD_WITHDRAWN)
                         continue  # who waited and was promised nothing leaves no room
                 case PodUpdated(pod) if pod.key in self._entries:
+                    kinds |= kinds_of_promise(self._entries[pod.key].pod, pod)
                     self._pend(pod, now)
                     continue
                 case _:
@@ -234,7 +232,7 @@ class SchedulingQueue:
         if pod.deleted is not None or self._policy.profile_of(pod.scheduler_name) is None:
             self._remove(pod.key)
             if pod.nominated_node:
-                self._promised[pod.key] = pod.nominated_node
+                self._promised[pod.key] = pod
             return True
         if known is not None and known.pod.uid == pod.uid:
             same = known.pod == attrs.evolve(pod, nominated_node=known.pod.nominated_node)

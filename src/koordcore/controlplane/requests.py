@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+import attrs
+
 from koordcore._record import record
 from koordcore.manifests.calls import Call
 
@@ -43,9 +45,9 @@ class Request:
     ----------
     method, path, body, content_type
         As they go over HTTP.
-    needed_by
-        The pod whose binding waits for it, as ``namespace/name``, where it is about something that the pod
-        needs; empty for none.
+    needed_by, needed_uid
+        The pod whose binding waits for it, as ``namespace/name``, and its uid, where it is about something
+        that the pod needs; empty for none.
     """
 
     method: str
@@ -53,6 +55,7 @@ class Request:
     body: Object
     content_type: str = "application/json"
     needed_by: str = ""
+    needed_uid: str = ""
 
     @classmethod
     def of(cls, call: Call) -> Request:
@@ -64,7 +67,7 @@ class Request:
             path=call.path,
             body=call.body,
             content_type=kind,
-            needed_by=str(call.pod) if call.claim or call.volume_claim else "",
+            needed_by=str(call.pod) if call.claim or call.volume_claim or call.node else "",
         )
 
     @property
@@ -79,9 +82,18 @@ class Request:
         return self.method == "POST" and not self._parts[1]
 
     @property
-    def words(self) -> tuple[str, str, str, str]:
-        """What is asked, in short: how, about what, and for whom."""
-        return self.method, self.about, self.subresource, self.needed_by
+    def uid(self) -> str:
+        """The uid of the object that is meant, wherever its kind of request has it; empty for a new one."""
+        options = self.body.get("deleteOptions", {}).get("preconditions", {})
+        return str(options.get("uid") or self.body.get("metadata", {}).get("uid", ""))
+
+    def meaning(self, uid: str) -> Request:
+        """Name the uid of the object that is meant, so that a later one of its name is never met."""
+        if self.subresource == "eviction":
+            body = {**self.body, "deleteOptions": {"preconditions": {"uid": uid}}}
+        else:
+            body = {**self.body, "metadata": {**self.body.get("metadata", {}), "uid": uid}}
+        return attrs.evolve(self, body=body)
 
     @property
     def subresource(self) -> str:

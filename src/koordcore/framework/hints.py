@@ -48,6 +48,8 @@ class ChangeKind(StrEnum):
     """A pod has begun to wait, or a waiting one says something else."""
     POD_WITHDRAWN = "pod withdrawn"
     """A pod that waited is gone without a node, or asks for other things: it leaves a share, and no room."""
+    PROMISE_RELABELED = "promise relabeled"
+    """A nominated pod, which counts as there already, has other labels."""
     NODE_ADDED = "node added"
     NODE_CHANGED = "node changed"
     NODE_REMOVED = "node removed"
@@ -61,7 +63,14 @@ EVICTIONS: Final = frozenset(
     kind.__name__ for kind in (ElasticQuota, PodDisruptionBudget, PodGroup, SchedulingPodGroup)
 )
 """Somebody may be told to go who was not before."""
-NEIGHBOURS: Final = frozenset({ChangeKind.POD_BOUND, ChangeKind.NODE_REMOVED, Namespace.__name__})
+NEIGHBOURS: Final = frozenset(
+    {
+        ChangeKind.POD_BOUND,
+        ChangeKind.PROMISE_RELABELED,
+        ChangeKind.NODE_REMOVED,
+        Namespace.__name__,
+    }
+)
 """Somebody may have come near, or be near no more."""
 ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
 """There may be more room on a node, or somebody else may have a claim on it."""
@@ -92,6 +101,28 @@ def kinds_of(change: Change) -> frozenset[str]:
     if isinstance(change, PodBound) and RESERVATION_ALLOCATED in change.pod.annotations:
         return frozenset((kind_of(change), Reservation.__name__))
     return frozenset((kind_of(change),))
+
+
+def kinds_of_promise(before: Pod | None, after: Pod) -> frozenset[str]:
+    """Give the kinds that it amounts to for others when a nominated pod says something else.
+
+    Parameters
+    ----------
+    before
+        The pod as it was; ``None`` for one that is new.
+    after
+        The pod as it is.
+    """
+    if before is None or not before.nominated_node:
+        return frozenset()
+    if before.nominated_node != after.nominated_node:
+        return frozenset({ChangeKind.POD_ENDED})  # the room that it was promised is free
+    kinds: set[str] = set()
+    if before.labels != after.labels:
+        kinds.add(ChangeKind.PROMISE_RELABELED)
+    if before.requests != after.requests:
+        kinds.add(ChangeKind.POD_UPDATED)
+    return frozenset(kinds)
 
 
 def could_help(decision: Unschedulable, policy: Policy, pod: Pod) -> frozenset[str] | None:

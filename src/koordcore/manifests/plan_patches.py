@@ -18,7 +18,7 @@ from koordcore.manifests.plugin_patches import NO_PATCH, plugin_patch
 from koordcore.manifests.volume_calls import volume_calls
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import PodKey
-from koordcore.model.reservations import Reservation, ReservationCondition, ReservationPhase
+from koordcore.model.reservations import ConditionStatus, Reservation, ReservationCondition, ReservationPhase
 from koordcore.model.resources import format_resources
 from koordcore.protocol.device_plugins import PluginPatch
 from koordcore.protocol.preemption import PREEMPTED_REASON, format_preempted
@@ -186,6 +186,10 @@ def _about_reservation(one: Reservation, decision: PodDecision, now: datetime | 
         yield patch({"metadata": {"annotations": {NOMINATED_NODE: decision.node}}})
     elif isinstance(decision, Unschedulable):
         kept = [_kept(condition) for condition in one.status.conditions if condition.kind != "Scheduled"]
+        for condition in one.status.conditions:
+            said = (condition.kind, condition.status) == ("Scheduled", ConditionStatus.FALSE)
+            if said and condition.changed is not None and now is not None:
+                time["lastTransitionTime"] = format_time(condition.changed)  # it was so before
         failed = {
             "type": "Scheduled",
             "status": "False",

@@ -59,6 +59,7 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
         selector=reading.take(spec, "selector", "spec", as_label_selector, None),
         owner=owner.name if owner is not None and owner.kind == "Pod" else "",
         owner_uid=owner.uid if owner is not None else "",
+        uid=meta.uid,
     )
 
 

@@ -65,6 +65,8 @@ class PersistentVolumeClaim:
         Which volumes will do, by their labels; ``None`` for any.
     owner, owner_uid
         Name of the pod that manages it, empty for none; the uid of whoever manages it.
+    uid
+        Its own.
     """
 
     name: str
@@ -81,6 +83,7 @@ class PersistentVolumeClaim:
     selector: LabelSelector | None = None
     owner: str = ""
     owner_uid: str = ""
+    uid: str = ""
 
     __attrs_post_init__ = check_fields
 
