@@ -218,7 +218,7 @@ class SchedulingCycle:
             self._together = JointTurns(
                 self.workspace, self.plugins, policy, limits, evicting=preempt is not None
             )
-            self._turns = self._together.turns(self._turns)
+            self._turns = self._together.turns(self._turns, self._table)
         self._turn: Pod | Job | None = None
         self._helpless: tuple[object, ...] | None = None
         """What is known of the last pod that no eviction helped: nobody of whom the same holds is helped."""
