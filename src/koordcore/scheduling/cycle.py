@@ -198,7 +198,7 @@ class SchedulingCycle:
             from koordcore.scheduling.joint_matching import follow
 
             follow(self.plugins, matched)
-        self._strangers = strangers
+        self._strangers, self._asked = strangers, len(queue)
         self._holds = PermitHolds(self.workspace, self.plugins, kept, now) if kept else None
         self._table: JobTable | None = None
         if preempt is not None or any(map(_GROUPED.on, queue)):
@@ -328,7 +328,7 @@ class SchedulingCycle:
         strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]
         kinds = Counter(map(type, self.decisions))
         counts = {
-            "pods": len(self.decisions),
+            "pods": self._asked,
             "bound": kinds[Bound],
             "unschedulable": kinds[Unschedulable],
             **({"nominated": kinds[Nominated]} if self._preemptor else {}),
