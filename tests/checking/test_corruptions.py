@@ -181,3 +181,17 @@ def test_old_overcommitment_is_not_held_against_the_plan() -> None:
     assert [str(one.pod) for one in result.bound] == ["default/a"]
     assert verify(snapshot, result) == ()
     assert verify(snapshot, bind_anyway(result, "b", "n"))
+
+
+def test_a_pod_of_the_queue_without_a_decision_is_missed() -> None:
+    """Whatever the decision was: one that waits stands in the snapshot afterwards as before."""
+    before, message = cluster(), "5 pods were asked about, and 4 have a decision"
+    result = schedule(before)
+    assert result.stats["pods"] == 5
+    for one in result.decisions:
+        less = attrs.evolve(result, decisions=tuple(other for other in result.decisions if other is not one))
+        assert (ViolationKind.NOT_DECIDED, "queue", message) in [
+            (found.kind, found.subject, found.message) for found in verify(before, less)
+        ]
+    asked = [pod for pod in before.pending if pod.name == "web"]
+    assert verify(before, schedule(before, asked)) == ()

@@ -176,3 +176,37 @@ def test_a_gang_of_which_nobody_stays_begins_anew_wherever_it_likes() -> None:
         waiting = [pod("a1"), pod("a2")]
         snapshot = in_racks(waiting, [leaves], NETWORK, group("a", 2, MUST))
         assert len(told(snapshot, a1="n2", a2="n3")) == wrong
+
+
+def test_a_member_of_another_list_has_not_started_a_gang() -> None:
+    """``g`` runs and lists itself alone; ``h`` lists both, so that nobody of its group has run."""
+    both = json.dumps(["default/g", "default/h"])
+    wrong = ["default/h 1 of at least 2 members of default/h have a node"]
+    snapshot = cluster(group("g", 1), group("h", 2, groups=both), pending=("h0", "h1"), running=("g0",))
+    assert told(snapshot, h0="n0") == wrong
+    assert told(snapshot, h0="n0", h1="n0") == []
+    # Of the same list are also gangs that nobody lists.
+    beside = group("i", 1, groups=both)
+    snapshot = cluster(
+        group("g", 1, groups=both), group("h", 2, groups=both), beside, pending=("h0",), running=("i0",)
+    )
+    assert told(snapshot, h0="n0") == []
+
+
+def test_a_gang_that_does_not_list_itself_lies_with_those_that_it_lists() -> None:
+    other = json.dumps(["default/h"])
+    snapshot = cluster(
+        NETWORK, group("g", 1, MUST, groups=other), group("h", 1, MUST), pending=("g0", "h0", "h1")
+    )
+    assert told(snapshot, g0="n0", h0="n1") == []
+    assert [one.startswith("default/g ") for one in told(snapshot, g0="n0", h0="n2")] == [True]
+    assert [one.startswith("default/h ") for one in told(snapshot, h1="n0", h0="n2")] == [True]
+
+
+def test_gangs_that_list_different_ones_are_all_needed() -> None:
+    both, notes = json.dumps(["default/g", "default/h"]), {"min_groups": "1"}
+    same = [group(name, 1, groups=both, **notes) for name in "gh"]
+    assert told(cluster(*same, pending=("g0", "h0")), g0="n0") == []
+    other = [same[0], group("h", 1, **notes)]
+    wrong = ["default/g 0 of at least 1 members of default/h have a node"]
+    assert told(cluster(*other, pending=("g0", "h0")), g0="n0") == wrong

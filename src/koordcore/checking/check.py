@@ -12,7 +12,7 @@ import attrs
 from koordcore.checking.claim_records import claims_after
 from koordcore.checking.domains import Domains
 from koordcore.checking.permits import as_placed, as_waiting
-from koordcore.checking.profiles import by_profile, check_strangers
+from koordcore.checking.profiles import by_profile, check_asked, check_strangers
 from koordcore.checking.quota_sums import Elsewhere, held_away
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound, Nominated, PodDecision
@@ -149,7 +149,7 @@ def check_result(
     snapshot, more = as_waiting(snapshot, result)
     every = result.snapshot if whole is None else whole
     others_hold = held_away(snapshot) if elsewhere is None else elsewhere
-    found = set(check_strangers(snapshot, result))
+    found = {*check_strangers(snapshot, result), *check_asked(result)}
     profiles = tuple(by_profile(result))
     for number, (own, others) in enumerate(profiles):
         checks = _checks(every, others_hold, domains, kept | more, standing)

@@ -65,11 +65,13 @@ def check_gangs(
         grown = {pod.key for pod in members[gang_id]} & new
         if grown:
             yield from _check_group(gang, gangs, members, before, new)
-            specs = {name: gangs[name].topology_spec for name in gang.group if name in gangs}
+            # Also where it does not list itself its members lie with those of the gangs that it lists.
+            planned = sorted({gang_id, *gang.group})
+            specs = {name: gangs[name].topology_spec for name in planned if name in gangs}
             together = [pod for name in specs for pod in members.get(name, ())]
             # What the gangs say decides whether a network is needed, not what is left of it for each check.
             known = [spec for spec in specs.values() if spec is not None]
-            started = any(before[0][name] for name in gang.group)
+            started = _started(gang, gangs, before[0])
             if known and (tree is not None or not started or any(spec.binds for spec in known)):
                 there = tree or _bare(together, known)
                 yield from _check_gather(there, gang.id, _shared(specs), together, new)
@@ -147,10 +149,13 @@ def _check_group(
     new: set[PodKey],
 ) -> Iterator[Violation]:
     bound, waiting = before
-    started = any(bound[name] for name in gang.group)
-    enough = max((gangs[name].min_groups for name in gang.group if name in gangs), default=0)
-    partly, met = 0 < enough < len(gang.group), 0
-    for name in gang.group:
+    started = _started(gang, gangs, bound)
+    group = sorted(set(gang.group))
+    known = [gangs[name] for name in {gang.id, *group} if name in gangs]
+    enough = max(one.min_groups for one in known)
+    # Gangs of which one lists others than the rest are no group of which some would be enough.
+    partly, met = 0 < enough < len(group) and all({*one.group} == {*group} for one in known), 0
+    for name in group:
         policy = gangs[name].match_policy if name in gangs else MatchPolicy.ONCE_SATISFIED
         if started and policy == MatchPolicy.ONCE_SATISFIED:
             met += 1
@@ -167,6 +172,11 @@ def _check_group(
             yield Violation(ViolationKind.GANG, gang.id, message)
     if partly and met < enough:
         yield Violation(ViolationKind.GANG, gang.id, f"{met} of at least {enough} gangs have their minimum")
+
+
+def _started(gang: Gang, gangs: Mapping[str, Gang], bound: Mapping[str, int]) -> bool:
+    """Tell whether a member of the group has run before: of any gang that lists the same ones."""
+    return any(bound[name] for name, one in gangs.items() if one.group == gang.group)
 
 
 def _shared(specs: Mapping[str, NetworkTopologySpec | None]) -> NetworkTopologySpec:

@@ -7,8 +7,8 @@ as before are taken out and put in. Nothing here trusts what a snapshot says abo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress
-from operator import is_not
+from itertools import chain, compress
+from operator import attrgetter, is_not
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from koordcore._vector import Vector
@@ -16,9 +16,11 @@ from koordcore.checking.domains import DomainSums, KnownDomains, SpreadRule
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.holders import holder_key, holder_of, identity_of, used_by
 from koordcore.checking.quota_sums import QuotaSums, in_force
+from koordcore.errors import ManifestError
 from koordcore.model.affinity import PodAffinityTerm
 from koordcore.model.claims import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.device_slices import ResourceSlice
+from koordcore.model.gangs import PodGroup
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -28,6 +30,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.scheduling_groups import CompositePodGroup, SchedulingPodGroup
 from koordcore.model.selectors import LabelSelector, SelectorOperator
 from koordcore.model.volumes import PersistentVolume
+from koordcore.protocol.gang import ANNOTATION_GROUPS, parse_groups
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.reservation import is_operating_pod, operating_reservation
 from koordcore.snapshot import ClusterSnapshot
@@ -108,6 +111,14 @@ class ClusterIndex:
     def by(self, what: str, name: object) -> Iterable[Any]:
         """Give the records that are found under something (see ``_handles``)."""
         return self._by.get((what, name), {}).values()
+
+    def listing(self, name: str) -> Iterator[str]:
+        """Give the gangs that list one."""
+        yield from (group.id for group in self.by("gang that lists", name))
+        marks = (self.marked((f"gang that lists{more}", name)) for more in ("", " waits"))
+        for holder in chain(*marks, self.by("ended of gang that lists", name)):
+            pod = holder_of(holder) if isinstance(holder, Reservation) else holder
+            yield f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}"
 
     def everybody(self) -> Iterator[Holder]:
         """Give all bound pods, and the reservations that hold room."""
@@ -352,8 +363,18 @@ def _memberships(pod: Pod) -> Iterator[tuple[str, object]]:
     name = gang_name(pod.labels, pod.annotations)
     if name:
         yield "gang", f"{pod.namespace}/{name}"
+        for other in _listed(pod.annotations):
+            yield "gang that lists", other
     if pod.scheduling_group is not None:
         yield "group", leaf_of(pod)
+
+
+def _listed(annotations: Mapping[str, str]) -> Iterable[str]:
+    """Give the gangs that whatever configures a gang lists, each once."""
+    try:
+        return dict.fromkeys(parse_groups(annotations.get(ANNOTATION_GROUPS, "")))
+    except ManifestError:
+        return ()  # it stays alone
 
 
 def _marks(pod: Pod) -> Iterator[object]:
@@ -381,6 +402,9 @@ def _handles(record: object) -> Iterator[tuple[str, object]]:
             yield "holder", holder_key(record)
             if record.status.node_name:
                 yield "reserved on", record.status.node_name
+        case PodGroup():
+            for name in _listed(record.annotations):
+                yield "gang that lists", name
         case NodeMetric():
             yield "metric of", record.node
         case ElasticQuota():

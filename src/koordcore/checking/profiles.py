@@ -46,3 +46,12 @@ def check_strangers(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterat
         elif result.policy.profile_of(one.scheduler_name) is not None:
             message = f"the policy has a profile of the name {one.scheduler_name}"
             yield Violation(ViolationKind.NOT_DECIDED, str(one.pod), message)
+
+
+def check_asked(result: ScheduleResult) -> Iterator[Violation]:
+    """As many pods have a decision as were asked about, where the result counts them."""
+    asked = result.stats.get("pods")
+    decided = len({one.pod for one in result.decisions if not isinstance(one, NotOurs)})
+    if asked is not None and decided < asked:
+        message = f"{asked} pods were asked about, and {decided} have a decision"
+        yield Violation(ViolationKind.NOT_DECIDED, "queue", message)

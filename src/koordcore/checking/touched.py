@@ -220,6 +220,8 @@ class _Cut:
             return
         configs = gang_configs(self._pod_groups(ids), self._members(ids))
         ids |= {name for gang in configs.values() for name in gang.group}
+        # Those that list the same ones are of the same group, and may have started it.
+        ids |= {one for name in ids for one in index.listing(name)}
         self._keep(self._pod_groups(ids))
         for name in ids:
             self._take(index.marked(("gang", name)))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from koordcore._record import record
 from koordcore.explaining.incomplete_gangs import lacks_of
+from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.scheduling.cycle import queue_order
+from koordcore.scheduling.gang_book import gang_book
 from koordcore.scheduling.gang_groups import Job, JobTable
+from koordcore.scheduling.gang_order import cores
+from koordcore.scheduling.gang_states import gang_id_of
 from koordcore.scheduling.group_tree import GroupTree
 from koordcore.scheduling.key_domains import key_domains
 from koordcore.scheduling.serving import queue_units
@@ -105,6 +109,14 @@ def job_of(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> Jo
         if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
             return turn
     return None
+
+
+def pods_ahead(snapshot: ClusterSnapshot, job: Job, policy: Policy = Policy()) -> tuple[Pod, ...]:
+    """Give the waiting members of the gangs for which a gang waits, and of those for which these wait."""
+    book = gang_book(snapshot, policy.args_of(CoschedulingArgs))
+    wanted = {name for one in job.own for core in cores(one, book.waits_for) for name in core}
+    wanted -= {*job.own}
+    return tuple(pod for pod in snapshot.pending if wanted and gang_id_of(pod) in wanted)
 
 
 def job_states(snapshot: ClusterSnapshot, pod: Pod, policy: Policy = Policy()) -> tuple[GroupState, ...]:

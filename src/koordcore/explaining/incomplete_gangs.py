@@ -25,7 +25,7 @@ def completing(job: Job) -> Iterator[Remedy]:
     """Yield what a gang is short of; nothing for Kubernetes' own groups, whose refusals say it themselves."""
     if job.tree is not None:
         return
-    named = {name for gang in job.gangs.values() for name in gang.group}
+    named = {listed for name in job.own for listed in job.gangs[name].group}
     for name in sorted(named | set(job.gangs)):
         gang = job.gangs.get(name)
         if gang is None or not gang.initialised:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import attrs
+
 from koordcore.explaining.diagnosis import diagnose
+from koordcore.explaining.groups import pods_ahead
 from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -54,13 +57,16 @@ def schedule_explanation(
     turn = _turn_of(asked, pod)
     members = turn.pods if isinstance(turn, Job) else (pod,)
     key = turn.name if isinstance(turn, Job) else str(pod.key)
-    found = schedule(asked, members, policy=policy, now=now)
+    before = () if isinstance(turn, Pod) else pods_ahead(asked, turn)
+    names = {key, *(str(one.key) for one in members)}
+    found = _about(schedule(asked, (*before, *members), policy=policy, now=now), names)
     placed = _settled(found)
     status: Object = {"schedulable": True} if placed else {}
     detail: Object = {**status, "scheduleExplanation": _explained(asked, found, members, policy, now, placed)}
     if not placed:
         status["failedMessage"] = detail["failedMessage"] = _message(found.decisions)
-        tried = schedule(asked, members, policy=policy, now=now, preempt=_RULES)
+        tried = schedule(asked, (*before, *members), policy=policy, now=now, preempt=_RULES)
+        tried = _about(tried, names)
         if tried.preemptions:
             status["schedulableAfterPreemption"] = detail["schedulableAfterPreemption"] = True
             detail |= _after(asked, tried, members)
@@ -83,6 +89,16 @@ def _turn_of(snapshot: ClusterSnapshot, pod: Pod) -> Pod | Job:
         if isinstance(turn, Job) and any(one.key == pod.key for one in turn.pods):
             return turn
     return pod
+
+
+def _about(result: ScheduleResult, names: Collection[str]) -> ScheduleResult:
+    """Leave out what was decided about gangs that it waits for."""
+    return attrs.evolve(
+        result,
+        decisions=tuple(one for one in result.decisions if str(one.pod) in names),
+        jobs=tuple(one for one in result.jobs if one.job in names),
+        preemptions=tuple(one for one in result.preemptions if one.job in names),
+    )
 
 
 def _settled(result: ScheduleResult) -> bool:

@@ -51,7 +51,7 @@ class ScheduleResult:
     policy
         What was asked of the decisions; :func:`koordcore.verify` holds them to it.
     stats
-        Counts and deterministic work units by name; no wall time.
+        Counts and deterministic work units by name; no wall time. ``pods`` is how many were asked about.
     """
 
     decisions: tuple[PodDecision, ...]

@@ -199,7 +199,7 @@ class SchedulingCycle:
             from koordcore.scheduling.joint_matching import follow
 
             follow(self.plugins, matched)
-        self._strangers = strangers
+        self._strangers, self._asked = strangers, len(queue)
         self._table: JobTable | None = None
         if preempt is not None or any(map(_GROUPED.on, queue)):
             from koordcore.scheduling.gang_groups import JobTable
@@ -218,7 +218,7 @@ class SchedulingCycle:
             self._together = JointTurns(
                 self.workspace, self.plugins, policy, limits, evicting=preempt is not None
             )
-            self._turns = self._together.turns(self._turns)
+            self._turns = self._together.turns(self._turns, self._table)
         self._turn: Pod | Job | None = None
         self._helpless: tuple[object, ...] | None = None
         """What is known of the last pod that no eviction helped: nobody of whom the same holds is helped."""
@@ -328,7 +328,7 @@ class SchedulingCycle:
         strangers = [NotOurs(pod=pod.key, scheduler_name=pod.scheduler_name) for pod in self._strangers]
         kinds = Counter(map(type, self.decisions))
         counts = {
-            "pods": len(self.decisions),
+            "pods": self._asked,
             "bound": kinds[Bound],
             "unschedulable": kinds[Unschedulable],
             **({"nominated": kinds[Nominated]} if self._preemptor else {}),

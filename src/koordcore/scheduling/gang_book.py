@@ -8,7 +8,7 @@ that of thousands of gangs is no concern of one pod. A family to which nothing h
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -20,7 +20,7 @@ from koordcore.allocators.gang.cycle import permit
 from koordcore.allocators.gang.events import add_pod_group, add_pods, post_bind
 from koordcore.allocators.gang.members import in_two_gangs
 from koordcore.allocators.gang.state import Code, GangRecord, GangState
-from koordcore.model.gangs import CoschedulingArgs, Gang, GangPod, PodGroup
+from koordcore.model.gangs import CoschedulingArgs, Gang, GangPod, MatchPolicy, PodGroup
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
@@ -105,6 +105,21 @@ class GangBook:
         """Give the state of the family of a gang."""
         family = self.family_of.get(gang_id)
         return _NO_GANGS if family is None else self.parts[family]
+
+    def satisfied(self, gang_id: str) -> bool:
+        """Tell whether a member of the group that a gang lists has been bound once."""
+        record = self.records.get(gang_id)
+        return record is not None and self.part(gang_id).group_of(record).satisfied
+
+    def waits_for(self, gang_id: str) -> Sequence[str]:
+        """Give the gangs without which no member of a gang starts, and those that are planned with it."""
+        record = self.records.get(gang_id)
+        if record is None or not self.satisfied(gang_id):
+            return () if record is None else record.gang.group
+        # It has started: those that have not matter only where they count anew at every start.
+        anew = (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
+        listed = [name for name in record.gang.group if name in self.records]
+        return [one for one in listed if self.satisfied(one) or self.records[one].gang.match_policy in anew]
 
     @property
     def state(self) -> GangState:
@@ -374,3 +389,30 @@ class _Families:
         while known.get(gang_id, gang_id) != gang_id:
             known[gang_id] = gang_id = known.get(known[gang_id], known[gang_id])
         return gang_id
+
+
+class Minimums(Mapping[str, int]):
+    """What is read of the gangs that are asked about: most calls ask about none of them."""
+
+    def __init__(self, gangs: Mapping[str, GangRecord]) -> None:
+        self._gangs = gangs
+
+    def __getitem__(self, name: str) -> int:
+        gang = self._gangs[name].gang
+        if not gang.initialised:
+            raise KeyError(name)
+        return gang.min_available
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(name) is not None
+
+    def get(self, name: object, default: Any = None) -> Any:
+        """Give the minimum of a gang, or the default."""
+        record = self._gangs.get(name)  # type: ignore[call-overload]  # whatever it is
+        return default if record is None or not record.gang.initialised else record.gang.min_available
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(name for name, record in self._gangs.items() if record.gang.initialised))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

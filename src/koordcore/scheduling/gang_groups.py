@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
+import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.allocators.gang.cycle import NO_TOPOLOGY, before_pre_filter
+from koordcore.allocators.gang.cycle import before_pre_filter
 from koordcore.allocators.gang.group_table import GroupTable, group_table
 from koordcore.allocators.gang.members import in_two_gangs
-from koordcore.allocators.gang.state import Code, GangRecord, exempt, worth_requeue
+from koordcore.allocators.gang.state import Code, GangRecord, exempt
 from koordcore.errors import ManifestError
 from koordcore.model.decisions import Bound, PodDecision
 from koordcore.model.gangs import (
@@ -33,16 +35,18 @@ from koordcore.protocol.gang import parse_topology_index
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import LABEL_SUB_GROUP, Part, split_members
-from koordcore.scheduling.gang_book import NO_MEMBERS, gang_book, gang_pod
+from koordcore.scheduling.gang_book import NO_MEMBERS, Minimums, gang_book, gang_pod
+from koordcore.scheduling.gang_order import cores
+from koordcore.scheduling.gang_refusals import fewest_gangs, needs_network, refused_as_group
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import once
 
 NOBODY: Final[immutabledict[str, int]] = immutabledict()
-NO_UIDS: Final[immutabledict[str, str]] = immutabledict()
 NO_PARTS: Final[immutabledict[str, tuple[Part, ...]]] = immutabledict()
 NOWHERE: Final[immutabledict[PodKey, str]] = immutabledict()
+NO_GANGS: Final = frozenset[str]()
 
 
 @record(kw_only=True, slots=False)
@@ -54,7 +58,11 @@ class Job:
     name
         Ids of its gangs, joined by commas.
     gangs
-        Their configurations, by id.
+        Their configurations, by id; with those that it only waits for.
+    ahead
+        Gangs that it waits for and that do not wait for it: they have had their turn.
+    free
+        Gangs whose minimum nobody asks for: such a one lists others, and not itself.
     members
         Pending members by gang id, in rank order where they have ranks, else in queue order.
     bound
@@ -84,6 +92,8 @@ class Job:
     gangs: Mapping[str, Gang]
     members: Mapping[str, tuple[Pod, ...]]
     bound: Mapping[str, tuple[str, ...]]
+    ahead: frozenset[str] = NO_GANGS
+    free: frozenset[str] = NO_GANGS
     waiting: Mapping[str, int] = NOBODY
     ended: Mapping[str, int] = NOBODY
     satisfied: bool = False
@@ -126,13 +136,17 @@ class Job:
     @property
     def strict(self) -> bool:
         """One member's failure releases the others."""
-        return any(gang.mode is GangMode.STRICT for gang in self.gangs.values())
+        return any(self.gangs[name].mode is GangMode.STRICT for name in self.own)
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Its gangs without those that it only waits for."""
+        return tuple(name for name in self.gangs if name not in self.ahead)
 
     @property
     def optional(self) -> int:
-        """How many of the gangs have to start; 0 for all."""
-        least = max(gang.min_groups for gang in self.gangs.values())
-        return least if least < len(self.gangs) else 0
+        """How many of the gangs that are asked for have to start; 0 for all."""
+        return fewest_gangs(self.gangs)
 
     @property
     def together(self) -> bool:
@@ -152,7 +166,9 @@ class Job:
     def least(self, gang_id: str) -> int:
         """Give how many of a gang's members that wait have to be placed at least."""
         gang = self.gangs[gang_id]
-        if self.repaired(gang_id):
+        if not gang.initialised:
+            return 1  # it cannot start
+        if gang_id in self.free or self.repaired(gang_id):
             return 0
         counted = self.waiting.get(gang_id, 0)
         if gang.match_policy != MatchPolicy.ONLY_WAITING:
@@ -172,49 +188,16 @@ class Job:
                     message = f'no pod of gang "{name}" belongs to its part "{entry.name}"'
                     return f"{message} (label {LABEL_SUB_GROUP}, or its matchLabels)"
         for name, pods in self.members.items():
+            if len(pods) < self.least(name) and name in self.ahead:
+                return f'gang "{name}", which it waits for, has not started'
             if len(pods) < self.least(name):
                 return f'gang "{name}" needs {self.least(name)} more members at once, and {len(pods)} wait'
         return ""
 
 
-class _Minimums(Mapping[str, int]):
-    """What is read of the gangs that are asked about: most calls ask about none of them."""
-
-    def __init__(self, gangs: Mapping[str, GangRecord]) -> None:
-        self._gangs = gangs
-
-    def __getitem__(self, name: str) -> int:
-        gang = self._gangs[name].gang
-        if not gang.initialised:
-            raise KeyError(name)
-        return gang.min_available
-
-    def __contains__(self, name: object) -> bool:
-        return self.get(name) is not None
-
-    def get(self, name: object, default: Any = None) -> Any:
-        """Give the minimum of a gang, or the default."""
-        record = self._gangs.get(name)  # type: ignore[call-overload]  # whatever it is
-        return default if record is None or not record.gang.initialised else record.gang.min_available
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(name for name, record in self._gangs.items() if record.gang.initialised))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
 def _gathered(gang: Gang) -> bool:
     """Tell whether members have a wish for their places."""
     return gang.topology_spec is not None or (gang.sub_groups is not None and gang.sub_groups.gathered)
-
-
-def _needs_network(gang: Gang) -> bool:
-    """Tell whether that wish is about more than nodes."""
-    spec = gang.topology_spec
-    return (spec is not None and spec.needs_network) or (
-        gang.sub_groups is not None and gang.sub_groups.gathered
-    )
 
 
 def rank_of(pod: Pod) -> int | None:
@@ -236,6 +219,7 @@ class JobTable:
         self._nodes: dict[str, list[str]] = {}
         self._repairing: dict[PodKey, str] = {}
         self._fits: dict[str, GangFit] = {}
+        self._placed = Counter[str]()
 
     def _nodes_of(self, gang_id: str) -> list[str]:
         """Give the nodes of the members of a gang that run or got one; nobody's where they will have one."""
@@ -268,20 +252,28 @@ class JobTable:
                     job = self._group_job(pod, grouped)
                     taken.update(job.members)
                     yield job
-            elif not gang:
-                yield pod
-            elif (gang_id := f"{pod.namespace}/{gang}") in taken:
-                continue
-            elif self._alone(gang_id):
-                self._repairing[pod.key] = gang_id
-                by_gang[gang_id].remove(pod)
-                yield pod
+            elif gang:
+                yield from self._gang_turns(pod, f"{pod.namespace}/{gang}", by_gang, taken)
             else:
-                job = self._job(gang_id, pod, by_gang)
-                taken.update(job.members)
-                # Another gang may list this one, which does not list it: nobody has two turns.
-                by_gang |= {name: [] for name in job.members}
-                yield job
+                yield pod
+
+    def _gang_turns(
+        self, pod: Pod, gang_id: str, by_gang: Mapping[str, list[Pod]], taken: set[str]
+    ) -> Iterator[Pod | Job]:
+        """Give the turn of a member after those of the gangs that it waits for; nobody has two turns."""
+        if gang_id in taken or pod not in by_gang[gang_id]:
+            return
+        if self._alone(gang_id):
+            self._repairing[pod.key] = gang_id
+            by_gang[gang_id].remove(pod)
+            yield pod
+            return
+        *before, core = cores(gang_id, self._book.waits_for)
+        for name in chain.from_iterable(before):
+            for one in tuple(by_gang.get(name, ())):
+                yield from self._gang_turns(one, name, by_gang, taken)
+        taken.update(core)
+        yield self._job(gang_id, pod, core, by_gang)
 
     @property
     def groups(self) -> GroupTable:
@@ -326,12 +318,23 @@ class JobTable:
         gang = self._repairing.get(pod)
         if gang is not None:
             self._nodes_of(gang).append("")
+            self._placed[gang] += 1
 
     def started(self, job: Job, decisions: Iterable[PodDecision]) -> None:
         """Take note of the members of a job that got a node."""
         nodes = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
         for gang, pods in job.members.items():
-            self._nodes_of(gang).extend(nodes[pod.key] for pod in pods if pod.key in nodes)
+            got = [nodes[pod.key] for pod in pods if pod.key in nodes]
+            self._nodes_of(gang).extend(got)
+            self._placed[gang] += len(got)
+
+    def renewed(self, job: Job) -> Job:
+        """Give a job with whoever got a node since it was made, among the gangs that it waits for."""
+        return attrs.evolve(
+            job,
+            bound={name: tuple(self._nodes_of(name)) for name in job.bound},
+            waiting={name: self._waiting(name) for name in job.waiting},
+        )
 
     def beyond_minimum(self, pod: PodKey) -> bool:
         """Tell whether a pod that comes alone belongs to a gang that has as many members as it needs."""
@@ -343,7 +346,7 @@ class JobTable:
 
     def minimums(self) -> Mapping[str, int]:
         """Give the minimum of every gang that is configured, by id."""
-        return _Minimums(self._book.records)
+        return Minimums(self._book.records)
 
     def _alone(self, gang_id: str) -> bool:
         """Tell whether members go one by one, like ordinary pods."""
@@ -354,44 +357,42 @@ class JobTable:
         return not any(
             _gathered(gang)
             or gang.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
-            for gang in self._group(record).values()
+            for gang in (record.gang, *self._group(record).values())
         )
 
-    def _satisfied(self, record: GangRecord) -> bool:
-        """Tell whether a member of the group that a gang lists has been bound once."""
-        return self._book.part(record.gang.id).group_of(record).satisfied
-
-    def _waiting(self, gang_id: str) -> Mapping[str, str]:
+    def _waiting(self, gang_id: str) -> int:
+        """Count the members that keep a place at Permit, or got one in this call."""
         record = self._book.records.get(gang_id)
-        return NO_UIDS if record is None else record.waiting
+        return self._placed[gang_id] + (0 if record is None else len(record.waiting))
 
     def _group(self, record: GangRecord) -> dict[str, Gang]:
         known = self._book.records
         return {name: known[name].gang for name in record.gang.group if name in known}
 
-    def _job(self, gang_id: str, first: Pod, by_gang: Mapping[str, list[Pod]]) -> Job:
-        record = self._book.records.get(gang_id)
-        gangs = (self._group(record) if record is not None else {}) or {gang_id: Gang(id=gang_id)}
-        satisfied = record is not None and self._satisfied(record)
-        if satisfied:
-            # One that does not list this gang may not have started: it has a turn of its own.
-            known = self._book.records
-            gangs = {name: gang for name, gang in gangs.items() if self._satisfied(known[name])}
+    def _job(self, gang_id: str, first: Pod, core: Collection[str], by_gang: Mapping[str, list[Pod]]) -> Job:
+        known = self._book.records
+        needed = {name for one in core for name in self._book.waits_for(one)}
+        ids = sorted(name for name in needed.union(core) if name in known)
+        gangs = {name: known[name].gang for name in ids} or {gang_id: Gang(id=gang_id)}
         tree = once(self._snapshot, network_tree) if any(map(_gathered, gangs.values())) else None
         if tree is not None:
             gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
-        members = {name: tuple(by_gang.get(name, ())) for name in sorted(gangs)}
+        members = {name: tuple(by_gang.get(name, ())) if name in core else () for name in gangs}
         with_parts = [name for name, gang in sorted(gangs.items()) if gang.sub_groups is not None]
         running = {name: self._running_of(name) for name in with_parts}
         return Job(
-            name=",".join(sorted(gangs)),
+            name=",".join(gangs),
             gangs=gangs,
             members=members,
-            bound={name: tuple(self._nodes_of(name)) for name in sorted(gangs)},
-            waiting={name: len(self._waiting(name)) for name in sorted(gangs)},
-            ended={name: self._book.ended(name) for name in sorted(gangs)},
-            satisfied=satisfied,
-            refusal=self._refusal(first, gangs),
+            bound={name: tuple(self._nodes_of(name)) for name in gangs},
+            ahead=frozenset(gangs).difference(core),
+            free=frozenset(gangs) - needed if any(name in known for name in core) else NO_GANGS,
+            waiting={name: self._waiting(name) for name in gangs},
+            ended={name: self._book.ended(name) for name in gangs},
+            satisfied=all(map(self._book.satisfied, core)),
+            refusal=self._refusal(
+                first, gangs, {name: members[name] for name in gangs if name in core}, needed
+            ),
             parts={name: self._parts(gangs[name], members[name], running[name]) for name in with_parts},
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
             fit=self._fit(first),
@@ -414,21 +415,23 @@ class JobTable:
         assert gang.sub_groups is not None, "asked only of gangs with parts"
         return split_members(gang.sub_groups, (*running, *waiting), rank_of)
 
-    def _refusal(self, first: Pod, gangs: Mapping[str, Gang]) -> str:
-        malformed = next((gang.malformed for gang in gangs.values() if gang.malformed), "")
-        if malformed:
-            return malformed
-        least = max(gang.min_groups for gang in gangs.values())
-        if 0 < least < len(gangs):
-            ready = sum(
-                worth_requeue(self._book.records[name]) for name in gangs if name in self._book.records
-            )
-            return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
-        wanted = any(_needs_network(gang) for gang in gangs.values())
+    def _refusal(
+        self,
+        first: Pod,
+        gangs: Mapping[str, Gang],
+        members: Mapping[str, Sequence[Pod]],
+        needed: Collection[str],
+    ) -> str:
+        """Say why gangs that start together may not start at all; the first pod's own gang says it first."""
+        wanted = any(needs_network(gang) for gang in gangs.values())
         known = not wanted or once(self._snapshot, network_tree) is not None
-        specs = [gang.topology_spec for gang in gangs.values() if gang.topology_spec is not None]
-        if not known and any(spec.binds for spec in specs):
-            return NO_TOPOLOGY  # also to members of a gang that has started
-        said = gang_pod(first, self._args)
-        step = before_pre_filter(self._book.part(said.gang_id), said, topology_known=known)
-        return "" if step.code is Code.SUCCESS else step.message
+        found = refused_as_group(gangs, members, needed, self._book.records, topology_known=known)
+        if found is not None:
+            return found
+        # Gangs that start together may list different ones.
+        for pod in (first, *(pods[0] for pods in members.values() if pods)):
+            said = gang_pod(pod, self._args)
+            step = before_pre_filter(self._book.part(said.gang_id), said, topology_known=known)
+            if step.code is not Code.SUCCESS:
+                return step.message
+        return ""

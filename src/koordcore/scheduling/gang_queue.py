@@ -33,7 +33,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import GangTurns, Policy
 from koordcore.scheduling.gang import place_job
 from koordcore.scheduling.gang_binding import bind_plan
-from koordcore.scheduling.gang_groups import Job
+from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_input import (
     Denied,
     PlanningInput,
@@ -88,10 +88,15 @@ class JointTurns:
         self._trees = {"": self._tree}
         self._whole = len(self._tree.nodes) == len(workspace.layout.names)
 
-    def turns(self, queue: Iterable[Pod | Job]) -> Iterator[Pod | Job]:
+    def turns(self, queue: Iterable[Pod | Job], table: JobTable | None) -> Iterator[Pod | Job]:
         """Give the turns as they come; a run is planned when :meth:`settled` is asked about its first job."""
         run: list[Job] = []
-        for turn in queue:
+        for given in queue:
+            turn = given
+            if isinstance(given, Job) and any(not given.ahead.isdisjoint(job.members) for job in run):
+                # It waits for one of them.
+                yield from self._opened(run)
+                run, turn = [], given if table is None else table.renewed(given)
             if isinstance(turn, Job) and (self._joins(turn) or self._takes_nothing(turn)):
                 parted = self._evicting and run and _priority(run[-1]) != _priority(turn)
                 if parted or (self._joins(turn) and not self._shares_label(run, turn)):

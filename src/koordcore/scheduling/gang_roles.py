@@ -108,7 +108,8 @@ def needed_parts(job: Job) -> list[JobPart]:
     parts = [part for part in parts_of(job) if len(part.pods) >= part.least]
     gangs = [gang for gang in job.members if any(part.gang == gang for part in parts)]
     found = []
-    for gang in gangs[: job.optional or None]:
+    most = job.optional + len(job.free) if job.optional else None
+    for gang in gangs[:most]:
         own = [part for part in parts if part.gang == gang]
         groups = job.gangs[gang].sub_groups
         if gang not in job.parts or groups is None or job.repaired(gang):
@@ -214,7 +215,8 @@ def _some(job: Job, gang: str) -> bool:
 def _with_units(job: Job, parts: list[JobPart], roles: tuple[Role, ...], tree: NetworkTopology) -> Roles:
     """Make a group of every gang, and of every entry of parts that has several."""
     gangs = list(job.members)
-    units = [Unit(name=job.name, least=job.optional or len(gangs))]
+    # One that nobody lists is no success of the others.
+    units = [Unit(name=job.name, least=job.optional + len(job.free) if job.optional else len(gangs))]
     home: dict[tuple[str, int], int] = {}
     of_gang: dict[str, int] = {}
     for gang in gangs:

@@ -30,6 +30,7 @@ from koordcore.scheduling.one_pod import refuse_pod
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.topology.network import NODE_LAYER
 
+NO_MARKS: Final[immutabledict[str, str]] = immutabledict()
 NO_REFUSALS: Final[Mapping[PodKey, Unschedulable]] = immutabledict()
 
 Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
@@ -38,7 +39,7 @@ Outcome: TypeAlias = tuple[list[PodDecision], JobPlan]
 
 def plan_of(job: Job, **changes: object) -> JobPlan:
     """Describe a job of whom nobody is placed, with some fields otherwise."""
-    each = sorted(job.least(name) for name in job.members)
+    each = sorted(job.least(name) for name in job.own)
     told: dict[str, Any] = {"least": sum(each[: job.optional or None]), **changes}
     return JobPlan(job=job.name, members=len(job.pods), **told)
 
@@ -51,13 +52,17 @@ def marked(
     marked = dict(decisions)
     if len(together) < 2 or not job.by_labels:
         return marked
-    internal = binding_annotations(tuple(sorted(job.gangs)), len(together))
-    # Upstream writes them for itself, and once more for those who look from outside.
-    marks = internal | {key.removeprefix("internal."): text for key, text in internal.items()}
-    alone = immutabledict(marks)
+    gang_of = {pod.key: name for name, pods in job.members.items() for pod in pods}
+    marks_of = {job.gangs[gang_of[one.pod]].group: NO_MARKS for one in together}
+    for group in marks_of:
+        internal = binding_annotations(group, len(together))
+        # Upstream writes them for itself, and once more for those who look from outside.
+        more = {key.removeprefix("internal."): text for key, text in internal.items()}
+        marks_of[group] = immutabledict(internal | more)
     for one in together:
-        workspace.annotate(one.pod, workspace.layout.row_of[one.node], alone)
-        noted = alone if one.annotations is EMPTY else immutabledict({**one.annotations, **marks})
+        marks = marks_of[job.gangs[gang_of[one.pod]].group]
+        workspace.annotate(one.pod, workspace.layout.row_of[one.node], marks)
+        noted = marks if one.annotations is EMPTY else immutabledict({**one.annotations, **marks})
         marked[one.pod] = bound_with(one, noted)
     return marked
 
