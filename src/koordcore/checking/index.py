@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
-from operator import attrgetter, is_not
+from operator import is_not
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from koordcore._vector import Vector
