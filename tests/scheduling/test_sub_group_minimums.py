@@ -7,7 +7,7 @@ import json
 import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, Node, Pod
+from koordcore import ClusterSnapshot, Node, NodeState, Pod
 from tests.scheduling.test_sub_groups import GANG, MUST, NETWORK, group, legal, nodes, pods
 
 SLICE = {"name": "w", "size": 2, "gatherStrategy": MUST}
@@ -156,3 +156,15 @@ def test_a_gang_in_parts_starts_where_room_was_made_for_all_of_it() -> None:
             nodes=nodes(2, 2), pending=waits, records=[NETWORK, group("g", 1, {"subGroups": [SLICE]})]
         )
         assert {one.node[:2] for one in legal(snapshot).bound} == {rack}
+
+
+@pytest.mark.parametrize(("room", "starts"), [(2, 0), (3, 3)])
+def test_parts_start_together_though_another_gang_of_the_group_has_started(room: int, starts: int) -> None:
+    both = '["default/a", "default/g"]'
+    runs = Pod(name="a", labels={GANG: "a"}, requests={"cpu": 1}, node_name="n")
+    there = NodeState(Node(name="n", allocatable={"cpu": 1 + room, "pods": 9}), (runs,))
+    parts = {"subGroups": [{"name": "leader"}, {"name": "w", "size": 2}]}
+    records = [group("a", 1, None, groups=both), group("g", 2, parts, groups=both)]
+    asked = [*pods("g", "leader", 1), *pods("g", "w", 2)]
+    gang = [attrs.evolve(one, requests={"cpu": 1}) for one in asked]
+    assert len(legal(ClusterSnapshot(nodes=[there], pending=gang, records=records)).bound) == starts

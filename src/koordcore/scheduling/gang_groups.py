@@ -154,7 +154,12 @@ class Job:
         return bool(self.parts or self.optional)
 
     def repaired(self, gang_id: str) -> bool:
-        """Tell whether a gang has started before, so that members come as they may."""
+        """Tell whether a gang has started before, so that members come as they may.
+
+        The group has, as a rule; one in parts itself: no other gang says which of its parts started.
+        """
+        if gang_id in self.parts and not (self.bound[gang_id] or self.ended.get(gang_id, 0)):
+            return False
         return self.satisfied and self.gangs[gang_id].match_policy == MatchPolicy.ONCE_SATISFIED
 
     def started_with(self, there: Mapping[PodKey, str]) -> bool:
@@ -353,6 +358,8 @@ class JobTable:
         record = self._book.records.get(gang_id)
         if record is None or not record.gang.initialised or not exempt(self._book.part(gang_id), record):
             return False
+        if record.gang.sub_groups is not None and not self._running_of(gang_id):
+            return False  # its group has started, and none of its parts
         # Each gang of the group has to permit it, and others may count anew at every start.
         return not any(
             _gathered(gang)
