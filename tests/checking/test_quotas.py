@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import attrs
 import pytest
 
@@ -190,3 +192,44 @@ def test_a_victim_is_needed_where_quotas_below_use_the_parents_room() -> None:
     (plan,) = result.preemptions
     assert [one.pod.name for one in plan.victims] == ["low"]
     assert verify(snapshot, result) == ()
+
+
+def test_a_runtime_is_not_certain_where_a_quota_below_uses_more_than_its_max() -> None:
+    """What is beyond that counts in no request above, so the parent is handed less than its ``min``."""
+    dept = ElasticQuota(name="dept", is_parent=True, max={"cpu": 5000}, min={"cpu": 5000})
+    team = ElasticQuota(name="team", parent="dept", max={"cpu": 2000}, min={"cpu": 0})
+    old, new = _pod("old", "team", 3000), _pod("new", "dept", 2000)
+    policy = _under(QuotaPolicy(enable_min_quota_scale=False))
+    snapshot = _dump(dept, team, pending=(new,), old=attrs.evolve(old, priority=0))
+    result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    assert [one.pod.name for one in plan.victims] == ["old"]
+    assert verify(snapshot, result) == ()
+
+
+def test_pods_of_a_parent_may_leave_for_those_of_quotas_below() -> None:
+    """They use the same promise, here one beyond the max; nobody borrows more."""
+    dept = ElasticQuota(name="dept", is_parent=True, max={"cpu": 5000}, min={"cpu": 8000})
+    team = ElasticQuota(name="team", parent="dept", max={"cpu": 5000}, min={"cpu": 5000})
+    low = attrs.evolve(_pod("low", "dept", 4000), priority=0)
+    policy = _under(QuotaPolicy(enable_check_parent_quota=True, enable_min_quota_scale=False))
+    snapshot = _dump(dept, team, cpu=9000, pending=(_pod("new", "team", 4000),), low=low)
+    result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
+    (plan,) = result.preemptions
+    assert [one.pod.name for one in plan.victims] == ["low"]
+    assert verify(snapshot, result) == ()
+
+
+def test_a_quota_does_not_count_what_stands_below_it_in_another_tree() -> None:
+    """Neither what runs beside who comes nor what runs far away."""
+    dept = ElasticQuota(name="dept", is_parent=True, max={"cpu": 5000}, min={"cpu": 5000})
+    team = ElasticQuota(name="team", parent="dept", tree="t", max={"cpu": 5000}, min={"cpu": 5000})
+    nodes = [Node(name=name, allocatable={"cpu": 5000, "pods": 9}) for name in ("n", "far")]
+    for several, where in itertools.product((True, False), ("n", "far")):
+        policy = _under(QuotaPolicy(multi_quota_tree=several))
+        snapshot = ClusterSnapshot(
+            nodes=nodes, pending=[_pod("new", "dept", 3000)], records=(dept, team)
+        ).assume(_pod("old", "team", 2000).at(where), _pod("more", "team", 1000).at("far"))
+        result = schedule(snapshot, policy=policy)
+        assert bool(result.bound) is several
+        assert verify(snapshot, result) == ()

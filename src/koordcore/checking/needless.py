@@ -153,18 +153,23 @@ class _Turn:
             if any(used.get(one, 0) > bound for one, bound in most.items()):
                 return False
             names = {resource for pod in members for resource in pod.requests} | most.keys()
-            sure &= all(used.get(one, 0) <= least.get(one, 0) and tree.kept(name, one, held) for one in names)
+            sure &= all(
+                used.get(one, 0) <= least.get(one, 0)
+                and tree.kept(name, one, held)
+                and not tree.capped(name, one, held)
+                for one in names
+            )
         return True if sure or not tree.policy.enable_runtime_quota else None
 
     def promised_to(self, members: Sequence[Pod], group: Sequence[Pod]) -> bool:
-        """Tell whether some victims lie within the min of a quota that is none of the members'.
+        """Tell whether some victims lie within the min of a quota that neither has the members nor is above.
 
         Nobody may borrow more because they leave (ruling 26).
         """
         tree = self._quotas()
         if tree is None:
             return False
-        own = {tree.chain(pod)[0] for pod in members}
+        own = {name for pod in members for name in tree.counting(pod)}
         held = tree.held(self._running(group))
         names = {resource for pod in members for resource in pod.requests}
 

@@ -49,9 +49,7 @@ class QuotaChains:
         elsewhere: Elsewhere = NOBODY,
     ) -> QuotaChains:
         """Read the namespaces of some quotas."""
-        # Without a default quota only a label makes a pod a quota's.
-        beyond = elsewhere.named() if policy.disable_default_quota else elsewhere
-        return cls(quotas, policy, spaces_of(quotas), states, beyond)
+        return cls(quotas, policy, spaces_of(quotas), states, elsewhere.under(policy))
 
     def chain(self, pod: Pod) -> list[str]:
         """Name the quota of a pod and, where admission asks them, those above it; an empty name for none."""
@@ -61,6 +59,10 @@ class QuotaChains:
         above = parents_of(own, self.quotas) if self.policy.enable_check_parent_quota else ()
         return [own, *above]
 
+    def counting(self, pod: Pod) -> list[str]:
+        """Name the quotas that count what a pod uses, its own first, whether or not admission asks them."""
+        return counted_in(self.chain(pod)[0], self.quotas, several=self.policy.multi_quota_tree)
+
     def held(self, pods: Iterable[Pod]) -> defaultdict[str, Counter[str]]:
         """Add up what the pods of every quota and of those below hold: those shown, and those elsewhere."""
         found: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -68,11 +70,20 @@ class QuotaChains:
             if name in self.quotas or name in (DEFAULT_QUOTA, ""):  # no other name is a pod's own
                 found[name].update(self.elsewhere.held(name))
         for pod in pods:
-            own = self.chain(pod)[0]
-            amounts = counting(charged(pod), self.quotas.get(own))
-            for name in counted_in(own, self.quotas, several=self.policy.multi_quota_tree):
+            names = self.counting(pod)
+            amounts = counting(charged(pod), self.quotas.get(names[0]))
+            for name in names:
                 found[name].update(amounts)
         return found
+
+    def capped(self, name: str, resource: str, held: Mapping[str, Mapping[str, int]]) -> bool:
+        """Tell whether a quota below one uses more than its max: the rest counts in no request above."""
+        several = self.policy.multi_quota_tree
+        return any(
+            held.get(one.name, {}).get(resource, 0) > one.max.get(resource, 0)
+            for one in self.quotas.values()
+            if resource in one.max and name in counted_in(one.name, self.quotas, several=several)[1:]
+        )
 
     def kept(self, name: str, resource: str, held: Mapping[str, Mapping[str, int]]) -> bool:
         """Tell whether a quota surely has its min of a resource: no promise has to be scaled down.

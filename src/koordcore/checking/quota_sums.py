@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.model.claims import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from koordcore.model.pods import Pod
-from koordcore.model.quotas import DEFAULT_QUOTA, ROOT_QUOTA, ElasticQuota
+from koordcore.model.quotas import DEFAULT_QUOTA, ROOT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import Resources, make_resources
 from koordcore.snapshot import ClusterSnapshot
 
@@ -140,16 +140,18 @@ class QuotaSums:
         Every quota by name; for other ones there is :meth:`take`.
     specs
         What the claims of pods ask for.
-    named_only
-        Pods whose label names no quota are those of none.
+    policy
+        Without a default quota pods whose label names no quota are those of none; where there are several
+        trees, what stands in another one is not above a quota.
     """
 
     def __init__(
-        self, quotas: Mapping[str, ElasticQuota], specs: Specs = no_specs, *, named_only: bool = False
+        self, quotas: Mapping[str, ElasticQuota], specs: Specs = no_specs, policy: QuotaPolicy | None = None
     ) -> None:
         self._quotas = quotas
         self._specs = specs
-        self._named_only = named_only
+        self._named_only = policy is not None and policy.disable_default_quota
+        self._several = policy is not None and policy.multi_quota_tree
         self._spaces = spaces_of(quotas)
         self._chains: dict[tuple[str, str], tuple[str, ...]] = {}
         self._alike: defaultdict[tuple[str, str, bool], Counter[str]] = defaultdict(Counter)
@@ -170,9 +172,9 @@ class QuotaSums:
         for (named, space, guarded), amounts in known._alike.items():
             self._add(named, space, guarded, amounts, 1)
 
-    def named(self) -> QuotaSums:
-        """Give the sums by label alone: no other pod is a quota's."""
-        sums = QuotaSums(self._quotas, self._specs, named_only=True)
+    def under(self, policy: QuotaPolicy) -> QuotaSums:
+        """Give the sums as a policy counts them."""
+        sums = QuotaSums(self._quotas, self._specs, policy)
         sums.take(self)
         return sums
 
@@ -200,9 +202,10 @@ class QuotaSums:
     def _add(self, named: str, space: str, guarded: bool, amounts: Mapping[str, int], sign: int) -> None:
         chain, alike = self._chain_of(named, space), self._alike[named, space, guarded]
         own = self._quotas.get(chain[0])
-        sums = [self.whole[name] for name in chain]
+        counting_it = counted_in(chain[0], self._quotas, several=self._several)
+        sums = [self.whole[name] for name in counting_it]
         if guarded:
-            sums += [self.guarded[name] for name in chain]
+            sums += [self.guarded[name] for name in counting_it]
         for name, amount in amounts.items():
             alike[name] += sign * amount  # also what other quotas may name
             if own is None or name in own.max:
@@ -229,12 +232,13 @@ class Elsewhere:
             for pod in shown:
                 self._shown.count(pod)
 
-    def named(self) -> Elsewhere:
-        """Give the same by label alone: no other pod is a quota's."""
-        if self._everybody is None or self._shown is None:
+    def under(self, policy: QuotaPolicy) -> Elsewhere:
+        """Give the same as a policy counts it."""
+        plain = not policy.disable_default_quota and not policy.multi_quota_tree
+        if plain or self._everybody is None or self._shown is None:
             return self
         found = Elsewhere()
-        found._everybody, found._shown = self._everybody.named(), self._shown.named()
+        found._everybody, found._shown = self._everybody.under(policy), self._shown.under(policy)
         return found
 
     def held(self, name: str) -> Mapping[str, int]:

@@ -45,8 +45,7 @@ def check_quotas(
     setting = result.policy.plugin("ElasticQuota")
     policy = setting.args if setting and setting.args else QuotaPolicy()
     above, named_only = policy.enable_check_parent_quota, policy.disable_default_quota
-    if named_only:
-        elsewhere = elsewhere.named()  # without a default quota only a label makes a pod a quota's
+    elsewhere = elsewhere.under(policy)
     turns = {one.pod: turn for turn, one in enumerate(result.decisions) if isinstance(one, Bound)}
     spaces, specs = spaces_of(quotas), specs_in(snapshot)
     parents = {quota.parent for quota in quotas.values()}

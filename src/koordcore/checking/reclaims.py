@@ -59,13 +59,13 @@ class _Turns:
 
     def __init__(self, snapshot: ClusterSnapshot, result: ScheduleResult, elsewhere: Elsewhere) -> None:
         setting, after = result.policy.plugin("ElasticQuota"), result.snapshot
-        args = setting.args if setting is not None and setting.args else QuotaPolicy()
-        self._guaranteed = isinstance(args, QuotaPolicy) and args.guarantee_usage
+        args = setting.args if setting is not None else None
+        args = args if isinstance(args, QuotaPolicy) else QuotaPolicy()
+        self._guaranteed = args.guarantee_usage
         self._quotas = in_force(snapshot.of(ElasticQuota))
         self._specs = specs_in(snapshot)
-        named_only = isinstance(args, QuotaPolicy) and args.disable_default_quota
-        self._none = partial(QuotaSums, self._quotas, self._specs, named_only=named_only)
-        self._sums, self._elsewhere = self._none(), elsewhere.named() if named_only else elsewhere
+        self._none = partial(QuotaSums, self._quotas, self._specs, args)
+        self._sums, self._elsewhere = self._none(), elsewhere.under(args)
         known = (*snapshot.pending, *after.pending, *after.bound_pods())
         self._pods = {pod.key: pod for pod in known}
         self._holding: dict[PodKey, Pod] = {}
