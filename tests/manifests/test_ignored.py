@@ -258,7 +258,11 @@ PREFIXED = "node.koordinator.sh/"
     [
         (PREFIXED + "cpu-topology", "{", ": not JSON"),
         (PREFIXED + "cpu-topology", '{"detail": [{"id": 0, "core": 0, "socket": 0, "node": 0}]}', None),
-        (PREFIXED + "pod-cpu-allocs", '[{"uid": "u", "managedByKubelet": true, "cpuset": "0-x"}]', ": "),
+        (
+            PREFIXED + "pod-cpu-allocs",
+            '[{"uid": "u", "managedByKubelet": true, "cpuset": "0-x"}]',
+            "[0].cpuset: ",
+        ),
         (PREFIXED + "pod-cpu-allocs", '[{"uid": "u", "managedByKubelet": true, "cpuset": "0-1"}]', None),
         (PREFIXED + "system-qos-resource", '{"cpuset": "1-"}', ": "),
         (PREFIXED + "cpu-shared-pools", '[{"socket": "0"}]', "[0].socket: "),

@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from koordcore.errors import Problem
+from koordcore.errors import ManifestError, Problem
 from koordcore.model.resources import DEPRECATED_BATCH_NAMES
-from koordcore.protocol.device import DEPRECATED_NAMES
+from koordcore.protocol.device import DEPRECATED_NAMES, written_names
 from koordcore.protocol.fields import Json
 
 MISSPELT_RESOURCES: Final = frozenset({"koordinator.sh/gpu-shared"})
 """Names that only release notes and manuals print; the others were right once."""
 OLD_NAMES: Final[Mapping[str, str]] = {**DEPRECATED_NAMES, **DEPRECATED_BATCH_NAMES}
+
+
+def as_written(error: ManifestError, raw: Mapping[str, Json]) -> ManifestError:
+    """Name the amounts that are wrong as the list has them that :func:`canonical_names` has rewritten."""
+    return written_names(error, raw, OLD_NAMES)
 
 
 def canonical_names(raw: Mapping[str, Json]) -> tuple[Mapping[str, Json], tuple[Problem, ...]]:

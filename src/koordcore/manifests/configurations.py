@@ -21,7 +21,7 @@ from koordcore.model.devices import SharedTemplates
 from koordcore.model.mappings import EMPTY
 from koordcore.protocol.colocation import parse_config
 from koordcore.protocol.device_object import templates_from_manifest
-from koordcore.protocol.fields import Json, load_json
+from koordcore.protocol.fields import Json, at, load_json
 from koordcore.protocol.normalization import (
     AMPLIFICATION_KEY,
     NORMALIZATION_KEY,
@@ -85,7 +85,7 @@ def _templates(
     if not usual and not (isinstance(data, Mapping) and isinstance(data.get(_TEMPLATES_KEY), str)):
         return None
     try:
-        texts = as_labels(data or {})
+        texts = at("data", as_labels, data or {})
         text = _as_json(texts.get(_TEMPLATES_KEY, "{}"))
         templates = templates_from_manifest({"data": {_TEMPLATES_KEY: text}})
     except KoordcoreError as error:

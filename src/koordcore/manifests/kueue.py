@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from koordcore.errors import ManifestError
@@ -19,7 +20,7 @@ from koordcore.model.kueue import (
 )
 from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.quantity import parse_exact_quantity
-from koordcore.model.resources import Resources, parse_resources
+from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, parse_amount
 from koordcore.model.selectors import NOTHING
 from koordcore.protocol.fields import (
     Json,
@@ -97,8 +98,8 @@ def _amounts(raw: Json) -> tuple[Resources, Resources, Resources]:
     name = required(entry, "name", as_str)
 
     def read(field: str) -> Resources:
-        value = entry.get(field)
-        return parse_resources({} if value is None else {name: value})
+        amount = optional(entry, field, partial(parse_amount, name), None)
+        return NO_RESOURCES if amount is None else make_resources({name: amount})
 
     required(entry, "nominalQuota", lambda value: value)
     return read("nominalQuota"), read("borrowingLimit"), read("lendingLimit")
@@ -122,7 +123,9 @@ def _weight(reading: Reading, spec: Mapping[str, Json]) -> int | None:
         return None
     message = "taken at its word: who has the smallest share comes first; Kueue needs it in its configuration"
     reading.warn("spec.fairSharing", message)
-    return reading.take(section(reading, spec, "fairSharing"), "weight", "spec.fairSharing", _share, _WHOLE)
+    return reading.take(
+        section(reading, spec, "fairSharing", "spec"), "weight", "spec.fairSharing", _share, _WHOLE
+    )
 
 
 def _share(raw: Json) -> int:
@@ -172,7 +175,7 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
     _not_decided(reading, spec, "concurrentAdmissionPolicy", "a Workload takes one flavor, and keeps it")
     for field, idle in _DEFAULTS.items():
         head, _, tail = field.partition(".")
-        value = section(reading, policies, head).get(tail) if tail else policies.get(head)
+        value = borrowing.get(tail) if tail else policies.get(head)
         if value is not None and value not in idle:
             message = f"{value}: nobody is evicted for quota; `koordcore compare` says whom Kueue would"
             reading.warn(f"spec.preemption.{field}", message)

@@ -53,8 +53,14 @@ def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkl
     meta = read_metadata(reading, raw)
     spec, status = section(reading, raw, "spec"), section(reading, raw, "status")
     conditions = reading.take(status, "conditions", "status", list_of(as_mapping), ())
-    true = {one.get("type"): one for one in conditions if one.get("status") == "True"}
-    evicted = reading.take(true.get("Evicted", {}), "lastTransitionTime", "status.conditions", as_time, None)
+    true = {
+        str(one.get("type")): (number, one)
+        for number, one in enumerate(conditions)
+        if one.get("status") == "True"
+    }
+    number, eviction = true.get("Evicted", (0, {}))
+    place = f"status.conditions[{number}]"
+    evicted = reading.take(eviction, "lastTransitionTime", place, as_time, None)
     admission = section(reading, status, "admission", "status")
     sets = reading.take(spec, "podSets", "spec", list_of(_pod_set), ())
     if not sets:
@@ -87,15 +93,19 @@ def _pod_set(raw: Json) -> PodSet:
     entry = as_mapping(raw)
     count = optional(entry, "count", _count, 1)
     # Its pods are made of it elsewhere; here is said what is wrong with it.
-    template = optional(entry, "template", as_mapping, {})
-    for part in ("metadata", "spec"):
-        optional(template, part, as_mapping, {})
+    optional(entry, "template", _check_template, None)
     return PodSet(
         name=optional(entry, "name", as_str, "main"),
         count=count,
         least=optional(entry, "minCount", _count, count),
         topology=optional(entry, "topologyRequest", _topology, TopologyRequest()),
     )
+
+
+def _check_template(value: Json) -> None:
+    template = as_mapping(value)
+    for part in ("metadata", "spec"):
+        optional(template, part, as_mapping, {})
 
 
 def _count(value: Json) -> int:

@@ -7,8 +7,9 @@ from typing import Final
 
 from immutabledict import immutabledict
 
+from koordcore.errors import ManifestError
 from koordcore.manifests._reading import Reading, as_countable, as_strings, is_object, read_metadata, section
-from koordcore.manifests.aliases import canonical_names
+from koordcore.manifests.aliases import as_written, canonical_names
 from koordcore.model.devices import AMD_GPU, DCU_GPU, GPU, GPU_COUNT, MOST_CARDS, NVIDIA_GPU
 from koordcore.model.nodes import Node
 from koordcore.model.resources import NO_RESOURCES, Resources
@@ -85,10 +86,17 @@ def _listed(reading: Reading, status: Mapping[str, Json], name: str, default: Re
     """Read a resource list; old names mean the new ones, as for pods (upstream's node transformer)."""
     written = status.get(name)
     if is_object(written):
-        renamed, notes = canonical_names(written)
+        _, notes = canonical_names(written)
         reading.warnings += (note.within(f"status.{name}") for note in notes)
-        status = {name: renamed}
-    return reading.recall(status, name, "status", as_countable, default)
+    return reading.recall(status, name, "status", _amounts, default)
+
+
+def _amounts(value: Json) -> Resources:
+    written = as_mapping(value)
+    try:
+        return as_countable(canonical_names(written)[0])
+    except ManifestError as error:
+        raise as_written(error, written) from None
 
 
 def _ready(reading: Reading, status: Mapping[str, Json]) -> bool:

@@ -17,7 +17,7 @@ from koordcore.manifests._reading import (
     is_object,
     section,
 )
-from koordcore.manifests.aliases import canonical_names
+from koordcore.manifests.aliases import as_written, canonical_names
 from koordcore.model.containers import (
     DEFAULT_CPU_REQUEST,
     DEFAULT_MEMORY_REQUEST,
@@ -123,13 +123,16 @@ def _amounts(reading: Reading, raw: Mapping[str, Json], name: str, path: str) ->
     try:
         amounts = as_resources(renamed)
     except ManifestError as error:
-        reading.note(error, place)
+        reading.note(as_written(error, listed), place)
         amounts = _those_that_are_some(renamed)
     negative = {resource for resource, amount in amounts.items() if amount < 0}
     if not negative:
         return amounts
-    for resource in sorted(negative):
-        reading.problem(f"{place}[{resource}]", f"must not be negative, got {show(renamed[resource])}")
+    told = ManifestError(
+        Problem(f"[{resource}]", f"must not be negative, got {show(renamed[resource])}")
+        for resource in sorted(negative)
+    )
+    reading.note(as_written(told, listed), place)
     return make_resources({name: amount for name, amount in amounts.items() if name not in negative})
 
 

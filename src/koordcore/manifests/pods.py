@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 import attrs
 from immutabledict import immutabledict
@@ -52,6 +52,9 @@ from koordcore.protocol.fields import (
 )
 from koordcore.protocol.preemption import PREEMPTED_REASON, parse_preempted
 from koordcore.protocol.selectors import as_affinity, as_spread_constraints, as_tolerations
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 _NO_LABELS: Final[immutabledict[str, str]] = immutabledict()
 BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -188,7 +191,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         scheduled=_since(reading, conditions, "PodScheduled"),
         initialized=_since(reading, conditions, "Initialized"),
         deleted=meta.deleted,
-        ready=conditions.get("Ready", {}).get("status") == "True",
+        ready=conditions.get("Ready", _NO_CONDITION).raw.get("status") == "True",
         disruption=_disruption(reading, conditions),
         preempted_by=_preempted_by(reading, conditions),
         kubernetes_qos=reading.take(status, "qosClass", "status", as_str, ""),
@@ -222,41 +225,56 @@ def _phase(value: Json) -> PodPhase:
 # --- status ---------------------------------------------------------------------------------------
 
 
-def _conditions(reading: Reading, status: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
+class _Condition(NamedTuple):
+    """A condition with its place in the list."""
+
+    number: int
+    raw: Mapping[str, Json]
+
+    def take(self, reading: Reading, name: str, convert: Callable[[Json], T], default: D) -> T | D:
+        return reading.take(self.raw, name, f"status.conditions[{self.number}]", convert, default)
+
+
+_NO_CONDITION: Final = _Condition(0, immutabledict())
+
+
+def _conditions(reading: Reading, status: Mapping[str, Json]) -> dict[str, _Condition]:
     if not status.get("conditions"):
         return {}
     conditions = reading.take(status, "conditions", "status", as_list, [])
-    return {str(condition.get("type")): condition for condition in conditions if is_object(condition)}
+    return {
+        str(condition.get("type")): _Condition(number, condition)
+        for number, condition in enumerate(conditions)
+        if is_object(condition)
+    }
 
 
-def _since(reading: Reading, conditions: Mapping[str, Mapping[str, Json]], kind: str) -> datetime | None:
+def _since(reading: Reading, conditions: Mapping[str, _Condition], kind: str) -> datetime | None:
     """Give the moment at which a condition became true; ``None`` where it is not."""
-    condition = conditions.get(kind, {})
-    if condition.get("status") != "True":
+    condition = conditions.get(kind, _NO_CONDITION)
+    if condition.raw.get("status") != "True":
         return None
-    return reading.take(condition, "lastTransitionTime", f"status.conditions[{kind}]", as_time, None)
+    return condition.take(reading, "lastTransitionTime", as_time, None)
 
 
-def _disruption(reading: Reading, conditions: Mapping[str, Mapping[str, Json]]) -> str:
+def _disruption(reading: Reading, conditions: Mapping[str, _Condition]) -> str:
     """Give why the pod is about to be disrupted; empty where it is not."""
-    condition = conditions.get("DisruptionTarget", {})
-    if condition.get("status") != "True":
+    condition = conditions.get("DisruptionTarget", _NO_CONDITION)
+    if condition.raw.get("status") != "True":
         return ""
-    return reading.take(condition, "reason", "status.conditions[DisruptionTarget]", as_str, "")
+    return condition.take(reading, "reason", as_str, "")
 
 
-def _preempted_by(reading: Reading, conditions: Mapping[str, Mapping[str, Json]]) -> str:
+def _preempted_by(reading: Reading, conditions: Mapping[str, _Condition]) -> str:
     """Give for whom the pod was told to leave, where a plan of ours says so."""
     if _disruption(reading, conditions) != PREEMPTED_REASON:
         return ""
-    condition = conditions["DisruptionTarget"]
-    where = "status.conditions[DisruptionTarget]"
-    return parse_preempted(reading.take(condition, "message", where, as_str, ""))
+    return parse_preempted(conditions["DisruptionTarget"].take(reading, "message", as_str, ""))
 
 
-def _infeasible(status: Mapping[str, Json], conditions: Mapping[str, Mapping[str, Json]]) -> bool:
+def _infeasible(status: Mapping[str, Json], conditions: Mapping[str, _Condition]) -> bool:
     """Tell whether the node has refused the resize that the specification asks for."""
-    pending = conditions.get("PodResizePending", {})
+    pending = conditions.get("PodResizePending", _NO_CONDITION).raw
     return status.get("resize") == "Infeasible" or (
         pending.get("status") == "True" and pending.get("reason") == "Infeasible"
     )

@@ -9,7 +9,7 @@ import attrs
 
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reading import Reading, as_countable, as_time, choice, read_metadata, section
-from koordcore.manifests.aliases import canonical_names
+from koordcore.manifests.aliases import as_written, canonical_names
 from koordcore.manifests.held_claims import read_held_claims
 from koordcore.manifests.pods import read_pod
 from koordcore.model.affinity import TaintEffect
@@ -207,7 +207,11 @@ def _condition(value: Json) -> ReservationCondition:
 
 def _amounts(value: Json) -> Resources:
     """Read amounts by names of today; the pods of the template are read so, too."""
-    return as_countable(canonical_names(as_mapping(value))[0])
+    written = as_mapping(value)
+    try:
+        return as_countable(canonical_names(written)[0])
+    except ManifestError as error:
+        raise as_written(error, written) from None
 
 
 def _status(reading: Reading, raw: Mapping[str, Json]) -> ReservationStatus:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -85,9 +85,9 @@ def read_resource_claim(reading: Reading, raw: Mapping[str, Json]) -> ResourceCl
     for number, uid in _repeated([one.uid or one.name for one in reserved]):
         reading.warn(f"status.reservedFor[{number}]", f"{uid} stands there twice")
     allocation = reading.take(status, "allocation", "status", read_allocation, None)
-    if allocation is not None:
+    if allocation is not None and not reading.problems:
         _check_results(reading, spec, allocation)
-    elif reserved:
+    elif reserved and status.get("allocation") is None:
         reading.warn("status.reservedFor", "the claim is reserved although nothing is allocated")
     return ResourceClaim(
         name=meta.name,
@@ -133,8 +133,12 @@ def _read_spec(reading: Reading, raw: Mapping[str, Json], path: str) -> ClaimSpe
     before = len(reading.problems)
     found = reading.take(spec, "devices", path, _spec, _EMPTY_SPEC)
     if len(reading.problems) == before:
-        _check_spec(reading, found, f"{path}.devices")
-        _check_forms(reading, spec.get("devices"), f"{path}.devices.requests")
+        devices = as_mapping(spec.get("devices") or {})
+        inline = [
+            one.get("exactly") is None for one in optional(devices, "requests", list_of(as_mapping), ())
+        ]
+        _check_spec(reading, found, f"{path}.devices", inline)
+        _check_forms(reading, devices, f"{path}.devices.requests")
     return found
 
 
@@ -330,7 +334,8 @@ def _repeated(names: list[str]) -> list[tuple[int, str]]:
     ]
 
 
-def _check_spec(reading: Reading, spec: ClaimSpec, path: str) -> None:
+def _check_spec(reading: Reading, spec: ClaimSpec, path: str, inline: Sequence[bool]) -> None:
+    """Say what the API server would not take; of each request whether its form stands in itself is known."""
     for name, entries in (
         ("requests", spec.requests),
         ("constraints", spec.constraints),
@@ -347,8 +352,8 @@ def _check_spec(reading: Reading, spec: ClaimSpec, path: str) -> None:
         if len(request.forms) > _MAX_FORMS:
             reading.warn(f"{where}.firstAvailable", f"at most {_MAX_FORMS}, got {len(request.forms)}")
         for place, form in enumerate(request.forms):
-            inner = f"firstAvailable[{place}]" if request.prioritized else "exactly"
-            _check_form(reading, form, f"{where}.{inner}")
+            own = where if inline[number] else f"{where}.exactly"
+            _check_form(reading, form, f"{where}.firstAvailable[{place}]" if request.prioritized else own)
     known = {one for request in spec.requests for one in _names(request)}
     referring = {
         **{f"{path}.constraints[{number}]": one.requests for number, one in enumerate(spec.constraints)},
@@ -372,9 +377,9 @@ def _check_spec(reading: Reading, spec: ClaimSpec, path: str) -> None:
                 )
 
 
-def _check_forms(reading: Reading, devices: Json, path: str) -> None:
+def _check_forms(reading: Reading, devices: Mapping[str, Json], path: str) -> None:
     """Say which of several forms of a request does not count."""
-    requests = optional(as_mapping(devices or {}), "requests", list_of(as_mapping), ())
+    requests = optional(devices, "requests", list_of(as_mapping), ())
     for number, raw in enumerate(requests):
         said = [name for name in ("firstAvailable", "exactly", *_INLINE) if raw.get(name) is not None]
         if said[:1] in (["firstAvailable"], ["exactly"]):

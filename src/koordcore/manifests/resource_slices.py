@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError, Problem
-from koordcore.manifests._reading import Memory, Reading, as_time, read_metadata, section
+from koordcore.manifests._reading import Memory, Reading, as_time, is_object, read_metadata, section
 from koordcore.model.device_slices import (
     AttributeKind,
     AttributeScalar,
@@ -99,8 +99,10 @@ def read_resource_slice(reading: Reading, raw: Mapping[str, Json]) -> ResourceSl
         skip_node_operations=reading.take(spec, "skipNodeOperations", "spec", as_strings, ()),
     )
     _check_slice(reading, record)
-    for number, device in enumerate(devices):
-        _check_device(reading, device, f"spec.devices[{number}]")
+    listed = as_list(spec["devices"]) if devices else ()
+    for number, (device, written) in enumerate(zip(devices, listed, strict=True)):
+        inner = ".basic" if is_object(written) and written.get("basic") is not None else ""
+        _check_device(reading, device, f"spec.devices[{number}]{inner}")
     return record
 
 
@@ -121,8 +123,20 @@ def _devices(memory: Memory, value: Json) -> tuple[SliceDevice, ...]:
 def _device(memory: Memory, value: Json) -> SliceDevice:
     # Thousands of devices have equal parts: each is decoded once. Attributes are remembered one by one,
     # because among them there is always a name of the device's own.
-    outer = as_mapping(value)
-    raw = {**outer, **as_mapping(outer["basic"])} if outer.get("basic") is not None else outer
+    raw = as_mapping(value)
+    if raw.get("basic") is None:
+        return _device_of(memory, raw)
+    basic = at("basic", as_mapping, raw["basic"])
+    try:
+        return _device_of(memory, {**raw, **basic})
+    except ManifestError as error:
+        raise ManifestError(
+            one.within("basic") if one.path.partition(".")[0].partition("[")[0] in basic else one
+            for one in error.problems
+        ) from None
+
+
+def _device_of(memory: Memory, raw: Mapping[str, Json]) -> SliceDevice:
     attributes: dict[str, AttributeValue] = optional(raw, "attributes", partial(_attributes, memory), {})
     capacity = optional(raw, "capacity", partial(memory.once, _capacities), EMPTY)
     selector: NodeSelector | None = optional(raw, "nodeSelector", as_node_selector, None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordcore.errors import ManifestError
-from koordcore.manifests._reading import Reading, as_time, choice, read_metadata, section
+from koordcore.manifests._reading import Reading, as_labels, as_time, choice, read_metadata, section
 from koordcore.model.cluster import Namespace, PodDisruptionBudget, PriorityClass, Workload
 from koordcore.model.pods import PreemptionPolicy
 from koordcore.model.selectors import EVERYTHING, NOTHING, LabelSelector
@@ -117,4 +117,4 @@ def read_workload(reading: Reading, raw: Mapping[str, Json]) -> Workload:
 
 
 def _plain_selector(value: Json) -> LabelSelector:
-    return as_label_selector({"matchLabels": value})
+    return LabelSelector(as_labels(value))

@@ -97,6 +97,17 @@ def scale_of(name: str) -> Scale:
     return Scale.MILLI if name == CPU else Scale.UNIT
 
 
+def parse_amount(name: str, value: object) -> int:
+    """Read an amount of one resource.
+
+    Raises
+    ------
+    ManifestError
+        When it is no quantity.
+    """
+    return parse_quantity(value, scale=scale_of(name))  # type: ignore[arg-type]  # checked inside
+
+
 def parse_resources(raw: Mapping[str, object]) -> Resources:
     """Read a Kubernetes resource list.
 
@@ -109,7 +120,7 @@ def parse_resources(raw: Mapping[str, object]) -> Resources:
     problems: list[Problem] = []
     for name, text in raw.items():
         try:
-            amounts[name] = parse_quantity(text, scale=scale_of(name))  # type: ignore[arg-type]  # checked inside
+            amounts[name] = parse_amount(name, text)
         except ManifestError as error:
             problems.extend(error.within(f"[{name}]").problems)
     if problems:

@@ -7,10 +7,11 @@ the pod's annotations make illegal is a :class:`~koordcore.errors.ManifestError`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
@@ -43,7 +44,7 @@ from koordcore.model.resources import (
     parse_resources,
 )
 from koordcore.model.selectors import LabelSelector
-from koordcore.protocol.fields import field, load_json
+from koordcore.protocol.fields import Json, as_mapping, at, field, load_json
 from koordcore.protocol.go_json import syntax_error, type_error
 from koordcore.protocol.selectors import as_label_selector
 
@@ -88,6 +89,40 @@ def replace_deprecated(amounts: Mapping[str, T]) -> dict[str, T]:
         elif new not in amounts:
             renamed[new] = amount
     return renamed
+
+
+def written_names(
+    error: ManifestError, amounts: Iterable[str], renamed: Mapping[str, str] = DEPRECATED_NAMES
+) -> ManifestError:
+    """Name what is wrong with amounts by the names that they were written under.
+
+    Parameters
+    ----------
+    error
+        With paths inside the list as it is read.
+    amounts
+        The names in the list as it was written.
+    renamed
+        Under which names some of them are read.
+    """
+    written = {f"[{renamed[name]}]": f"[{name}]" for name in amounts if name in renamed}
+    written |= {f"[{name}]": f"[{name}]" for name in amounts}  # the right name wins where both stand
+    return ManifestError(attrs.evolve(one, path=written.get(one.path, one.path)) for one in error.problems)
+
+
+def resources_of_today(value: Json) -> Resources:
+    """Take a resource list in which some names may be old ones.
+
+    Raises
+    ------
+    ManifestError
+        Names every entry that is no quantity, as it is written.
+    """
+    written = as_mapping(value)
+    try:
+        return parse_resources(replace_deprecated(written))
+    except ManifestError as error:
+        raise written_names(error, written) from None
 
 
 def split_gpu(amounts: Resources) -> Resources:
@@ -311,10 +346,22 @@ def _allocation_in(text: str) -> DeviceAllocation:
     for name, entries in sorted((raw or {}).items()):
         if entries is not None and not isinstance(entries, list):
             raise ManifestError.at("", type_error(entries, "[]*extension.DeviceAllocation"))
-        holdings = tuple(_holding(entry) for entry in entries or () if entry is not None)
+        holdings = tuple(
+            _holding_at(f"{name}[{index}]", entry)
+            for index, entry in enumerate(entries or ())
+            if entry is not None
+        )
         if holdings and name in DeviceType.__members__.values():
             devices[DeviceType(name)] = holdings
     return DeviceAllocation(devices)
+
+
+def _holding_at(path: str, entry: Any) -> DeviceHolding:
+    try:
+        return _holding(entry)
+    except ManifestError as error:
+        # The words of upstream's decoder name the place themselves.
+        raise ManifestError(one.within(path) if one.path else one for one in error.problems) from None
 
 
 def _holding(entry: Any) -> DeviceHolding:
@@ -332,7 +379,7 @@ def _holding(entry: Any) -> DeviceHolding:
     amounts = one.mapping("resources", "v1.ResourceList")
     return DeviceHolding(
         minor=minor,
-        resources=_positive(parse_resources(replace_deprecated(amounts))),
+        resources=_positive(at("resources", resources_of_today, amounts)),
         id=one.text("id", "string"),
         vfs=tuple(vfs),
         template=extension.text("gpuSharedResourceTemplate", "string"),

@@ -27,8 +27,12 @@ from koordcore.model.devices import (
     VirtualFunction,
 )
 from koordcore.model.quantity import parse_quantity
-from koordcore.model.resources import Resources, parse_resources
-from koordcore.protocol.device import GPU_ISOLATION_PROVIDER, MAX_MINOR, load_go_json, replace_deprecated
+from koordcore.protocol.device import (
+    GPU_ISOLATION_PROVIDER,
+    MAX_MINOR,
+    load_go_json,
+    resources_of_today,
+)
 from koordcore.protocol.fields import (
     as_bool,
     as_int,
@@ -186,10 +190,6 @@ def _topology(value: object) -> DeviceTopology:
     )
 
 
-def _amounts(value: object) -> Resources:
-    return parse_resources(replace_deprecated(as_mapping(value)))
-
-
 def device_from_manifest(value: object) -> Device | None:
     """Read one entry of ``spec.devices``; ``None`` for a type that is not known.
 
@@ -210,7 +210,7 @@ def device_from_manifest(value: object) -> Device | None:
         id=optional(raw, "id", as_str, ""),
         health=optional(raw, "health", as_bool, False),
         labels=immutabledict(optional(raw, "labels", as_str_mapping, _NO_LABELS)),
-        resources=optional(raw, "resources", _amounts, immutabledict()),
+        resources=optional(raw, "resources", resources_of_today, immutabledict()),
         topology=None if raw.get("topology") is None else required(raw, "topology", _topology),
         vf_groups=optional(raw, "vfGroups", list_of(_vf_group), ()),
     )
@@ -312,7 +312,7 @@ def templates_from_manifest(config_map: Mapping[str, Any]) -> SharedResourceTemp
         named = at(f"data[data.yaml].{model}", as_mapping, templates)
         models[model] = immutabledict(
             {
-                name: at(f"data[data.yaml].{model}.{name}", _amounts, amounts)
+                name: at(f"data[data.yaml].{model}.{name}", resources_of_today, amounts)
                 for name, amounts in sorted(named.items())
             }
         )

@@ -197,6 +197,27 @@ def optional(
     return default if value is None else at(name, convert, value)
 
 
+def optional_in(
+    path: str,
+    raw: Mapping[str, Json],
+    name: str,
+    convert: Callable[[Json], T],
+    default: D,
+    *,
+    fold_case: bool = False,
+) -> T | D:
+    """Convert the value of a key in a part of an object.
+
+    Parameters
+    ----------
+    path
+        Where the part stands.
+    raw, name, convert, default, fold_case
+        As for :func:`optional`.
+    """
+    return at(path, lambda _: optional(raw, name, convert, default, fold_case=fold_case), raw)
+
+
 def collect(convert: Callable[[Json], T], values: Iterable[Json]) -> tuple[T, ...]:
     """Convert each element of a list and report the problems of all of them together."""
     done: list[T] = []

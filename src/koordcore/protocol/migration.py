@@ -18,8 +18,9 @@ from koordcore.protocol.fields import (
     as_mapping,
     as_str,
     as_str_mapping,
-    field,
+    at,
     optional,
+    optional_in,
     required,
     show,
 )
@@ -86,26 +87,26 @@ def parse_job(raw: Mapping[str, Json]) -> PodMigrationJob:
     metadata = required(raw, "metadata", as_mapping)
     spec = optional(raw, "spec", as_mapping, {})
     status = optional(raw, "status", as_mapping, {})
-    reference = optional(spec, "podRef", as_mapping, None)
+    reference, place = optional_in("spec", spec, "podRef", as_mapping, None), "spec.podRef"
     pod, uid = None, ""
     if reference is not None:
-        namespace = optional(reference, "namespace", as_str, "")
-        pod = PodKey(namespace, optional(reference, "name", as_str, ""))
-        uid = optional(reference, "uid", as_str, "")
+        namespace = optional_in(place, reference, "namespace", as_str, "")
+        pod = PodKey(namespace, optional_in(place, reference, "name", as_str, ""))
+        uid = optional_in(place, reference, "uid", as_str, "")
     return PodMigrationJob(
-        name=required(metadata, "name", as_str),
-        uid=optional(metadata, "uid", as_str, ""),
-        annotations=optional(metadata, "annotations", as_str_mapping, {}),
-        created=optional(metadata, "creationTimestamp", _moment, None),
+        name=at("metadata", lambda _: required(metadata, "name", as_str), metadata),
+        uid=optional_in("metadata", metadata, "uid", as_str, ""),
+        annotations=optional_in("metadata", metadata, "annotations", as_str_mapping, {}),
+        created=optional_in("metadata", metadata, "creationTimestamp", _moment, None),
         pod=pod,
         pod_uid=uid,
-        mode=optional(spec, "mode", _mode, None),
-        ttl=None if field(spec, "ttl") is None else optional(spec, "ttl", as_duration, 0),
-        paused=optional(spec, "paused", as_bool, False),
-        phase=optional(status, "phase", _phase, JobPhase.NONE),
-        status=optional(status, "status", as_str, ""),
-        reason=optional(status, "reason", as_str, ""),
-        message=optional(status, "message", as_str, ""),
+        mode=optional_in("spec", spec, "mode", _mode, None),
+        ttl=optional_in("spec", spec, "ttl", as_duration, None),
+        paused=optional_in("spec", spec, "paused", as_bool, False),
+        phase=optional_in("status", status, "phase", _phase, JobPhase.NONE),
+        status=optional_in("status", status, "status", as_str, ""),
+        reason=optional_in("status", status, "reason", as_str, ""),
+        message=optional_in("status", status, "message", as_str, ""),
     )
 
 

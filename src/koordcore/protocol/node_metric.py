@@ -29,6 +29,7 @@ from koordcore.protocol.fields import (
     collect,
     list_of,
     optional,
+    optional_in,
 )
 from koordcore.protocol.times import parse_timestamp
 
@@ -76,7 +77,8 @@ def _pod(value: Json) -> PodMetric:
 
 def _pods(value: Json) -> tuple[PodMetric, ...]:
     # The list holds pointers upstream; a null among them is passed over.
-    return collect(_pod, [one for one in as_list(value) if one is not None])
+    found = collect(lambda one: None if one is None else _pod(one), as_list(value))
+    return tuple(one for one in found if one is not None)
 
 
 def _host_application(value: Json) -> HostApplicationMetric:
@@ -132,7 +134,7 @@ def _aggregated_system(value: Json) -> tuple[AggregatedUsage, ...]:
 
 def _report_interval(value: Json) -> int | None:
     policy = optional(as_mapping(value), "metricCollectPolicy", as_mapping, _EMPTY)
-    seconds = optional(policy, "reportIntervalSeconds", as_int, None)
+    seconds = optional_in("metricCollectPolicy", policy, "reportIntervalSeconds", as_int, None)
     return None if seconds is None else seconds * SECOND
 
 

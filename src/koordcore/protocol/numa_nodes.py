@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 import attrs
 from immutabledict import immutabledict
 
-from koordcore.errors import ManifestError, Problem
+from koordcore.errors import ManifestError, Problem, join_path
 from koordcore.model.numa import (
     NO_CPU_MANAGER,
     CPUSharedPool,
@@ -25,12 +25,7 @@ from koordcore.model.numa import (
     NUMANodeResource,
     NUMATopologyPolicy,
 )
-from koordcore.model.resources import (
-    CPU,
-    Resources,
-    make_resources,
-    parse_resources,
-)
+from koordcore.model.resources import CPU, make_resources, parse_amount
 from koordcore.protocol.fields import (
     Json,
     as_bool,
@@ -275,30 +270,31 @@ def _kubelet_policy(names: Iterable[Json]) -> NUMATopologyPolicy:
 
 
 def _zones(values: Iterable[Json], topology: CPUTopology, reserved: CPUSet) -> tuple[NUMANodeResource, ...]:
-    zones: dict[int, dict[str, int]] = {}
-    for index, value in enumerate(values):
-        zone = at(f"zones[{index}]", as_mapping, value)
-        parts = optional(zone, "name", as_str, "").split("node-")
-        if (
-            optional(zone, "type", as_str, "") != "Node"
-            or len(parts) != 2
-            or not _ZONE_NUMBER.match(parts[1])
-        ):
-            continue
-        amounts: dict[str, int] = {}
-        for entry in optional(zone, "resources", as_list, _NOTHING):
-            resource = at(f"zones[{index}].resources", as_mapping, entry)
-            resource_name = optional(resource, "name", as_str, "")
-            path = f"zones[{index}].resources[{resource_name}]"
-            amounts.update(at(path, _resource_list, {resource_name: resource.get("allocatable") or 0}))
-        numa = at(f"zones[{index}].name", as_numa_node, int(parts[1]))
-        if numa < 0:
-            raise ManifestError.at(f"zones[{index}].name", f"expected a NUMA node of at least 0, got {numa}")
-        zones[numa] = amounts
+    zones = dict(zone for zone in at("zones", partial(collect, _zone), values) if zone is not None)
     for numa, amounts in zones.items():
         if amounts.get(CPU):
             amounts[CPU] -= 1000 * (reserved & topology.on_node(numa)).bit_count()
     return tuple(NUMANodeResource(numa, make_resources(zones[numa])) for numa in sorted(zones))
+
+
+def _zone(value: Json) -> tuple[int, dict[str, int]] | None:
+    """Read a zone: the number of its NUMA node and its amounts; ``None`` where it is no NUMA node."""
+    zone = as_mapping(value)
+    parts = optional(zone, "name", as_str, "").split("node-")
+    kind = optional(zone, "type", as_str, "")
+    if kind != "Node" or len(parts) != 2 or not _ZONE_NUMBER.match(parts[1]):
+        return None
+    amounts = dict(optional(zone, "resources", list_of(_zone_amount), ()))
+    numa = at("name", as_numa_node, int(parts[1]))
+    if numa < 0:
+        raise ManifestError.at("name", f"expected a NUMA node of at least 0, got {numa}")
+    return numa, amounts
+
+
+def _zone_amount(value: Json) -> tuple[str, int]:
+    raw = as_mapping(value)
+    name = optional(raw, "name", as_str, "")
+    return name, optional(raw, "allocatable", partial(parse_amount, name), 0)
 
 
 _ReadCPUs: TypeAlias = Callable[[str], CPUSet]
@@ -325,13 +321,18 @@ def _cpu_manager(text: str, cpus: _ReadCPUs = _cpus_or_none) -> KubeletCPUManage
 def _kubelet_cpus(text: str, cpus: _ReadCPUs = _cpus_or_none) -> CPUSet:
     """CPUs of the pods whose CPUs the kubelet itself handed out."""
     found = NO_CPUS
-    for value in as_list(load_json(text)):
-        entry = as_mapping(value)
-        managed = optional(entry, "managedByKubelet", as_bool, False, fold_case=True)
-        uid = optional(entry, "uid", as_str, "", fold_case=True)
-        if managed and uid:
-            found |= cpus(optional(entry, "cpuset", as_str, "", fold_case=True))
+    for own in collect(partial(_cpus_by_kubelet, cpus), as_list(load_json(text))):
+        found |= own
     return found
+
+
+def _cpus_by_kubelet(cpus: _ReadCPUs, value: Json) -> CPUSet:
+    entry = as_mapping(value)
+    managed = optional(entry, "managedByKubelet", as_bool, False, fold_case=True)
+    uid = optional(entry, "uid", as_str, "", fold_case=True)
+    if not (managed and uid):
+        return NO_CPUS
+    return optional(entry, "cpuset", lambda text: cpus(as_str(text)), NO_CPUS, fold_case=True)
 
 
 def _system_cpus(text: str, cpus: _ReadCPUs = _cpus_or_none) -> CPUSet:
@@ -352,10 +353,6 @@ def _pool(value: Json) -> CPUSharedPool:
         node=optional(raw, "node", as_int, 0, fold_case=True),
         cpuset=parse_cpulist(optional(raw, "cpuset", as_str, "", fold_case=True)),
     )
-
-
-def _resource_list(value: Json) -> Resources:
-    return parse_resources(as_mapping(value))
 
 
 # --- what counts for nothing --------------------------------------------------------------------------------
@@ -388,8 +385,8 @@ def unheeded(raw: Mapping[str, Json]) -> Iterator[Problem]:
             read = parse(text)
         except ManifestError as error:
             problem = error.problems[0]
-            inner = problem.path.removeprefix(path)
-            yield Problem(path + inner, f"{problem.message}; it is ignored")
+            inner = problem.path.removeprefix(path).removeprefix(".")
+            yield Problem(join_path(path, inner), f"{problem.message}; it is ignored")
             continue
         if isinstance(read, KubeletCPUManager) and read.options.get(_FULL_PCPUS, "true") not in _BOOLEAN:
             told = show(read.options[_FULL_PCPUS])

@@ -13,7 +13,17 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.errors import ManifestError
-from koordcore.protocol.fields import Json, as_bool, as_int, as_mapping, as_str, list_of, load_json, optional
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_mapping,
+    as_str,
+    list_of,
+    load_json,
+    optional,
+    optional_in,
+)
 from koordcore.protocol.qos import QoSClass
 
 ANNOTATION_RESCTRL: Final = "node.koordinator.sh/resctrl"
@@ -122,7 +132,9 @@ def _llc(value: Json) -> LLCLimits:
     raw = as_mapping(value)
     common = optional(raw, "schemata", as_mapping, _EMPTY, fold_case=True)
     per_cache = optional(raw, "schemataPerCache", list_of(one), None, fold_case=True)
-    return LLCLimits(optional(common, "range", _range, _NO_RANGE, fold_case=True), per_cache or ())
+    return LLCLimits(
+        optional_in("schemata", common, "range", _range, _NO_RANGE, fold_case=True), per_cache or ()
+    )
 
 
 _NO_RANGE: Final[tuple[int, ...]] = ()
@@ -139,7 +151,7 @@ def _mb(value: Json) -> MBLimits:
     raw = as_mapping(value)
     common = optional(raw, "schemata", as_mapping, _EMPTY, fold_case=True)
     per_cache = optional(raw, "schemataPerCache", list_of(one), None, fold_case=True)
-    return MBLimits(optional(common, "percent", as_int, 0, fold_case=True), per_cache or ())
+    return MBLimits(optional_in("schemata", common, "percent", as_int, 0, fold_case=True), per_cache or ())
 
 
 def parse_resctrl(text: str) -> ResctrlLimits:

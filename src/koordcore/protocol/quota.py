@@ -21,7 +21,18 @@ from koordcore.protocol.exact import (
     exact_list,
     parse_exact_list,
 )
-from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, as_str_mapping, at, load_json, show
+from koordcore.protocol.fields import (
+    Json,
+    as_list,
+    as_mapping,
+    as_str,
+    as_str_mapping,
+    at,
+    load_json,
+    optional,
+    optional_in,
+    show,
+)
 from koordcore.protocol.selectors import as_label_selector
 from koordcore.protocol.times import moment_of
 
@@ -47,23 +58,24 @@ CHILD_REQUEST: Final = PREFIX + "child-request"
 GUARANTEED: Final = PREFIX + "guaranteed"
 
 _NO_TEXTS: Final[immutabledict[str, str]] = immutabledict()
+_NO_FIELDS: Final[Mapping[str, Json]] = immutabledict()
 _NO_AMOUNTS: Final[ExactList] = immutabledict()
 _RENAMED: Final[Mapping[str, str]] = {**DEPRECATED_NAMES, **DEPRECATED_BATCH_NAMES}
 
 
 def metadata_of(raw: Mapping[str, Json]) -> Mapping[str, Json]:
     """Metadata of an object; empty where it has none."""
-    return as_mapping(raw.get("metadata") or {})
+    return at("metadata", as_mapping, raw.get("metadata") or {})
 
 
 def labels_of(raw: Mapping[str, Json]) -> dict[str, str]:
     """Labels of an object."""
-    return as_str_mapping(metadata_of(raw).get("labels") or {})
+    return at("metadata.labels", as_str_mapping, metadata_of(raw).get("labels") or {})
 
 
 def annotations_of(raw: Mapping[str, Json]) -> dict[str, str]:
     """Annotations of an object."""
-    return as_str_mapping(metadata_of(raw).get("annotations") or {})
+    return at("metadata.annotations", as_str_mapping, metadata_of(raw).get("annotations") or {})
 
 
 def quota_label(labels: Mapping[str, str]) -> str:
@@ -176,15 +188,15 @@ def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tu
     ManifestError
         When ``spec`` itself cannot be read.
     """
-    metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
+    metadata, spec = metadata_of(raw), optional(raw, "spec", as_mapping, _NO_FIELDS)
     labels = labels_of(raw)
     reader = _Reader(labels, annotations_of(raw), [])
-    name = as_str(metadata.get("name") or "")
-    limits = {key: _renamed(_list_at(spec, key)) for key in ("max", "min")}
+    name = optional_in("metadata", metadata, "name", as_str, "")
+    limits = {key: _renamed(_list_at("spec", spec, key)) for key in ("max", "min")}
     total = reader.resource_list(TOTAL_RESOURCE)
     quota = ElasticQuota(
         name=name,
-        namespace=as_str(metadata.get("namespace") or ""),
+        namespace=optional_in("metadata", metadata, "namespace", as_str, ""),
         parent="" if name == ROOT_QUOTA else labels.get(PARENT) or ROOT_QUOTA,
         tree=labels.get(TREE_ID, ""),
         max=amounts_of(limits["max"]),
@@ -206,11 +218,8 @@ def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tu
     return quota, tuple(reader.warnings)
 
 
-def _list_at(spec: Mapping[str, Json], key: str) -> ExactList:
-    try:
-        return parse_exact_list(spec.get(key))
-    except ManifestError as error:
-        raise error.within(f"spec.{key}") from None
+def _list_at(path: str, part: Mapping[str, Json], key: str) -> ExactList:
+    return at(f"{path}.{key}", parse_exact_list, part.get(key))
 
 
 @record(kw_only=True)
@@ -276,16 +285,16 @@ def quota_object(raw: Mapping[str, Json]) -> QuotaObject:
     ManifestError
         When an amount in ``spec`` or ``status`` is no quantity.
     """
-    metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
+    metadata, spec = metadata_of(raw), optional(raw, "spec", as_mapping, _NO_FIELDS)
     return QuotaObject(
-        name=as_str(metadata.get("name") or ""),
-        namespace=as_str(metadata.get("namespace") or ""),
+        name=optional_in("metadata", metadata, "name", as_str, ""),
+        namespace=optional_in("metadata", metadata, "namespace", as_str, ""),
         labels=immutabledict(labels_of(raw)),
         annotations=immutabledict(annotations_of(raw)),
         has_max=spec.get("max") is not None,
-        max=_list_at(spec, "max"),
-        min=_list_at(spec, "min"),
-        used=_list_at(as_mapping(raw.get("status") or {}), "used"),
+        max=_list_at("spec", spec, "max"),
+        min=_list_at("spec", spec, "min"),
+        used=_list_at("status", optional(raw, "status", as_mapping, _NO_FIELDS), "used"),
     )
 
 
@@ -324,16 +333,15 @@ def quota_profile_from_object(raw: Mapping[str, Json]) -> QuotaProfile:
     ManifestError
         When the node selector cannot be read, with upstream's text for an unknown operator.
     """
-    metadata, spec = metadata_of(raw), as_mapping(raw.get("spec") or {})
-    ratio = spec.get("resourceRatio")
+    metadata, spec = metadata_of(raw), optional(raw, "spec", as_mapping, _NO_FIELDS)
     return QuotaProfile(
-        name=as_str(metadata.get("name") or ""),
-        namespace=as_str(metadata.get("namespace") or ""),
-        quota_name=as_str(spec.get("quotaName") or ""),
+        name=optional_in("metadata", metadata, "name", as_str, ""),
+        namespace=optional_in("metadata", metadata, "namespace", as_str, ""),
+        quota_name=optional_in("spec", spec, "quotaName", as_str, ""),
         node_selector=at("spec.nodeSelector", label_selector_from_object, spec.get("nodeSelector")),
-        quota_labels=immutabledict(as_str_mapping(spec.get("quotaLabels") or {})),
+        quota_labels=immutabledict(optional_in("spec", spec, "quotaLabels", as_str_mapping, _NO_TEXTS)),
         labels=immutabledict(labels_of(raw)),
-        resource_ratio=None if ratio is None else as_str(ratio),
+        resource_ratio=optional_in("spec", spec, "resourceRatio", as_str, None),
         resource_keys=_resource_keys(annotations_of(raw)),
     )
 

@@ -65,6 +65,8 @@ def _selector_error(selector: Mapping[str, Json]) -> str:
         if not isinstance(one, Mapping):
             return ""
         operator, values = one.get("operator", ""), one.get("values") or []
+        if not isinstance(values, list):
+            return ""  # said where it is read
         if operator not in _SELECTOR_OPERATORS:
             return f"{json.dumps(operator)} is not a valid label selector operator"
         shown = "[" + ",".join(json.dumps(text) for text in values) + "]"
