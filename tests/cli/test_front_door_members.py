@@ -39,18 +39,24 @@ WITH_RESOURCES: Object = {
 }
 
 
+OF_RUNTIME = "ClusterTrainingRuntime torch.spec.template.spec.replicatedJobs[0].template"
+
+
 @pytest.mark.parametrize(
     ("job", "told"),
     [
-        ([TRAIN, runtime({})], "TrainJob ml/train: spec: required"),
-        ([WITH_RESOURCES, runtime({"spec": {"template": {}}})], "TrainJob ml/train: spec: required"),
+        ([TRAIN, runtime({})], f"TrainJob ml/train: {OF_RUNTIME}.spec: required"),
+        (
+            [WITH_RESOURCES, runtime({"spec": {"template": {}}})],
+            f"TrainJob ml/train: {OF_RUNTIME}.spec.template.spec: required",
+        ),
         (
             [made("batch/v1", "Job", {"template": {"metadata": {"labels": ["a"]}, "spec": {}}})],
-            'Job ml/train: labels: expected object, got ["a"]',
+            'Job ml/train: spec.template.metadata.labels: expected object, got ["a"]',
         ),
         (
             [made("batch/v1", "Job", {"template": {"metadata": {"annotations": "a"}, "spec": {}}})],
-            'Job ml/train: annotations: expected object, got "a"',
+            'Job ml/train: spec.template.metadata.annotations: expected object, got "a"',
         ),
         (
             [
@@ -68,7 +74,7 @@ WITH_RESOURCES: Object = {
                     },
                 )
             ],
-            'JobSet ml/train: name: expected string, got ["a"]',
+            'JobSet ml/train: spec.replicatedJobs[0].dependsOn[0].name: expected string, got ["a"]',
         ),
     ],
 )

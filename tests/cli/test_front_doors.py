@@ -244,7 +244,7 @@ def test_what_cannot_be_read_is_named(capsys: pytest.CaptureFixture[str], tmp_pa
     dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(1), bad]}))
     assert main(["schedule", str(dump), "--as-gangs"]) == 1
     told = capsys.readouterr().err
-    assert "Job ml/train: parallelism: expected 0 to 100000, got -1" in told
+    assert "Job ml/train: spec.parallelism: expected 0 to 100000, got -1" in told
     assert "not looked at: 1 Job without pods (see above)" in told
     _, told = planned(capsys, tmp_path, [*nodes(1), TRAIN], "--as-gangs")
     assert "not said by a gang: its pods: ClusterTrainingRuntime torch is not in the dump" in told

@@ -156,6 +156,55 @@ OBJECTS: Final = [
     ),
     obj("v1", "ReplicationController", spec={"replicas": 1, "selector": {"a": "b"}}),
 ]
+TEMPLATE: Final = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}}
+JOB: Final = {"spec": {"parallelism": 2, "completions": 2, "template": TEMPLATE}}
+JOBS: Final = [
+    obj("batch/v1", "Job", **JOB, status={"succeeded": 1, "failedIndexes": "0"}),
+    obj(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        spec={
+            "replicatedJobs": [{"name": "j", "replicas": 1, "template": JOB, "dependsOn": [{"name": "i"}]}]
+        },
+        status={"replicatedJobsStatus": [{"name": "i", "succeeded": 1}]},
+    ),
+    obj(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        spec={
+            "replicas": 1,
+            "leaderWorkerTemplate": {"size": 2, "workerTemplate": TEMPLATE, "leaderTemplate": TEMPLATE},
+        },
+    ),
+    obj(
+        "ray.io/v1",
+        "RayJob",
+        spec={
+            "rayClusterSpec": {
+                "headGroupSpec": {"template": TEMPLATE},
+                "workerGroupSpecs": [
+                    {
+                        "groupName": "w",
+                        "replicas": 1,
+                        "minReplicas": 1,
+                        "maxReplicas": 2,
+                        "template": TEMPLATE,
+                    }
+                ],
+            }
+        },
+        status={"rayClusterName": "r"},
+    ),
+    obj(
+        "kubeflow.org/v1",
+        "PyTorchJob",
+        spec={
+            "pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": TEMPLATE}},
+            "runPolicy": {"schedulingPolicy": {"minAvailable": 1}},
+        },
+    ),
+    obj("trainer.kubeflow.org/v1alpha1", "TrainJob", spec={"runtimeRef": {"name": "r"}}),
+]
 IN_TEXTS: Final = [
     (
         obj("topology.node.k8s.io/v1alpha1", "NodeResourceTopology"),
@@ -235,6 +284,22 @@ def test_what_is_wrong_in_the_text_of_an_annotation_is_told_with_its_place(
             for place, message in told(changed(raw, ("metadata", "annotations"), noted)) - before:
                 there = spelt(place)
                 assert there.startswith(own) or own.startswith(there), (path, place, message)
+
+
+@pytest.mark.parametrize("raw", JOBS, ids=lambda raw: raw["kind"])
+def test_what_is_wrong_with_a_job_as_a_gang_is_told_with_its_place(raw: Any) -> None:
+    for path in places(raw):
+        if path[0] in {"apiVersion", "kind"} or path == ("metadata",):
+            continue
+        own = spelt(path)
+        for wrong in WRONG:
+            loaded = snapshot_from_objects([changed(raw, path, wrong)], as_gangs=True)
+            for one in loaded.problems:
+                if one.object_name.startswith("Pod "):
+                    continue  # one that was made of the template
+                there = spelt(one.path)
+                assert one.path, (path, one)
+                assert there.startswith(own) or own.startswith(there), (path, one)
 
 
 def test_amounts_in_lists_are_told_with_their_index_and_field() -> None:

@@ -9,9 +9,19 @@ import attrs
 
 from koordcore._record import record
 from koordcore.errors import ManifestError
+from koordcore.manifests.parts_of_objects import Part, entries, inner, maybe, needed, place_in, taken
 from koordcore.manifests.suspension import has_ended
 from koordcore.model.mappings import EMPTY
-from koordcore.protocol.fields import Json, as_bool, as_int, as_list, as_mapping, as_str, optional, required
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_int,
+    as_list,
+    as_mapping,
+    as_str,
+    at,
+    required,
+)
 
 _LWS: Final = "leaderworkerset.sigs.k8s.io/"
 _JOBSET: Final = "jobset.sigs.k8s.io/"
@@ -57,19 +67,18 @@ class Opened:
     unsaid: list[str]
 
 
-def _template(raw: Mapping[str, Json], name: str = "template") -> Mapping[str, Json]:
-    found = required(raw, name, as_mapping)
-    meta = optional(found, "metadata", as_mapping, {})
+def _template(raw: Mapping[str, Json], name: str = "template") -> Part:
+    found = inner(raw, name)
+    meta = maybe(found, "metadata")
     for part in ("labels", "annotations"):
-        optional(meta, part, as_mapping, {})  # what is wrong with a template is said of its job, once
+        maybe(meta, part)  # what is wrong with a template is said of its job, once
     return found
 
 
 def _count(raw: Mapping[str, Json], name: str, default: int) -> int:
-    value = raw.get(name)
-    number = default if value is None else as_int(value)
+    number = taken(raw, name, as_int, default)
     if not 0 <= number <= _MOST:
-        raise ManifestError.at(name, f"expected 0 to {_MOST}, got {number}")
+        raise ManifestError.at(place_in(raw, name), f"expected 0 to {_MOST}, got {number}")
     return number
 
 
@@ -88,7 +97,7 @@ def _job(
     parallel = _count(spec, "parallelism", 1)
     succeeded = _count(status, "succeeded", 0)
     if spec.get("completions") is not None or spec.get("parallelism") is None:
-        done = succeeded + _indexes(optional(status, "failedIndexes", as_str, ""))
+        done = succeeded + _indexes(taken(status, "failedIndexes", as_str, ""))
         parallel = min(parallel, max(0, _count(spec, "completions", 1) - done))
     elif succeeded:  # one that has succeeded found no more work: those that run are the last
         parallel = min(parallel, _count(status, "active", 0))
@@ -97,9 +106,8 @@ def _job(
 
 
 def _batch_job(name: str, raw: Mapping[str, Json]) -> Opened:
-    status = as_mapping(raw.get("status") or {})
     labels = {"batch.kubernetes.io/job-name": name}
-    members = _job(name, required(raw, "spec", as_mapping), labels, status)
+    members = _job(name, inner(raw, "spec"), labels, maybe(raw, "status"))
     return Opened([Group(name=name, least=len(members), members=tuple(members))], [])
 
 
@@ -125,15 +133,16 @@ def open_job_set(
     spec
         Its own, unless another is given.
     """
-    spec = required(raw, "spec", as_mapping) if spec is None else spec
-    over = _over(as_mapping(raw.get("status") or {}))
+    spec = inner(raw, "spec") if spec is None else spec
+    over = _over(maybe(raw, "status"))
     members: list[Member] = []
     parts: list[Json] = []
     unsaid: list[str] = []
     ended: set[str] = set()
     whole = _note(raw, "alpha.jobset.sigs.k8s.io/exclusive-topology")
-    for entry in map(as_mapping, required(spec, "replicatedJobs", as_list)):
-        job = required(entry, "name", as_str)
+    needed(spec, "replicatedJobs", as_list)
+    for entry in entries(spec, "replicatedJobs"):
+        job = needed(entry, "name", as_str)
         template = _template(entry)
         key = _note(template, "alpha.jobset.sigs.k8s.io/exclusive-topology") or whole
         replicas = _count(entry, "replicas", 1)
@@ -151,8 +160,9 @@ def open_job_set(
                 f"{_JOBSET}replicatedjob-name": job,
                 f"{_JOBSET}job-index": str(index),
             }
-            status = as_mapping(child.get("status") or {})
-            members += _job(f"{name}-{job}-{index}", required(template, "spec", as_mapping), labels, status)
+            own = f"{name}-{job}-{index}"
+            status = maybe(Part(child, f"Job {own}"), "status")
+            members += _job(own, inner(template, "spec"), labels, status)
         if key:
             chosen = {f"{_JOBSET}replicatedjob-name": job}
             parts.append(
@@ -163,13 +173,13 @@ def open_job_set(
                     "gatherStrategy": _must(key),
                 }
             )
-        for before in map(as_mapping, as_list(entry.get("dependsOn") or [])):
-            if required(before, "name", as_str) in ended:
+        for before in entries(entry, "dependsOn"):
+            if needed(before, "name", as_str) in ended:
                 continue  # jobs are listed after those that they wait for
             beside = ", and so need not run beside it" if before.get("status") == "Complete" else ""
             waits = f"that {job} waits until {before.get('name')} is {before.get('status')}"
             unsaid.append(f"{waits}{beside} (dependsOn)")
-    if as_mapping(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
+    if maybe(spec, "startupPolicy").get("startupPolicyOrder") == "InOrder":
         unsaid.append("that its jobs start in order (startupPolicy)")
     found = {"subGroups": parts} if parts else None
     return Opened([Group(name=name, least=len(members), members=tuple(members), parts=found)], unsaid)
@@ -177,22 +187,22 @@ def open_job_set(
 
 def _over(status: Mapping[str, Json]) -> dict[str, int]:
     """Count the jobs of each name that have succeeded, as a JobSet or a TrainJob says it."""
-    listed = as_list(status.get("replicatedJobsStatus") or status.get("jobsStatus") or [])
-    return {required(one, "name", as_str): _count(one, "succeeded", 0) for one in map(as_mapping, listed)}
+    listed = entries(status, "replicatedJobsStatus" if status.get("replicatedJobsStatus") else "jobsStatus")
+    return {needed(one, "name", as_str): _count(one, "succeeded", 0) for one in listed}
 
 
 def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
-    spec = required(raw, "spec", as_mapping)
-    body = required(spec, "leaderWorkerTemplate", as_mapping)
+    spec = inner(raw, "spec")
+    body = inner(spec, "leaderWorkerTemplate")
     size = _count(body, "size", 1)
     workers = _template(body, "workerTemplate")
-    leader = as_mapping(body.get("leaderTemplate") or workers)
+    leader = _template(body, "leaderTemplate") if body.get("leaderTemplate") else workers
     # Without a template of its own the leader is one of the workers.
     roles = ("leader", "worker") if body.get("leaderTemplate") else ("main", "main")
     unsaid = []
     if spec.get("startupPolicy") == "LeaderReady":
         unsaid.append("that workers are made once their leader is ready (startupPolicy)")
-    policy = as_mapping(body.get("subGroupPolicy") or {})
+    policy = maybe(body, "subGroupPolicy")
     each = _count(policy, "subGroupSize", 0)
     apart = policy.get("type") == "LeaderExcluded" or policy.get("subGroupPolicyType") == "LeaderExcluded"
     if each and size % each and (size - 1) % each:
@@ -200,8 +210,8 @@ def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
             "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize", f"{each} parts no {size} pods"
         )
     whole = _note(raw, f"{_LWS}exclusive-topology")
-    inner = _note(raw, f"{_LWS}subgroup-exclusive-topology")
-    unsaid += [_exclusive(key, what) for key, what in ((whole, "group"), (inner, "sub-group")) if key]
+    within = _note(raw, f"{_LWS}subgroup-exclusive-topology")
+    unsaid += [_exclusive(key, what) for key, what in ((whole, "group"), (within, "sub-group")) if key]
     groups = []
     for number in range(_count(spec, "replicas", 1)):
         members = []
@@ -219,7 +229,7 @@ def _leader_worker_set(name: str, raw: Mapping[str, Json]) -> Opened:
             members.append(Member(name=own, labels=labels, template=template, role=role))
         parts: Json = None
         if each:
-            rules = {"gatherStrategy": _must(inner)} if inner else {}
+            rules = {"gatherStrategy": _must(within)} if within else {}
             parts = {"subGroups": [{"name": "sub-group", "by": f"{_LWS}subgroup-index", **rules}]}
         together = {"gatherStrategy": _must(whole)} if whole else None
         own = f"{name}-{number}"
@@ -231,16 +241,16 @@ def _ray_cluster(
     name: str, raw: Mapping[str, Json], spec: Mapping[str, Json] | None = None, cluster: str = ""
 ) -> Opened:
     """Open a cluster of Ray, or that of a RayJob; its pods are called after the cluster once there is one."""
-    spec, cluster = required(raw, "spec", as_mapping) if spec is None else spec, cluster or name
-    elastic = optional(spec, "enableInTreeAutoscaling", as_bool, False)
-    head = _template(required(spec, "headGroupSpec", as_mapping))
+    spec, cluster = inner(raw, "spec") if spec is None else spec, cluster or name
+    elastic = taken(spec, "enableInTreeAutoscaling", as_bool, False)
+    head = _template(inner(spec, "headGroupSpec"))
     labels = {f"{_RAY}cluster": cluster, f"{_RAY}node-type": "head"}
     members = [Member(name=f"{cluster}-head", labels=labels, template=head)]
     least = 1
     parts: list[Json] = []
-    for entry in map(as_mapping, as_list(spec.get("workerGroupSpecs") or [])):
-        group = required(entry, "groupName", as_str)
-        if optional(entry, "suspend", as_bool, False):
+    for entry in entries(spec, "workerGroupSpecs"):
+        group = needed(entry, "groupName", as_str)
+        if taken(entry, "suspend", as_bool, False):
             continue
         wanted = _within_limits(entry)
         hosts = max(1, _count(entry, "numOfHosts", 1))
@@ -264,16 +274,16 @@ def _within_limits(group: Mapping[str, Json]) -> int:
     wanted = _count(group, "replicas", fewest)
     if wanted < fewest:
         return fewest
-    most = optional(group, "maxReplicas", as_int, wanted)  # its default is the greatest number there is
+    most = taken(group, "maxReplicas", as_int, wanted)  # its default is the greatest number there is
     return max(0, min(wanted, most))
 
 
 def _ray_job(name: str, raw: Mapping[str, Json]) -> Opened:
-    spec = required(raw, "spec", as_mapping)
+    spec = inner(raw, "spec")
     if not spec.get("rayClusterSpec"):
         return Opened([], ["the cluster that it selects (clusterSelector)"])
-    cluster = optional(as_mapping(raw.get("status") or {}), "rayClusterName", as_str, "")
-    opened = _ray_cluster(name, raw, required(spec, "rayClusterSpec", as_mapping), cluster)
+    cluster = taken(maybe(raw, "status"), "rayClusterName", as_str, "")
+    opened = _ray_cluster(name, raw, inner(spec, "rayClusterSpec"), cluster)
     opened.unsaid.append("its submitter, which comes once the cluster runs")
     return opened
 
@@ -294,19 +304,20 @@ def _replicas(
     few
         How many pods a role has that does not say it, where that is not one.
     """
-    spec = required(raw, "spec", as_mapping)
+    spec = inner(raw, "spec")
     members: list[Member] = []
-    for role, entry in sorted(required(spec, field, as_mapping).items()):
+    roles = inner(spec, field)
+    for role in sorted(roles):
         kind = role.lower()
-        body = as_mapping(entry)
+        body = inner(roles, role)
         for index in range(_count(body, "replicas", few.get(kind, 1))):
             labels = {f"{_KUBEFLOW}job-name": name, label: kind}
             own = f"{name}-{kind}-{index}"
             members.append(Member(name=own, labels=labels, template=_template(body), once=True))
-    policy = as_mapping(as_mapping(spec.get("runPolicy") or {}).get("schedulingPolicy") or {})
+    policy = maybe(maybe(spec, "runPolicy"), "schedulingPolicy")
     least = _count(policy, "minAvailable", len(members))
     named = ["its queue (schedulingPolicy)"] if policy.get("queue") else []
-    of_all = optional(policy, "priorityClass", as_str, "")
+    of_all = taken(policy, "priorityClass", as_str, "")
     return Opened([Group(name=name, least=least, members=tuple(members), priority_class=of_all)], named)
 
 
@@ -326,7 +337,7 @@ def _mpi_job(name: str, raw: Mapping[str, Json]) -> Opened:
 
 def _pytorch_job(name: str, raw: Mapping[str, Json]) -> Opened:
     opened = _replicas(name, raw, "pytorchReplicaSpecs")
-    if as_mapping(required(raw, "spec", as_mapping).get("elasticPolicy") or {}):
+    if maybe(inner(raw, "spec"), "elasticPolicy"):
         opened.unsaid.insert(0, "how far its elastic policy will go")
     return opened
 
@@ -349,8 +360,8 @@ DOORS: Final = {kind.lower(): kind for _, kind in (*OPENERS, TRAIN_JOB)} | {"lws
 
 def _note(raw: Mapping[str, Json], key: str) -> str:
     """Read an annotation of an object or template."""
-    notes = as_mapping(as_mapping(raw.get("metadata") or {}).get("annotations") or {})
-    return as_str(notes.get(key) or "")
+    notes = maybe(maybe(raw, "metadata"), "annotations")
+    return at(f"{notes.place}[{key}]", as_str, notes.get(key) or "")
 
 
 def open_train_job(
@@ -371,38 +382,39 @@ def open_train_job(
         Batch Jobs that are there, by name.
     """
     space, name = place
-    spec = required(raw, "spec", as_mapping)
-    named = required(spec, "runtimeRef", as_mapping)
-    kind, runtime = str(named.get("kind") or "ClusterTrainingRuntime"), required(named, "name", as_str)
+    spec = inner(raw, "spec")
+    named = inner(spec, "runtimeRef")
+    kind, runtime = str(named.get("kind") or "ClusterTrainingRuntime"), needed(named, "name", as_str)
     found = runtimes.get((kind, "" if kind.startswith("Cluster") else space, runtime))
     if found is None:
         return Opened([], [f"its pods: {kind} {runtime} is not in the dump"])
-    trainer = as_mapping(spec.get("trainer") or {})
-    found_spec = required(found, "spec", as_mapping)
-    body = required(required(found_spec, "template", as_mapping), "spec", as_mapping)
-    policy = as_mapping(found_spec.get("mlPolicy") or {})
+    trainer = maybe(spec, "trainer")
+    found_spec = inner(Part(found, f"{kind} {runtime}"), "spec")
+    body = inner(inner(found_spec, "template"), "spec")
+    policy = maybe(found_spec, "mlPolicy")
     told = trainer.get("numNodes") is not None or found_spec.get("mlPolicy") is not None
     number = _count(trainer, "numNodes", _count(policy, "numNodes", 1))
-    mpi = as_mapping(policy.get("mpi") or {})
-    if optional(mpi, "runLauncherAsNode", as_bool, False):
+    mpi = maybe(policy, "mpi")
+    if taken(mpi, "runLauncherAsNode", as_bool, False):
         number = max(0, number - 1)  # the launcher is one of them
-    listed = [as_mapping(one) for one in required(body, "replicatedJobs", as_list)]
+    needed(body, "replicatedJobs", as_list)
+    listed = entries(body, "replicatedJobs")
     # The launcher of MPI may be labelled as the trainer; the nodes are still those of the job of that name.
     labelled = any(_is_trainer(one) for one in listed) and not policy.get("mpi")
-    jobs = []
+    jobs: list[Mapping[str, Json]] = []
     for entry in listed:
         if not (_is_trainer(entry) if labelled else entry.get("name") == "node"):
             jobs.append(entry)
             continue
-        inner = required(_template(entry), "spec", as_mapping)
-        sized: dict[str, Json] = {**inner}
+        job = inner(_template(entry), "spec")
+        sized: dict[str, Json] = {**job}
         if told:
             sized |= {"parallelism": number, "completions": number}
         if trainer.get("resourcesPerNode"):
-            sized["template"] = _sized(_template(inner), as_mapping(trainer["resourcesPerNode"]))
+            sized["template"] = _sized(_template(job), maybe(trainer, "resourcesPerNode"))
         once: dict[str, Json] = {"replicas": 1} if _is_trainer(entry) else {}
         jobs.append({**entry, **once, "template": {**_template(entry), "spec": sized}})
-    opened = open_job_set(name, raw, made, {**body, "replicatedJobs": jobs})
+    opened = open_job_set(name, raw, made, Part({**body, "replicatedJobs": jobs}, body.place))
     for field in ("podTemplateOverrides", "podSpecOverrides", "runtimePatches"):
         if spec.get(field):
             opened.unsaid.append(f"what it changes in its runtime's templates ({field})")
@@ -411,14 +423,13 @@ def open_train_job(
 
 def _is_trainer(job: Mapping[str, Json]) -> bool:
     """Tell whether a job of a runtime is labelled as that which trains."""
-    meta = as_mapping(_template(job).get("metadata") or {})
-    return as_mapping(meta.get("labels") or {}).get(_STEP) == "trainer"
+    return maybe(maybe(_template(job), "metadata"), "labels").get(_STEP) == "trainer"
 
 
 def _sized(template: Mapping[str, Json], resources: Mapping[str, Json]) -> Mapping[str, Json]:
-    spec = required(template, "spec", as_mapping)
+    spec = inner(template, "spec")
     containers = [
-        {**as_mapping(one), "resources": resources} if as_mapping(one).get("name") == "node" else one
-        for one in as_list(spec.get("containers") or [])
+        {**one, "resources": resources} if one.get("name") == "node" else one
+        for one in entries(spec, "containers")
     ]
     return {**template, "spec": {**spec, "containers": containers}}
