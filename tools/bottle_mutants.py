@@ -24,7 +24,6 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 JOURNAL, EFFECTS, MIRROR, FEED, WRITING = "journal", "effects", "mirror", "feed", "writing"
-REQUESTS: Final = "requests"
 MUTANTS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("a later pod of the name is taken for the one meant", EFFECTS, '["uid"] != request.uid', '["uid"] == ""'),
     ("a rival's knowledge is not waited for", JOURNAL, "and mirror.followed(kind) < version", "and False"),
@@ -45,7 +44,7 @@ MUTANTS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("nothing is written down before it is done", WRITING, "        answer = yield from _ask(put)\n        if answer.done:", "        self._batch = batch\n        return True\n        answer = yield from _ask(put)\n        if answer.done:"),
     ("what a kill has left is left", WRITING, "        yield from self.carry_out()\n        return found", "        self._batch = Batch()\n        return found"),
     ("effects are not waited for", WRITING, "elif (yield Await(self._settled, _ECHO)):", "elif True:"),
-    ("evictions do not name the uid", REQUESTS, '"deleteOptions": {"preconditions": {"uid": uid}}', '"deleteOptions": {}'),
+    ("what was done is taken for seen", JOURNAL, "return mirror.knows(answer.request.about, int(version))", "return True"),
 )  # fmt: skip
 KILLS: Final = ROOT / "tools" / "bottle_kills.json"
 RUN: Final = """
