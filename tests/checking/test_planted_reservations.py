@@ -374,6 +374,8 @@ def test_a_reservation_is_given_one_node_as_decided() -> None:
     assert placed(reservation(at="m"), new) == ["r has the node m already"]
     over = reservation(status=ReservationStatus(phase=ReservationPhase.FAILED))
     assert placed(over, new) == ["r has the node  already"]
+    user = pod("user", uses="uid-r").at("n")
+    assert placed(old, new, running=(user,)) == ["r is used already, so that it waits for no node"]
 
 
 def test_a_reservation_over_running_pods_holds_their_cards() -> None:

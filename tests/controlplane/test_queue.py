@@ -264,6 +264,10 @@ def test_a_reservation_that_wants_a_node_has_its_turn() -> None:
     wanted = Reservation(name="r", uid="u", template=Pod(name="t", requests={"cpu": 1000}), owners=(owner,))
     plane.happens(RecordAdded(wanted), now=0)
     assert [pod.name for pod in plane.queue.take(plane.snapshot, now=0)] == ["u"]
+    # The watch of pods may be ahead of that of reservations.
+    said = {"scheduling.koordinator.sh/reservation-allocated": '{"name": "r", "uid": "u"}'}
+    plane.happens(PodBound(Pod(name="user", annotations=said, node_name="a")), now=1)
+    assert plane.queue.take(plane.snapshot, now=1) == []
 
 
 def test_who_was_bound_and_never_seen_there_comes_back() -> None:

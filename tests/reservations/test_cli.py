@@ -52,3 +52,21 @@ def test_a_reservation_is_placed_printed_planned_and_checked(
     plan.write_text(capsys.readouterr().out)
     assert main(["verify", str(path), "--plan", str(plan)]) == 0
     assert main(["explain", "other", str(path)]) in (0, 1)
+
+
+def test_a_reservation_that_is_used_and_has_no_status_is_not_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {"scheduling.koordinator.sh/reservation-allocated": '{"name": "demo", "uid": "u"}'}
+    user = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "user", "annotations": said},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c"}]},
+    }
+    objects = json.loads(json.dumps([*OBJECTS, user]))
+    next(one for one in objects if one["kind"] == "Reservation")["metadata"]["uid"] = "u"
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(objects))
+    assert main(["explain", "reservation/demo", str(path)]) == 2
+    assert "reservation/demo is used already: there is nothing to explain" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from koordcore.checking import verify
 from koordcore.checking.violation import ViolationKind
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.records import result_from_record, result_record
+from koordcore.model.pods import PodPhase
 from koordcore.model.reservations import (
     AllocatePolicy,
     ObjectReference,
@@ -24,6 +25,7 @@ from koordcore.scheduling import schedule
 from koordcore.simulate import Departure, PodArrival, replay_schedule
 from koordcore.simulate.scheduled import ClusterEvent
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.changes import PodBound, PodEnded, RecordAdded, RecordRemoved
 from tests.reservations.worlds import POLICY, node, pod, reservation, uses
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -180,3 +182,31 @@ def test_in_a_replay_a_reservation_that_waits_is_placed() -> None:
     assert run.placements == ()
     (one,) = run.snapshot.of(Reservation)
     assert one.status.node_name == "n1"
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_reservation_that_a_running_pod_uses_is_not_placed_again(once: bool) -> None:
+    """Its status is behind: whoever uses it has found it placed."""
+    user, torn = pod("user", 2, "a", annotations=uses("r1")), reservation("r1", 2, allocate_once=once)
+    before = ClusterSnapshot(nodes=[node("n1")], records=[torn], pending=[pod("next", 2, "a")])
+    stand_in = torn.pod_key
+    assert {one.pod for one in schedule(before, policy=POLICY, now=NOW).bound} == {
+        stand_in,
+        before.pending[0].key,
+    }
+    elsewhere = pod("user", 2, "a", annotations=uses("other"))
+    ended = attrs.evolve(user.at("gone"), phase=PodPhase.SUCCEEDED)
+    for snapshot, again in (
+        (before.apply(PodBound(user.at("n1"))), False),
+        (before.apply(RecordAdded(ended)), False),
+        (before.apply(PodBound(elsewhere.at("n1"))), True),
+        (before.apply(PodBound(user.at("n1"))).apply(PodEnded(user.key)), True),
+        (before.apply(RecordAdded(ended)).apply(RecordRemoved(ended)), True),
+    ):
+        anew = ClusterSnapshot(nodes=snapshot.nodes, records=snapshot.records, pending=snapshot.pending)
+        for one in (snapshot, anew):
+            result = schedule(one, policy=POLICY, now=NOW)
+            assert verify(one, result) == ()
+            assert (stand_in in {decision.pod for decision in result.decisions}) is again
+            (decision,) = (decision for decision in result.bound if decision.pod == before.pending[0].key)
+            assert decision.reservation == ("r1" if again else "")

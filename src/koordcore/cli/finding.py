@@ -18,6 +18,7 @@ from koordcore.model.naming import natural_key
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
+from koordcore.reservations.known import waits_for_node
 from koordcore.reservations.state import reserve_pod
 from koordcore.snapshot import ClusterSnapshot
 
@@ -85,8 +86,9 @@ def find_subject(
         raise ModelError(f'expected a name, or namespace/name, got "{text}"')
     reserved = snapshot.find(Reservation, name) if space == "reservation" else None
     if reserved is not None:
-        if not reserved.pending:
+        if not waits_for_node(snapshot, reserved):
             where = f"is on {reserved.status.node_name}" if reserved.active else "holds nothing any more"
+            where = "is used already" if reserved.pending else where
             raise ModelError(f"{text} {where}: there is nothing to explain")
         return Subject(RESERVATION, text, (reserve_pod(reserved),))
     space = space or namespace

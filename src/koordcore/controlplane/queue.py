@@ -190,6 +190,7 @@ class SchedulingQueue:
                 case PodBound(pod):
                     if self._confirms(pod):
                         continue
+                    self._stale |= bool(self._stand_ins)  # it may use what they stand for
                     promised = self._promised.pop(pod.key, None)
                     known = self._entries.get(pod.key)
                     if known is not None:

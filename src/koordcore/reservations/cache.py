@@ -52,7 +52,7 @@ from koordcore.reservations.holders import (
     stands_as,
     with_holders,
 )
-from koordcore.reservations.known import known_reservations
+from koordcore.reservations.known import known_reservations, waits_for_node
 from koordcore.reservations.match import judge_match
 from koordcore.reservations.state import (
     ReservationState,
@@ -89,7 +89,7 @@ def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
     if not known:
         return []
     once(snapshot, check_stand_ins)
-    return [reserve_pod(one) for one in known if one.pending]
+    return [reserve_pod(one) for one in known if waits_for_node(snapshot, one)]
 
 
 def without_holders(

@@ -1,17 +1,19 @@
-"""The reservations of a snapshot by node and by the key of who stands for them, followed along a line."""
+"""The reservations of a snapshot by node and by who stands for them, and who uses them, followed."""
 
 from __future__ import annotations
 
+from collections import Counter
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 from koordcore._vector import Table, Vector
 from koordcore.model.nodes import NodeState
-from koordcore.model.pods import PodKey
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation
+from koordcore.protocol.reservation import allocated_reservation
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, derived
+from koordcore.snapshot.following import changed_records, changed_states, derived
 
 _NAMES: Final = attrgetter("namespace", "name")
 
@@ -74,3 +76,47 @@ def _known_again(
     return KnownReservations(
         known.waiting.changed(passed, waiting), known.on.changed(names - held.keys(), held)
     )
+
+
+def waits_for_node(snapshot: ClusterSnapshot, reservation: Reservation) -> bool:
+    """Tell whether a reservation is to be placed.
+
+    One that a running pod uses was placed, whatever its status says yet: it is not placed a second time.
+    """
+    return reservation.pending and (reservation.uid or reservation.name) not in running_users(snapshot)
+
+
+def running_users(snapshot: ClusterSnapshot) -> Table[str, int]:
+    """Count the pods with a node that say they use a reservation, by its uid, or its name without one."""
+    return derived(snapshot, _users, _users_again, replaced=True)
+
+
+def _users(snapshot: ClusterSnapshot) -> Table[str, int]:
+    return Table(Counter(map(_used_by, filter(_uses, (*snapshot.bound_pods(), *snapshot.of(Pod))))))
+
+
+def _users_again(
+    nodes: Vector[NodeState],
+    records: Vector[ClusterRecord],
+    known: Table[str, int],
+    snapshot: ClusterSnapshot,
+) -> Table[str, int]:
+    moved = Counter[str]()
+    for old, new in changed_states(snapshot, nodes):
+        moved.subtract(map(_used_by, filter(_uses, () if old is None else old.pods)))
+        moved.update(map(_used_by, filter(_uses, () if new is None else new.pods)))
+    for was, now in changed_records(snapshot, records):
+        moved.subtract([_used_by(was)] if isinstance(was, Pod) and _uses(was) else ())
+        moved.update([_used_by(now)] if isinstance(now, Pod) and _uses(now) else ())
+    counts = {name: known.get(name, 0) + change for name, change in moved.items() if change}
+    return known.changed(counts.keys(), {name: count for name, count in counts.items() if count})
+
+
+def _uses(pod: Pod) -> bool:
+    return bool(pod.node_name) and allocated_reservation(pod.annotations) is not None
+
+
+def _used_by(pod: Pod) -> str:
+    used = allocated_reservation(pod.annotations)
+    assert used is not None, "asked of those that use one"
+    return used.uid or used.name
