@@ -23,7 +23,7 @@ from koordcore import (
     verify,
 )
 from koordcore.explaining.advice import advise
-from koordcore.explaining.groups import pods_ahead
+from koordcore.explaining.groups import group_states, pods_ahead, waiting_jobs
 from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.model.policy import GangTurns
 from koordcore.scheduling.gang_groups import Job, JobTable
@@ -191,6 +191,32 @@ def test_the_explanation_of_a_gang_counts_on_those_that_it_waits_for() -> None:
     assert chosen["name"] == "c-0"
     job = next(one for one in JobTable(snapshot).turns(pods) if isinstance(one, Job) and pods[0] in one.pods)
     assert {pod.name for pod in pods_ahead(snapshot, job)} == {"a-0", "b-0"}
+
+
+def test_each_gang_is_listed_once_with_what_it_waits_for() -> None:
+    records = [group("a", 1), group("b", 1, "a", "b"), group("g", 2, "b")]
+    pods = [member("b", cpu=9000), member("a"), member("g")]
+    told = group_states(cluster(records, pods))
+    assert [(one.job, one.name, one.least) for one in told] == [
+        ("default/a", "default/a", 1),
+        ("default/b", "default/b", 1),
+        ("default/g", "default/g", 0),
+    ]
+    snapshot = cluster(records, pods)
+    result = schedule(snapshot)
+    assert [(one.job, one.placed, one.members) for one in result.jobs] == [
+        ("default/a", 1, 1),
+        ("default/b", 0, 1),
+        ("default/g", 0, 1),
+    ]
+    why = 'gang "default/b", which it waits for, has not started'
+    assert result.jobs[-1].message == why
+    assert why in advise(snapshot, result, pods[2]).summary[0]
+    (job,) = waiting_jobs(snapshot, "default/a")
+    assert job.own == ("default/a",)
+    # A gang of which nobody waits has no turn, and is told with those that wait for it.
+    told = group_states(cluster(records, [member("b")]))
+    assert [(one.name, bool(one.stops)) for one in told] == [("default/a", True), ("default/b", True)]
 
 
 def test_who_waits_comes_after_those_that_it_waits_for() -> None:

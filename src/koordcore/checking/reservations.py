@@ -63,7 +63,7 @@ def check_reservations(
     gained = _gained(result)
     waits = {one.pod: one.node for one in result.decisions if isinstance(one, Nominated)}
     coming = any(holder_key(one) in placed for one in before.values())
-    taken = {used_by(pod) for pod in snapshot.bound_pods()} if coming else set()
+    taken = [(used_by(pod), pod.key) for pod in snapshot.bound_pods() if used_by(pod)] if coming else []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old is None or new is None:
@@ -79,7 +79,7 @@ def check_reservations(
         fresh = identity_of(old) in gained or (decision is not None and old.pre_allocation)
         if decision is not None:
             yield from _check_placed(old, new, decision)
-            if identity_of(old) in taken:
+            if any(used == identity_of(old) and key not in decision.over for used, key in taken):
                 yield _wrong(name, "is used already, so that it waits for no node")
         elif attrs.evolve(new, status=old.status) != old or (not fresh and new != old):
             yield _wrong(name, "is not the same before and after")

@@ -141,7 +141,8 @@ def advise(
     before = _before(result, own)
     at_turn = _at_turn(snapshot, result, before, own)
     decisions = [one for one in result.decisions if one.pod in own]
-    least = 1 if job is None else max(1, sum(gang.min_available for gang in job.gangs.values()))
+    needed = () if job is None else (job.gangs[name] for name in job.own if name not in job.free)
+    least = max(1, sum(gang.min_available for gang in needed))
     tried = _placed(snapshot, result, before) if snapshot.of(ElasticQuota) else at_turn
     refused, served, aside = _replayed(snapshot, result.policy, queue[: max(0, place - 1)], before)
     attempts = Attempts(

@@ -62,17 +62,20 @@ def _states(snapshot: ClusterSnapshot, job: Job) -> list[GroupState]:
     stops = lacks_of(job) or job.refusal or job.waits_for
     if job.tree is not None:
         return _of_tree(snapshot, job, job.tree, 0, stops)
+    # Those that it waits for have turns of their own, where members of them wait.
+    ahead = {gang_id_of(pod) for pod in snapshot.pending} if job.ahead else set()
     return [
         GroupState(
             job=job.name,
             name=name,
             level=0,
-            least=gang.min_available,
+            least=0 if name in job.free else gang.min_available,
             running=len(job.bound[name]),
             waiting=len(job.members[name]),
             stops=stops,
         )
         for name, gang in sorted(job.gangs.items())
+        if name not in job.ahead.intersection(ahead)
     ]
 
 
@@ -137,7 +140,7 @@ def waiting_jobs(snapshot: ClusterSnapshot, name: str) -> tuple[Job, ...]:
     found = []
     for turn in JobTable(snapshot).turns(snapshot.pending):
         if isinstance(turn, Job):
-            ids = {*turn.gangs, *(() if turn.tree is None else _ids(turn.tree))}
+            ids = {*turn.own, *(() if turn.tree is None else _ids(turn.tree))}
             known = {*ids, *(one.rpartition(":")[2] for one in ids)}
             if name in known or ("/" not in name and any(one.rpartition("/")[2] == name for one in known)):
                 found.append(turn)

@@ -56,7 +56,7 @@ class Job:
     Parameters
     ----------
     name
-        Ids of its gangs, joined by commas.
+        Ids of its gangs, joined by commas; without those that it only waits for.
     gangs
         Their configurations, by id; with those that it only waits for.
     ahead
@@ -385,10 +385,10 @@ class JobTable:
         if tree is not None:
             gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
         members = {name: tuple(by_gang.get(name, ())) if name in core else () for name in gangs}
-        with_parts = [name for name, gang in sorted(gangs.items()) if gang.sub_groups is not None]
+        with_parts = [name for name, gang in gangs.items() if gang.sub_groups is not None and name in core]
         running = {name: self._running_of(name) for name in with_parts}
         return Job(
-            name=",".join(gangs),
+            name=",".join(sorted(core)),
             gangs=gangs,
             members=members,
             bound={name: tuple(self._nodes_of(name)) for name in gangs},

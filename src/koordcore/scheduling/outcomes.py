@@ -96,8 +96,9 @@ def give_up(workspace: Workspace, job: Job, decisions: Mapping[PodKey, PodDecisi
     nodes = len(workspace.layout.names)
     failed = next((one for one in decisions.values() if isinstance(one, Unschedulable)), None)
     if not reason and failed is not None:
+        group = ",".join(job.gangs) if job.tree is None else job.name
         reason = (
-            f'GangGroup "{job.name}" gets rejected due to member Pod "{failed.pod}" is unschedulable '
+            f'GangGroup "{group}" gets rejected due to member Pod "{failed.pod}" is unschedulable '
             f'with reason "{failed.message}"'
         )
     if not reason:

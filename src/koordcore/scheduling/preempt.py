@@ -113,6 +113,8 @@ class Preemptor:
         decisions
             About its members.
         """
+        if job.lacking():
+            return []  # nobody's leaving helps
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
         job = self._with_hope(job)
         if job.tree is not None:
@@ -130,9 +132,7 @@ class Preemptor:
                         nearby = [*bound, *(one.node for one in found)]
                         found += self._preempt(identify_job(pod), job.spec, nearby) or ()
                 return found
-            identified = identify_job(
-                triggering(job.pods), group=tuple(job.members), pending=job.pods, minimums=least
-            )
+            identified = identify_job(triggering(job.pods), group=job.own, pending=job.pods, minimums=least)
             spec = job.spec
             if job.together:
                 parts = needed_parts(job)
