@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Object, Request
+from koordcore.manifests.call_targets import waits_no_more
 
 _SETS: Final = frozenset({"reservedFor", "finalizers", "resourceClaimStatuses"})
 """Lists in which several writers have entries of their own."""
@@ -57,7 +58,7 @@ def effect_of(request: Request, mirror: Mirror, made: Collection[str], *, looked
         return Effect.LEFT
     if item is None or request.uid not in ("", item["metadata"]["uid"]):
         return Effect.LOST if request.needed_by else Effect.SEEN
-    told = request.makes or _is_placed(item) or _covers(item, request.body)
+    told = request.makes or waits_no_more(item) or _covers(item, request.body)
     return Effect.SEEN if told else Effect.LEFT
 
 
@@ -85,12 +86,6 @@ def _still_needed(request: Request, mirror: Mirror) -> bool:
     if pod is None or request.needed_uid not in ("", pod["metadata"]["uid"]):
         return False
     return "deletionTimestamp" not in pod["metadata"] and "nodeName" not in pod["spec"]
-
-
-def _is_placed(item: Object) -> bool:
-    """Tell whether a reservation waits no more: what becomes of it then is its controller's to say."""
-    phase = (item.get("status") or {}).get("phase")
-    return item.get("kind") == "Reservation" and phase not in (None, "", "Pending")
 
 
 def _said(pod: Object, wanted: Object) -> bool:

@@ -11,12 +11,10 @@ import attrs
 from koordcore._record import record
 from koordcore.controlplane.mirror import Mirror
 from koordcore.controlplane.requests import Request
+from koordcore.manifests.call_targets import uid_of, uid_of_pod
 from koordcore.manifests.calls import Call
 from koordcore.manifests.plan_patches import eviction, patches
-from koordcore.model.pods import Pod, PodKey
-from koordcore.model.reservations import Reservation
-from koordcore.model.scheduling_groups import SchedulingPodGroup
-from koordcore.model.volumes import PersistentVolumeClaim
+from koordcore.model.pods import PodKey
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -68,7 +66,7 @@ def orders(
 
 
 def is_news(remark: Request, mirror: Mirror) -> bool:
-    """Tell whether the conditions of a pod, a group or a reservation say something else so far."""
+    """Tell whether the conditions of what it is about say something else so far."""
     known = _known_conditions(remark, mirror)
     same = ("type", "status", "message")
     return not all(
@@ -109,32 +107,7 @@ def _is_remark(request: Request) -> bool:
 
 def _pinned(request: Request, call: Call, snapshot: ClusterSnapshot) -> Request:
     """Make sure that a request never meets a later object of the same name, nor is sent for a later pod."""
-    uid = _uid_of(call, snapshot)
+    uid = uid_of(call, snapshot)
     if uid:
         request = request.meaning(uid)
-    return attrs.evolve(request, needed_uid=_pod_uid(call.pod, snapshot)) if request.needed_by else request
-
-
-def _uid_of(call: Call, snapshot: ClusterSnapshot) -> str:
-    """Give the uid of what a call is about; empty where the call has it, or it is made only now."""
-    if call.claim:
-        return ""
-    if call.node:
-        return snapshot.node(call.node).node.uid
-    record: Reservation | PersistentVolumeClaim | SchedulingPodGroup | None
-    if call.pod_group:
-        record = snapshot.find(SchedulingPodGroup, call.pod.name, call.pod.namespace)
-    elif call.reservation:
-        record = snapshot.find(Reservation, call.reservation)
-    elif call.volume_claim:
-        record = snapshot.find(PersistentVolumeClaim, call.volume_claim, call.pod.namespace)
-    else:
-        return _pod_uid(call.pod, snapshot)
-    return "" if record is None else record.uid
-
-
-def _pod_uid(key: PodKey, snapshot: ClusterSnapshot) -> str:
-    # Members of half a gang may run on a node that is gone: they are records then.
-    pod = snapshot.pod(key) or snapshot.find(Pod, key.name, key.namespace)
-    assert pod is not None
-    return pod.uid
+    return attrs.evolve(request, needed_uid=uid_of_pod(call.pod, snapshot)) if request.needed_by else request

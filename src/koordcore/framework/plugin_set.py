@@ -153,7 +153,8 @@ class PluginSet:
         self.sample: NodeSample | None = None
         """Which nodes are looked at; all of them, where there is none."""
         number = len(workspace.layout.names)
-        if any(nodes_to_find(number, one.percentage_of_nodes) < number for one in self._policy.profiles):
+        shares = [one.percentage_of_nodes for one in self._policy.profiles]
+        if any(share < 100 and nodes_to_find(number, share) < number for share in shares):
             self.sample = NodeSample(number)
         self.nominated = NominatedPods(workspace, self, workspace.snapshot.pending)
 
