@@ -164,27 +164,6 @@ def test_numa_nodes_share_what_is_lent_and_forget_what_was() -> None:
     assert [zone.resources[BATCH_CPU] for zone in gone.zones] == [0, 0]
 
 
-@pytest.mark.parametrize("numbers", [(0, 1), (1, 2), (0, 2), (3, 7)])
-def test_a_pod_is_charged_to_the_numa_node_of_its_number(numbers: tuple[int, int]) -> None:
-    """Numbers need not be 0 and 1; one that the node does not have says nothing."""
-    half = {"cpu": 50_000, "memory": 200 * GIB}
-    topology = NodeResourceTopology(name="n1", zones=tuple(NUMANodeResource(one, half) for one in numbers))
-
-    def lent(*on: int) -> list[int]:
-        where = {"numaNodeResources": [{"node": one} for one in on]}
-        notes = {"scheduling.koordinator.sh/resource-status": json.dumps(where)}
-        pod = Pod(name="p", priority=9500, annotations=notes, requests={"cpu": 20_000}).at("n1")
-        found = lend(cluster(topology).assume(pod), ON, now=NOW).find(NodeResourceTopology, "n1")
-        assert found is not None
-        return [zone.resources[BATCH_CPU] for zone in found.zones]
-
-    first, second = numbers
-    none = lent()
-    assert [none[0] - 10_000, none[1] + 10_000] == lent(first)
-    assert [none[0] + 10_000, none[1] - 10_000] == lent(second)
-    assert none == lent(first, second) == lent(9)
-
-
 def test_a_node_made_by_hand_without_capacity_lends_from_its_allocatable() -> None:
     bare = Node(name="n1", allocatable={"cpu": 100_000, "memory": 400 * GIB})
     lent = lend(cluster(state=bare), ON, now=NOW)

@@ -7,11 +7,10 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from immutabledict import immutabledict
 
 from koordcore.controlplane import Backoff, LoopSettings, Moment, Overdue
 from koordcore.model import QuotaPolicy, ReservationArgs
-from koordcore.model.rebalance import EvictionLimits, NodePool
+from koordcore.model.rebalance import EvictionLimits
 
 FLOATS = (nan, inf, -inf, -1.0)
 SETTINGS: list[tuple[type, dict[str, Any], dict[str, tuple[float, ...]]]] = [
@@ -49,11 +48,3 @@ def test_a_setting_that_means_nothing_is_refused_and_named(
     kind(**others, **{name: 5})
     with pytest.raises(ValueError, match=f"^{kind.__name__}: {name}: "):
         kind(**others, **{name: value})
-
-
-@pytest.mark.parametrize("name", ["high", "low", "prod_high", "prod_low"])
-@pytest.mark.parametrize("percent", FLOATS)
-def test_a_threshold_that_no_usage_reaches_or_leaves_is_refused(name: str, percent: float) -> None:
-    thresholds: dict[str, Any] = {name: immutabledict({"cpu": percent})}
-    with pytest.raises(ValueError, match=f"^NodePool: {name}: cpu: must be at least 0, got"):
-        NodePool(**thresholds)

@@ -100,46 +100,6 @@ def test_revoke_brings_the_quota_back_within_its_runtime_or_takes_all() -> None:
     assert [each.key.name for each in hopeless] == ["a", "b", "c"]
 
 
-def test_only_pods_whose_going_helps_are_revoked() -> None:
-    """Too much memory is used; who asks for none stays, also where the memory of others can never be had."""
-    idle, small, kept = (
-        pod("idle", 1, 0),
-        pod("small", 1, 1, memory=1),
-        pod("kept", 1, 2, memory=5, kept=True),
-    )
-    requests = [(one, one.request) for one in (idle, small, kept)]
-    used = make_resources({"cpu": 3, "memory": 6})
-
-    def chosen(memory: int, cpu: int = 9) -> list[str]:
-        found = select_revoked(used, make_resources({"cpu": cpu, "memory": memory}), requests)
-        return [one.key.name for one in found]
-
-    assert chosen(5) == chosen(4) == ["small"]
-    assert chosen(4, cpu=2) == ["small"]  # that helps with both
-    assert chosen(4, cpu=1) == ["idle", "small"]
-    requests = requests[::2]
-    assert chosen(4) == []
-    assert chosen(4, cpu=2) == ["idle"]
-    ledger = open_ledger(
-        [ElasticQuota(name="q", max={"cpu": 9, "memory": 4}, min={})],
-        total={"cpu": 99, "memory": 99},
-        policy=QuotaPolicy(monitor_all_quotas=True),
-        pods=(idle, kept),
-    )
-    plan = plan_revoke(ledger, (idle, kept), {"q": OveruseMonitor(0)}, now=10**15)
-    assert plan.victims == {"q": ()}
-
-
-def test_what_can_be_had_is_taken_from_as_few_as_before_beside_what_cannot() -> None:
-    """CPU can be brought within the runtime, and memory not: of the two that free CPU one is enough."""
-    few, many = pod("few", 1, 0), pod("many", 4, 1)
-    kept = pod("kept", 1, 2, memory=5, kept=True)
-    requests = [(one, one.request) for one in (few, many, kept)]
-    used = make_resources({"cpu": 6, "memory": 5})
-    (chosen,) = select_revoked(used, make_resources({"cpu": 2, "memory": 4}), requests)
-    assert chosen == many
-
-
 def test_of_pods_as_important_as_each_other_the_last_that_started_goes() -> None:
     """Who has not started is the last of all."""
     started = [

@@ -261,15 +261,15 @@ def _zones(
     count = len(node.zones)
     if not count:
         return immutabledict()
-    pods = [(one, _zones_of(one.pod, node)) for one in pod_uses(node)]
+    pods = [(one, _numa_nodes(one.pod, count)) for one in pod_uses(node)]
     dangling = [amounts_of(metric.usage) for metric in dangling_metrics(node)]
     # Memory is counted in parts of a nano-byte, fine enough for every division to come out even.
     parts = lcm(count, *(len(ids) for _, ids in pods))
     lent: dict[str, immutabledict[str, int]] = {}
-    for zone in node.zones:
+    for index, zone in enumerate(node.zones):
         request = used = peak = NO_AMOUNTS
         for one, ids in pods:
-            if zone.name in ids:
+            if index in ids:
                 request += _share(one.request, len(ids), parts)
                 used += _share(one.used, len(ids), parts)
                 peak += _share(one.peak, len(ids), parts)
@@ -293,10 +293,10 @@ def _zones(
     return immutabledict(lent)
 
 
-def _zones_of(pod: PodLoad, node: NodeLoad) -> tuple[str, ...]:
-    """Name the known NUMA nodes of a pod, repeated ones included; all of them where none is known."""
-    names = tuple(zone.name for zone in node.zones)
-    return tuple(name for number in pod.numa_nodes if (name := f"node-{number}") in names) or names
+def _numa_nodes(pod: PodLoad, count: int) -> tuple[int, ...]:
+    """Give the known NUMA nodes of a pod, repeated ones included; all of them where none is known."""
+    known = tuple(index for index in pod.numa_nodes if 0 <= index < count)
+    return known or tuple(range(count))
 
 
 def _share(amount: Amounts, divisor: int, parts: int) -> Amounts:

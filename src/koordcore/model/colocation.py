@@ -201,7 +201,7 @@ class PodLoad:
 
 @record
 class ZoneLoad:
-    """One NUMA node: its name, ``node-`` and its number, and what of it may be allocated, exact."""
+    """One NUMA node: its name and what of it may be allocated, exact."""
 
     name: str
     allocatable: Measured = NOTHING_MEASURED

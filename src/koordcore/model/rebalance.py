@@ -9,7 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore.model.checks import check_fields, check_least, refuse_below
+from koordcore.model.checks import check_fields, check_least
 from koordcore.model.colocation import RawSelector
 from koordcore.model.mappings import frozen
 from koordcore.model.migration import DEFAULT_JOB_MODE, JobMode
@@ -119,11 +119,7 @@ class NodePool:
     weights: immutabledict[str, int] = attrs.field(default=_EQUAL_WEIGHTS, converter=frozen)
     anomaly: AnomalyCondition | None = AnomalyCondition()
 
-    def __attrs_post_init__(self) -> None:
-        check_fields(self)
-        for name in ("high", "low", "prod_high", "prod_low"):
-            for resource, percent in (getattr(self, name) or {}).items():
-                refuse_below(0, percent, f"NodePool: {name}: {resource}")
+    __attrs_post_init__ = check_fields
 
 
 @record(kw_only=True)

@@ -59,8 +59,8 @@ class RevokePlan:
     monitors
         Monitors afterwards, by quota; to be passed to the next look.
     victims
-        Quotas that triggered, each with the pods to evict in this order; none where nobody's leaving helps,
-        as where all that is too much is used below it.
+        Quotas that triggered, each with the pods to evict in this order; none where all that is too much
+        is used below it.
     """
 
     monitors: immutabledict[str, OveruseMonitor]
@@ -94,9 +94,9 @@ def select_revoked(
     Returns
     -------
     tuple of QuotaPod
-        In the order of eviction. Pods that use something of which there is too much are taken from the least
-        important up until the rest fits, and those that can stay after all are given back from the most
-        important down. Non-preemptible pods stay. Of what stays too much even then, whoever uses some goes.
+        In the order of eviction. Pods are taken from the least important up until the rest fits, and those
+        that can stay after all are given back from the most important down. Non-preemptible pods stay.
+        Where not even all of them suffice, all go.
 
     Notes
     -----
@@ -107,26 +107,24 @@ def select_revoked(
     left = dict(used)
     taken: list[QuotaPod] = []
     for pod in reversed(_most_important_first(pod for pod, _ in requests)):
-        over = _over(left, runtime)
-        if not over:
+        if not _over(left, runtime):
             break
-        if pod.preemptible and any(asked[pod.key].get(name) for name in over):
+        if pod.preemptible:
             _shift(left, asked[pod.key], -1)
             taken.append(pod)
-    beyond = _over(left, runtime)
-    # Of what nobody's leaving brings within the runtime, no more may be used than is left now.
-    bounds = {**runtime, **{name: left[name] for name in beyond}}
+    if _over(left, runtime):
+        return tuple(taken)
     revoked: list[QuotaPod] = []
     for pod in reversed(taken):
         _shift(left, asked[pod.key], 1)
-        if _over(left, bounds):
+        if _over(left, runtime):
             _shift(left, asked[pod.key], -1)
             revoked.append(pod)
-    return tuple(reversed(revoked) if beyond else revoked)
+    return tuple(revoked)
 
 
-def _over(used: Mapping[str, int], bounds: Mapping[str, int]) -> list[str]:
-    return [name for name, bound in bounds.items() if name in used and used[name] > bound]
+def _over(used: Mapping[str, int], runtime: Resources) -> bool:
+    return any(used.get(name, 0) > bound for name, bound in runtime.items() if name in used)
 
 
 def _shift(used: dict[str, int], request: Resources, sign: int) -> None:
