@@ -90,3 +90,14 @@ def test_members_without_a_place_beside_nominated_ones_say_so() -> None:
     assert [(one.pod.name, one.node) for one in result.bound] == [("g-0", "b1")]
     (left,) = (one for one in result.decisions if isinstance(one, Unschedulable))
     assert left.refusal == "no place is left beside the nominated members"
+
+
+def test_a_member_that_may_have_a_place_in_the_next_call_is_not_told_that_none_is_left() -> None:
+    """Those that run are in both blocks: the plan has the late one in the block where the first is not."""
+    first, late, *run = meant(members("g", 4, 1000, 1, spec=MUST), g0="b1")
+    snapshot = cluster(NODES, [first, late, *run], NETWORK).assume(run[0].at("a1"), run[1].at("b1"))
+    late = attrs.evolve(late, requests={"cpu": 3000})
+    result = schedule(snapshot.with_pending(late))
+    assert [(one.pod.name, one.node) for one in result.bound] == [("g-0", "b1")]
+    (left,) = (one for one in result.decisions if isinstance(one, Unschedulable))
+    assert left.refusal == "no place was found beside the nominated members"

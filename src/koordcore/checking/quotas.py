@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from koordcore.checking.nodes import STANDS_FOR
 from koordcore.checking.quota_sums import (
@@ -16,6 +17,7 @@ from koordcore.checking.quota_sums import (
     PREEMPTIBLE_LABEL,
     QUOTA_LABEL,
     Elsewhere,
+    Specs,
     charged,
     counted_in,
     counting,
@@ -27,7 +29,7 @@ from koordcore.checking.quota_sums import (
 )
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.decisions import Bound
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ROOT_QUOTA, ElasticQuota, QuotaPolicy
 from koordcore.model.resources import NO_RESOURCES, Resources, make_resources, total
 from koordcore.protocol.gang_names import gang_name
@@ -68,33 +70,7 @@ def check_quotas(
             if pod.key in turns:
                 grown.update(chain if above else (name,))
 
-    def sums(
-        pods: Sequence[tuple[str, Pod]], others: Mapping[str, int], asked: str
-    ) -> tuple[Resources, Resources]:
-        """Add up what all use when a quota is asked for the last time, and what those use who asked it.
-
-        ``asked``: the pods of that quota alone ask it, not those of the quotas below; of these count those
-        that surely came before. Empty where all ask.
-        """
-        asking = [pod for own, pod in pods if pod.key in turns and (not asked or own == asked)]
-        if not asking:
-            return NO_RESOURCES, NO_RESOURCES
-        last = max(asking, key=lambda pod: turns[pod.key])
-
-        def before(own: str, pod: Pod) -> bool:
-            """In which order the members of gangs came is not known."""
-            if not asked or own == asked or pod.key not in turns:
-                return True
-            return turns[pod.key] < turns[last.key] and (_alone(pod) or _alone(last))
-
-        counted = [
-            (pod, counting(charged(pod, specs), quotas.get(own))) for own, pod in pods if before(own, pod)
-        ]
-        used = Counter(total(amounts for _, amounts in counted))
-        used.update(others)
-        new = {pod.key for pod in asking}
-        return make_resources(used), total(amounts for pod, amounts in counted if pod.key in new)
-
+    sums = partial(_sums, turns=turns, quotas=quotas, specs=specs)
     for name in sorted(grown & quotas.keys()):
         # Quotas below that hold nothing may not be shown; the quota itself says that there are some.
         leaf = not quotas[name].is_parent and name not in parents
@@ -105,6 +81,45 @@ def check_quotas(
         # The min of the quotas above is not asked for.
         used, added = sums(guarded[name], elsewhere.guarded(name), name)
         yield from _check_limit(name, "min for non-preemptible pods", used, added, quotas[name].min)
+
+
+def _sums(
+    pods: Sequence[tuple[str, Pod]],
+    others: Mapping[str, int],
+    asked: str,
+    *,
+    turns: Mapping[PodKey, int],
+    quotas: Mapping[str, ElasticQuota],
+    specs: Specs,
+) -> tuple[Resources, Resources]:
+    """Add up what all use when a quota is asked for the last time, and what those use who asked it.
+
+    Parameters
+    ----------
+    pods, others
+        Who counts, each with the name of its own quota; and amounts that count beside them.
+    asked
+        The pods of that quota alone ask it, not those of the quotas below; of these count those that surely
+        came before. Empty where all ask.
+    turns
+        When each pod that came was decided about.
+    """
+    asking = [pod for own, pod in pods if pod.key in turns and (not asked or own == asked)]
+    if not asking:
+        return NO_RESOURCES, NO_RESOURCES
+    last = max(asking, key=lambda pod: turns[pod.key])
+
+    def before(own: str, pod: Pod) -> bool:
+        """In which order the members of gangs came is not known."""
+        if not asked or own == asked or pod.key not in turns:
+            return True
+        return turns[pod.key] < turns[last.key] and (_alone(pod) or _alone(last))
+
+    counted = [(pod, counting(charged(pod, specs), quotas.get(own))) for own, pod in pods if before(own, pod)]
+    used = Counter(total(amounts for _, amounts in counted))
+    used.update(others)
+    new = {pod.key for pod in asking}
+    return make_resources(used), total(amounts for pod, amounts in counted if pod.key in new)
 
 
 def _alone(pod: Pod) -> bool:

@@ -261,20 +261,24 @@ def _planned_beside(
 ) -> dict[PodKey, PodDecision] | None:
     """Plan the other members as if those who were nominated ran already."""
     others = [pod.key for pod in job.pods if pod.key not in first]
-    bound, refused = dict(first), dict[PodKey, PodDecision]()
+    bound, refused, sure = dict(first), dict[PodKey, PodDecision](), False
     if others:
         mark = workspace.checkpoint()
         found = _plan_of(workspace, plugins, beside(job, first), wish, limits)
         if isinstance(found, Planned) and well_placed(job, *wish, {**first, **found.bound}):
             bound |= found.bound
             refused |= found.refused
+            sure = found.answer.certificate.proven and not found.cut
         else:
             workspace.rollback(mark)
-            if isinstance(found, Failed) and found.refused is not None:
-                refused[found.refused.pod] = found.refused
+            if isinstance(found, Failed):
+                sure = found.certificate is not None and found.certificate.proven
+                if found.refused is not None:
+                    refused[found.refused.pod] = found.refused
     if len(bound) == len(first) and not well_placed(job, *wish, bound):
         return None
-    left = "no place is left beside the nominated members"
+    # Where the budget ran out, or what was planned could not be bound so, there may be one.
+    left = f"no place {'is left' if sure else 'was found'} beside the nominated members"
     return bound | {
         key: refused.get(key) or unplaced(workspace, key, left) for key in others if key not in bound
     }
