@@ -16,10 +16,14 @@ ENDS = "koordcore: interrupted\n"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals of a terminal")
 
 
+HEARS = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""As in a terminal, also where the tests themselves run in the background, which ignores Ctrl-C."""
+
+
 def interrupted(code: str) -> tuple[int, str, str]:
     """Run a program that says ``ready``, press Ctrl-C, and give how it ends."""
     with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [sys.executable, "-c", HEARS + textwrap.dedent(code)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -29,8 +33,11 @@ def interrupted(code: str) -> tuple[int, str, str]:
         assert process.stdout is not None
         while process.stdout.readline() not in ("ready\n", ""):
             pass
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        try:
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()  # else who does not end would be waited for without end
         return process.returncode, out, err
 
 
