@@ -7,9 +7,11 @@ import queue
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import attrs
 import pytest
+import yaml
 
 from examples.kubernetes.api import (
     Event,
@@ -23,9 +25,12 @@ from examples.kubernetes.follower import Follower
 from examples.kubernetes.scheduler import Cycle, Scheduler, Settings
 from koordcore import ClusterSnapshot
 from koordcore.controlplane import RESOURCES, Overdue, Request, Steps, complete
+from koordcore.controlplane.kinds import CORE, GROUPS
 from koordcore.controlplane.overdue import half_gangs
 from koordcore.controlplane.requests import key_of
 from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.calls import Call
+from koordcore.model.pods import PodKey
 from koordcore.model.quotas import QuotaPolicy
 
 JOURNAL = "/api/v1/namespaces/kube-system/configmaps"
@@ -36,11 +41,33 @@ KIND_AT = {path: kind for kind, path in RESOURCES.items()} | {
     "/apis/resource.k8s.io/v1/resourceslices": "ResourceSlice",
     "/apis/scheduling.k8s.io/v1beta1/podgroups": "PodGroup",
 }
+RULES = [
+    rule
+    for role in yaml.safe_load_all((Path(__file__).parents[2] / "examples/kubernetes/rbac.yaml").read_text())
+    for rule in role.get("rules", ())
+]
+"""What the scheduler's account may do."""
 SETTINGS = Settings(patience=0.0, revoke=0.0, threads=1, idle=0.01, backoff=0.0)
 
 
 class Killed(BaseException):
     """Stands for SIGKILL: nobody catches it."""
+
+
+def granted(verb: str, path: str) -> bool:
+    """Tell whether the account may do something; ``path`` as the server's, of a collection or an object."""
+    parts = path.strip("/").split("/")
+    group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    if parts[0] == "namespaces" and len(parts) > 2:
+        parts = parts[2:]
+    resource, name = "/".join([parts[0], *parts[2:]]), parts[1] if len(parts) > 1 else ""
+    return any(
+        group in rule["apiGroups"]
+        and resource in rule["resources"]
+        and verb in rule["verbs"]
+        and name in rule.get("resourceNames", [name])
+        for rule in RULES
+    )
 
 
 class Server:
@@ -63,11 +90,13 @@ class Server:
         with self.lock:
             if path not in KIND_AT:
                 raise RefusedError(404, "not found")
+            assert granted("list", path), path
             items = tuple(map(copy.deepcopy, self.items[path].values()))
             return Listing(items, str(self.version), KIND_AT[path])
 
     def watch(self, path: str, version: str) -> Iterator[Event]:
         mine: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        assert granted("watch", path), path
         with self.lock:
             for item in self.items[path].values():
                 if int(item["metadata"]["resourceVersion"]) > int(version):
@@ -82,6 +111,8 @@ class Server:
     def send(self, method: str, path: str, body: Object | None = None, content_type: str = "") -> Object:
         if path == "/apis":
             return served()
+        verb = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}[method]
+        assert granted(verb, path), (verb, path)
         with self.lock:
             if self.dies_after is not None:
                 self.dies_after -= 1
@@ -253,6 +284,34 @@ def settle(one: Scheduler, turns: int = 20) -> list[Cycle]:
             break
         cycles.append(cycle)
     return cycles
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "watch"])
+def test_the_account_may_read_all_that_decisions_are_made_of(verb: str) -> None:
+    for group, kinds in (("", CORE), *GROUPS.items()):
+        where = f"/apis/{group}/v1" if group else "/api/v1"
+        for kind in kinds:
+            assert granted(verb, f"{where}/{kind}")
+    assert not granted(verb, "/api/v1/secrets")
+
+
+def test_the_account_may_make_every_call_that_a_decision_comes_to() -> None:
+    key = PodKey("ml", "one")
+    calls = [
+        Call(verb="patch", pod=key, body={}),
+        Call(verb="patch", pod=key, subresource="status", body={}),
+        Call(verb="create", pod=key, subresource="binding", body={}),
+        Call(verb="create", pod=key, subresource="eviction", body={}),
+        Call(verb="patch", pod=key, node="n1", body={}),
+        Call(verb="patch", pod=key, volume_claim="disk", body={}),
+        Call(verb="create", pod=key, claim="card", body={}),
+        Call(verb="patch", pod=key, claim="card", body={}),
+        Call(verb="patch", pod=key, claim="card", subresource="status", body={}),
+        Call(verb="patch", pod=key, reservation="room", body={}),
+        Call(verb="patch", pod=key, reservation="room", subresource="status", body={}),
+        Call(verb="patch", pod=key, pod_group="scheduling.k8s.io/v1beta1", subresource="status", body={}),
+    ]
+    assert [one.path for one in calls if not granted(one.verb, one.path)] == []
 
 
 def test_pods_are_bound_where_they_fit_and_told_why_they_wait() -> None:

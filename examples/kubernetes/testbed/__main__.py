@@ -20,6 +20,7 @@ from examples.kubernetes.testbed.world import cluster
 
 _HEADS = ("scenario", "pods bound", "seconds", "pods/s", "deciding", "CPU ms/pod", "kills", "passed", "")
 _DEFINITIONS = Path(__file__).parents[1] / "crds.yaml"
+_RIGHTS = Path(__file__).parents[1] / "rbac.yaml"
 
 
 def main() -> int:
@@ -53,6 +54,7 @@ def main() -> int:
         closing(Bed(connect(str(server.kubeconfig)), server, log)) as bed,
     ):
         bed.define(list(yaml.safe_load_all(_DEFINITIONS.read_text())))
+        bed.permit(yaml.safe_load_all(_RIGHTS.read_text()))
         bed.open(cluster(plan.nodes, plan.gpu_nodes))
         _print_row(_HEADS)
         _print_row(["---"] * len(_HEADS))

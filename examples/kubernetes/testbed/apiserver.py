@@ -33,6 +33,7 @@ __all__ = ["Server", "build", "cache_folder", "running"]
 _VERSION: Final = "1.37.1"
 _MODULE: Final = "k8s.io/kubernetes"
 _PATIENCE: Final = 120.0
+_ACCOUNT: Final = "system:serviceaccount:kube-system:koordcore"
 _GATES: Final = (
     "GenericWorkload",
     "TopologyAwareWorkloadScheduling",
@@ -107,12 +108,15 @@ class Server:
     Parameters
     ----------
     kubeconfig
-        How it is reached.
+        How it is reached by who may do everything.
+    scheduler
+        How it is reached by the scheduler's account, which may do what ``rbac.yaml`` gives it.
     etcd
         Where its etcd listens.
     """
 
     kubeconfig: Path
+    scheduler: Path
     etcd: str
 
     def forget(self) -> None:
@@ -143,18 +147,20 @@ def running(cache: Path, binary: Path | None = None) -> Iterator[Server]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koordcore-")))
         clients, peers, port = _free_ports(3)
-        token = secrets.token_hex(16)
-        (folder / "tokens").write_text(f"{token},admin,admin,system:masters\n")
+        token, narrow = secrets.token_hex(16), secrets.token_hex(16)
+        accounts = f"{token},admin,admin,system:masters\n{narrow},{_ACCOUNT},{_ACCOUNT}\n"
+        (folder / "tokens").write_text(accounts)
         key = folder / "accounts.key"
         subprocess.run(
             [_tool("openssl"), "genrsa", "-out", str(key), "2048"], check=True, capture_output=True
         )
         stack.enter_context(_process(_etcd(etcd, folder, clients, peers), folder / "etcd.log"))
         stack.enter_context(_process(_apiserver(binary, folder, clients, port), folder / "apiserver.log"))
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps(_kubeconfig(folder, port, token)))
+        found = {"kubeconfig": token, "kubeconfig-scheduler": narrow}
+        for name, secret in found.items():
+            (folder / name).write_text(json.dumps(_kubeconfig(folder, port, secret)))
         _await_ready(f"https://127.0.0.1:{port}/readyz", token, folder)
-        yield Server(kubeconfig, f"http://127.0.0.1:{clients}")
+        yield Server(*(folder / name for name in found), f"http://127.0.0.1:{clients}")
 
 
 def _etcd(binary: str, folder: Path, clients: int, peers: int) -> list[str]:
@@ -204,8 +210,8 @@ def _kubeconfig(folder: Path, port: int, token: str) -> dict[str, object]:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "testbed", "cluster": server}],
-        "users": [{"name": "admin", "user": {"token": token}}],
-        "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "admin"}}],
+        "users": [{"name": "who", "user": {"token": token}}],
+        "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "who"}}],
         "current-context": "testbed",
     }
 

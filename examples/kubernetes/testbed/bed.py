@@ -147,6 +147,15 @@ class Bed:
                 except RefusedError:
                     time.sleep(0.1)
 
+    def permit(self, objects: Iterable[Object]) -> None:
+        """Give the scheduler's account its rights."""
+        for one in objects:
+            group = one["apiVersion"] if "/" in one["apiVersion"] else ""
+            namespace = one["metadata"].get("namespace", "")
+            parts = ("apis", group) if group else ("api", one["apiVersion"])
+            where = ("namespaces", namespace) if namespace else ()
+            self.api.send("POST", "/".join(("", *parts, *where, f"{one['kind'].lower()}s")), one)
+
     def open(self, objects: Iterable[tuple[str, Object]]) -> None:
         """Make what stands there from the beginning, and start the kubelets."""
         self.create(objects)
@@ -172,11 +181,11 @@ class Bed:
 
     def scheduler(self, *, port: int | None = None, **settings: Any) -> Process:
         """Start a scheduler, which reaches the server by its own port or by another one."""
-        kubeconfig = self.server.kubeconfig
+        kubeconfig = self.server.scheduler
         if port is not None:
             found = json.loads(kubeconfig.read_text())
             found["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
-            kubeconfig = kubeconfig.with_name(f"kubeconfig-{port}")
+            kubeconfig = kubeconfig.with_name(f"{kubeconfig.name}-{port}")
             kubeconfig.write_text(json.dumps(found))
         return Process(kubeconfig, self.log, **settings)
 
