@@ -65,6 +65,21 @@ def test_a_colocation_profile_makes_batch_pods(tmp_path: Path, capsys: pytest.Ca
     assert "batch-cpu" in out.out
 
 
+@pytest.mark.parametrize("flag", [(), ("--admit",)])
+def test_a_profile_that_chooses_by_labels_of_an_unknown_namespace_says_so(
+    flag: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {**COLOCATION["spec"], "namespaceSelector": {"matchLabels": {"team": "ml"}}}  # type: ignore[dict-item]
+    pods = [pod(name, metadata={"labels": {"app": name}, "namespace": "far"}) for name in ("spark", "other")]
+    there = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far", "labels": {"team": "ml"}}}
+    found = [node("n1"), {**COLOCATION, "spec": spec}, CLASS, *pods]
+    told = "ClusterColocationProfile batch chooses by labels of namespaces, and the dump lacks far"
+    main(["schedule", written(tmp_path / "without.json", *found), *flag])
+    assert told in " ".join(capsys.readouterr().err.split())
+    main(["schedule", written(tmp_path / "with.json", *found, there), *flag])
+    assert "the dump lacks" not in capsys.readouterr().err
+
+
 def test_a_quota_profile_makes_the_root_of_its_tree(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

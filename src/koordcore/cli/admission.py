@@ -105,6 +105,7 @@ def _admit(
         f"ClusterColocationProfile {name} applied to {count} pod{'s' * (count > 1)}"
         for name, count in sorted(changed.items())
     ]
+    messages += _unknown_namespaces(plain)
     known = {one.name for one in plain.of(ElasticQuota)}
     for profile in plain.of(QuotaProfile):
         if profile.quota_name and profile.quota_name not in known:
@@ -142,6 +143,27 @@ def unapplied(snapshot: ClusterSnapshot) -> list[str]:
         if count:
             pods = f"{count} waiting pod{'s' * (count > 1)}"
             messages.append(f"ClusterColocationProfile {profile.name} is not applied to {pods} (--admit)")
+    return messages + _unknown_namespaces(snapshot)
+
+
+def _unknown_namespaces(snapshot: ClusterSnapshot) -> list[str]:
+    """Name the ClusterColocationProfiles of which nobody can tell whether they choose a waiting pod."""
+    known = {"default", *(one.name for one in snapshot.of(Namespace))}
+    messages = []
+    for profile in snapshot.of(ColocationProfile):
+        anywhere = attrs.evolve(profile, namespace_selector=None)
+        unknown = {
+            pod.namespace
+            for pod in snapshot.pending
+            if pod.namespace not in known
+            and chooses(anywhere, None, pod.labels)
+            and not chooses(profile, None, pod.labels)
+        }
+        if unknown:
+            messages.append(
+                f"ClusterColocationProfile {profile.name} chooses by labels of namespaces, "
+                f"and the dump lacks {', '.join(sorted(unknown))}"
+            )
     return messages
 
 
