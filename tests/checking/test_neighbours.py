@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -71,6 +72,32 @@ def test_pods_that_need_each_other() -> None:
     ]
     series = cluster(web("first", affinity=near))
     assert told(series, first="n3") == []
+
+
+def test_nobody_is_the_first_of_a_series_that_runs() -> None:
+    near = Affinity(pod=PodAffinity(required=(PodAffinityTerm(ZONE, WEB),)))
+    pods = web("second", affinity=near), web("third", affinity=near)
+    start = cluster(*pods)
+    snapshot = start.assume(web("first", affinity=near).at("n0"))
+    lonely = (ViolationKind.POD_AFFINITY, "default/third", "nobody whom it needs is in zone=z1")
+    assert told(start, second="n1", third="n3") == []
+    assert told(snapshot, second="n2", third="n0") == []
+    assert told(snapshot, second="n2", third="n1") == [lonely]
+    assert told(snapshot, third="n1") == [lonely]
+    # Who leaves may have been gone.
+    gone = start.assume(web("first", affinity=near, deleted=datetime(2026, 1, 1, tzinfo=UTC)).at("n0"))
+    assert told(gone, third="n1") == []
+
+
+def test_a_series_reaches_as_far_as_one_came_to_another() -> None:
+    near = Affinity(pod=PodAffinity(required=(PodAffinityTerm(ZONE, WEB),)))
+    others = Affinity(pod=PodAffinity(required=(PodAffinityTerm(HOST, WEB),)))
+    snapshot = cluster(web("far"), web("second", affinity=near), web("third", affinity=others)).assume(
+        web("first").at("n0")
+    )
+    assert told(snapshot, far="n1", second="n3", third="n1") == []  # where one came who needs nobody
+    assert told(snapshot, second="n2", third="n2") == []
+    assert told(snapshot, second="n3", third="n3") == []  # each may have come to the other
 
 
 def test_uneven_pods() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from koordcore.checking.domains import hard_constraints, selected
 from koordcore.checking.holders import holder_of
 from koordcore.checking.index import ClusterIndex, Holder
-from koordcore.checking.neighbours import means, terms_of
+from koordcore.checking.neighbours import counted, means, terms_of
+from koordcore.model.affinity import PodAffinityTerm
 from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
@@ -58,19 +59,28 @@ def _needed(
 ) -> Iterator[Holder]:
     """Give somebody whom a pod needs in the domain of its node, and all reservations that it may mean there.
 
-    Who is on nodes that are looked at whole is known already, and may be about to leave.
+    Who is on nodes that are looked at whole is known already, and may be about to leave. Where nobody is
+    found, somebody elsewhere tells that the pod was not the first of a series.
     """
     spaces = {one.name: one.labels for one in index.of(Namespace)}
     wanted = terms_of(pod, "pod")
-    found = False
+    found, elsewhere = False, None
+
+    def is_meant(holder: Pod) -> bool:
+        return all(means(term, pod.namespace, holder, spaces, resolved=True) for term in wanted)
+
     for holder in index.candidates(wanted[0].selector):
         if isinstance(holder, Reservation):
             if _in_domain(index, holder, node, key):
                 yield holder
         elif not found and holder.node_name not in whole and _in_domain(index, holder, node, key):
-            found = all(means(term, pod.namespace, holder, spaces, resolved=True) for term in wanted)
+            found = is_meant(holder)
             if found:
                 yield holder
+        elif elsewhere is None and not found and counted(holder) and _is_anywhere(index, holder, wanted):
+            elsewhere = holder if is_meant(holder) else None
+    if elsewhere is not None and not found:
+        yield elsewhere
 
 
 def _inside(index: ClusterIndex, node: Node, key: str, selector: LabelSelector | None) -> Iterator[Holder]:
@@ -82,6 +92,12 @@ def _in_domain(index: ClusterIndex, holder: Holder, node: Node, key: str) -> boo
     state = index.states.get(_node_name(holder))
     here = node.labels.get(key)
     return state is not None and here is not None and state.node.labels.get(key) == here
+
+
+def _is_anywhere(index: ClusterIndex, holder: Pod, terms: Iterable[PodAffinityTerm]) -> bool:
+    """Tell whether a pod is in a domain of any of the terms' keys."""
+    state = index.states.get(holder.node_name or "")
+    return state is not None and any(term.topology_key in state.node.labels for term in terms)
 
 
 def _node_name(holder: Holder) -> str:

@@ -7,7 +7,7 @@ which pods were placed is not known here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from koordcore._record import record
@@ -25,6 +25,7 @@ from koordcore.model.cluster import Namespace
 from koordcore.model.decisions import Bound
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
+from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -109,6 +110,7 @@ def _check_affinity(
     placed: Sequence[Placed], new: Sequence[Placed], spaces: Spaces, unseen: frozenset[PodKey]
 ) -> Iterator[Violation]:
     index = _Index.of(placed)
+    came = {pod.key for pod, _ in new}
     seen = [one for one in placed if one[0].key not in unseen] if unseen else placed
     apart = _Index.of(seen) if unseen else index
     shunned: dict[tuple[PodAffinityTerm, str], Counter[str]] = {}
@@ -121,7 +123,7 @@ def _check_affinity(
             yield from _check_far(pod, node, term, shunned[term, owner], spaces)
         terms = terms_of(pod, "pod")
         if terms and (terms, owner) not in needed:
-            needed[terms, owner] = _near(terms, owner, index, spaces)
+            needed[terms, owner] = _near(terms, owner, index, spaces, came, unseen)
         for term in terms:
             yield from _check_near(pod, node, term, needed[terms, owner])
     fresh = [one for one in new if one[0].key not in unseen]
@@ -137,17 +139,50 @@ def _meant(term: PodAffinityTerm, owner: str, index: _Index, spaces: Spaces) -> 
     )
 
 
+def counted(pod: Pod) -> bool:
+    """Tell whether everybody who came saw a running pod: it does not leave, nor hold room for others."""
+    return not (pod.leaving or pod.finished or is_reserve_pod(pod))
+
+
 def _near(
-    terms: Sequence[PodAffinityTerm], owner: str, index: _Index, spaces: Spaces
+    terms: tuple[PodAffinityTerm, ...],
+    owner: str,
+    index: _Index,
+    spaces: Spaces,
+    came: Collection[PodKey],
+    unseen: Collection[PodKey],
 ) -> set[tuple[str, str]]:
-    """Give the domains that hold a pod which all the terms mean."""
-    return {
-        (term.topology_key, node.labels[term.topology_key])
+    """Give the domains that hold a pod which all the terms mean.
+
+    Where such pods were there before, those of a series (of the same terms) that ``came`` are no company by
+    themselves: each had to come to somebody.
+    """
+    meant = [
+        (
+            other,
+            {
+                (one.topology_key, node.labels[one.topology_key])
+                for one in terms
+                if one.topology_key in node.labels
+            },
+        )
         for other, node in index.candidates(terms[0])
         if all(means(each, owner, other, spaces, resolved=True) for each in terms)
-        for term in terms
-        if term.topology_key in node.labels
+    ]
+    there = any(
+        pairs and counted(other) and other.key not in came and other.key not in unseen
+        for other, pairs in meant
+    )
+    doubtful = {
+        other.key: pairs
+        for other, pairs in meant
+        if there and other.key in came and other.namespace == owner and terms_of(other, "pod") == terms
     }
+    near = {pair for other, pairs in meant if other.key not in doubtful for pair in pairs}
+    while reached := [key for key, pairs in doubtful.items() if pairs <= near]:
+        for key in reached:
+            near |= doubtful.pop(key)
+    return near
 
 
 def _check_far(
