@@ -94,6 +94,28 @@ def test_a_resize_under_way_holds_the_larger_amount() -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "cpu", "memory"),
+    [
+        ({"resources": {"requests": {"cpu": "6"}}, "allocatedResources": {"cpu": "5"}}, 6000, 4 * GI),
+        ({"resources": {}, "allocatedResources": {"cpu": "5", "memory": "8Gi"}}, 5000, 8 * GI),
+        ({"resources": {"requests": {"cpu": "1", "example.com/x": "3"}}}, 2000, 4 * GI),
+        ({"resources": {"requests": {"cpu": "1"}}, "resize": "Infeasible"}, 1000, GI),
+        ({"allocatedResources": {"cpu": "5"}}, 2000, 4 * GI),  # as upstream: nothing runs by it yet
+    ],
+)
+def test_a_resize_of_the_whole_pod_holds_the_larger_amount(
+    status: dict[str, Any], cpu: int, memory: int
+) -> None:
+    spec: dict[str, Any] = {
+        "resources": {"requests": {"cpu": "2", "memory": "4Gi"}},
+        "containers": [container(requests={"cpu": "1", "memory": "1Gi"})],
+    }
+    read = pod_from_manifest(pod(nodeName="n1", status=status, **spec))
+    assert dict(read.requests) == {"cpu": cpu, "memory": memory}
+    assert dict(pod_from_manifest(pod(status=status, **spec)).requests) == {"cpu": 2000, "memory": 4 * GI}
+
+
+@pytest.mark.parametrize(
     "status",
     [
         {"resize": "Infeasible"},

@@ -222,18 +222,32 @@ def read_pod_level(
     return make_resources({**filled, **requests}), limits
 
 
+def _of_the_whole(resource: str) -> bool:
+    return resource in (CPU, MEMORY) or resource.startswith("hugepages-")
+
+
 def _supported(reading: Reading, amounts: Resources, name: str) -> Resources:
-    supported = {
-        resource: amount
-        for resource, amount in amounts.items()
-        if resource in (CPU, MEMORY) or resource.startswith("hugepages-")
-    }
+    supported = {resource: amount for resource, amount in amounts.items() if _of_the_whole(resource)}
     for resource in amounts:
         if resource not in supported:
             reading.warn(
                 f"spec.resources.{name}[{resource}]", "not a resource of the pod as a whole; ignored"
             )
     return make_resources(supported)
+
+
+def held_as_whole(
+    reading: Reading, status: Mapping[str, Json], requests: Resources, infeasible: bool
+) -> Resources:
+    """Let a pod that is being resized as a whole hold what :func:`held_containers` lets a container hold."""
+    if not requests or status.get("resources") is None:
+        return requests
+    actual = section(reading, status, "resources", "status")
+    has = reading.recall(actual, "requests", "status.resources", as_resources, NO_RESOURCES)
+    promised = reading.recall(status, "allocatedResources", "status", as_resources, NO_RESOURCES)
+    held = {name: amount for name, amount in maximum(has, promised).items() if _of_the_whole(name)}
+    largest = make_resources(held) if infeasible else maximum(requests, held)
+    return requests if largest == requests else largest
 
 
 def held_containers(

@@ -22,6 +22,7 @@ from koordcore.manifests._reading import (
 )
 from koordcore.manifests.label_keys import with_label_keys
 from koordcore.manifests.pod_containers import (
+    held_as_whole,
     held_containers,
     limits_of,
     read_containers,
@@ -150,14 +151,17 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
     containers, ports = read_containers(reading, spec, "containers", on_host, convert)
     init_containers, init_ports = read_containers(reading, spec, "initContainers", on_host, convert)
     conditions = _conditions(reading, status)
-    if node_name is not None and status:
-        infeasible = _infeasible(status, conditions)
+    placed = node_name is not None and bool(status)
+    infeasible = placed and _infeasible(status, conditions)
+    if placed:
         containers = held_containers(reading, status, "containerStatuses", containers, infeasible)
         init_containers = held_containers(
             reading, status, "initContainerStatuses", init_containers, infeasible
         )
     overhead = read_overhead(reading, spec)
     pod_requests, pod_limits = read_pod_level(reading, spec, containers, init_containers)
+    if placed:
+        pod_requests = held_as_whole(reading, status, pod_requests, infeasible)
     affinity = reading.recall(spec, "affinity", "spec", as_affinity, None)
     if affinity is not None and not meta.uid:
         affinity = memory.same(with_label_keys, affinity, meta.labels)
