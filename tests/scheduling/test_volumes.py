@@ -365,6 +365,20 @@ def test_an_immediate_claim_without_volume_waits() -> None:
     assert found["p"] == "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 
 
+def test_a_claim_of_no_class_never_waits_for_a_pod() -> None:
+    """Without a uid a claim that names no class may yet get the default one; with it, it has none."""
+    waits = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    for claim, fits in (
+        (named_claim("c"), True),
+        (named_claim("c", storageClassName=""), False),
+        ({**named_claim("c"), "metadata": {"name": "c", "namespace": "default", "uid": "1"}}, False),
+    ):
+        assert placed(node("a"), claim, user("p", "c"))["p"] == ("a" if fits else waits)
+        snapshot = snapshot_from_objects([node("a"), claim, user("p", "c")]).snapshot
+        said = ["claim c has no volume, and no class that waits for pods"]
+        assert forged(snapshot, "a") == ([] if fits else said)
+
+
 def test_a_claim_of_one_pod_keeps_the_next_away() -> None:
     """The second waits for the first, wherever it would go; evicting the first would help."""
     claim = named_claim("c", "v", accessModes=["ReadWriteOncePod"])

@@ -206,6 +206,7 @@ def obtains(snapshot: ClusterSnapshot, name: str, zone: str) -> bool:
     """The rule, claim by claim and volume by volume."""
     one = snapshot.find(PersistentVolumeClaim, name, "default")
     assert one is not None
+    assert one.storage_class is not None
     kind = snapshot.find(StorageClass, one.storage_class)
     assert kind is not None
     labels = {ZONE: zone}

@@ -351,7 +351,7 @@ class _Cut:
                 for found in index.find(PersistentVolumeClaim, name, pod.namespace):
                     self._keep([found])
                     self._keep(index.find(PersistentVolume, found.volume))
-                    self._keep(index.find(StorageClass, found.storage_class))
+                    self._keep(index.find(StorageClass, found.storage_class or ""))
 
     def _take_volumes_for(self, claim: PersistentVolumeClaim) -> None:
         """Volumes that a claim without one may take, and any one to tell that there are some."""
@@ -359,7 +359,7 @@ class _Cut:
             index = self._index
             self._keep(islice(index.of(PersistentVolume), 1))
             self._keep(index.by("volume for", f"{claim.namespace}/{claim.name}"))
-            self._keep(index.by("volume for", ("class", claim.storage_class)))
+            self._keep(index.by("volume for", ("class", claim.storage_class or "")))
 
     def _take_quotas(self) -> Elsewhere:
         """Quotas of everybody who is shown, and what all others hold of them."""

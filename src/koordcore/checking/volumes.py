@@ -79,6 +79,8 @@ def _lacks(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim) -> str:
         there = snapshot.find(PersistentVolume, claim.volume)
         return f"volume {claim.volume} of claim {claim.name} does not exist" if there is None else ""
     kind = snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
+    if claim.storage_class == "":
+        return f"claim {claim.name} has no volume, and no class that waits for pods"
     if kind is not None and kind.immediate:
         return f"claim {claim.name} has no volume, and its class {kind.name} does not wait for pods"
     return ""
@@ -161,7 +163,7 @@ def _can_have_one(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim, state
             continue
         wanted = claim.selector is None or claim.selector.matches(volume.labels)
         modes = all(mode in volume.access_modes for mode in claim.access_modes)
-        if wanted and modes and volume.storage_class == claim.storage_class:
+        if wanted and modes and volume.storage_class == (claim.storage_class or ""):
             return True
     return False
 

@@ -50,7 +50,8 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
         terminating=meta.deleted is not None,
         lost=phase == "Lost",
         storage_class=meta.annotations.get(_OLD_CLASS)
-        or reading.take(spec, "storageClassName", "spec", as_str, ""),
+        # The API server gives a claim that names none the default class, if there is one.
+        or reading.take(spec, "storageClassName", "spec", as_str, "" if meta.uid else None),
         one_pod=ONE_POD_ONLY in modes,
         selected_node=meta.annotations.get(SELECTED_NODE, ""),
         request=_bytes(reading, resources, "requests", "spec.resources"),

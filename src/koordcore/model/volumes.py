@@ -52,7 +52,8 @@ class PersistentVolumeClaim:
     lost
         The volume that it was bound to is gone (``status.phase: Lost``).
     storage_class
-        Name of its :class:`StorageClass`; empty for none.
+        Name of its :class:`StorageClass`; empty for none, so that it never waits for a pod; ``None`` where
+        nobody has said, and its volume could be had anywhere.
     one_pod
         One pod at a time may use it (access mode ``ReadWriteOncePod``).
     selected_node
@@ -74,7 +75,7 @@ class PersistentVolumeClaim:
     volume: str = ""
     terminating: bool = False
     lost: bool = False
-    storage_class: str = ""
+    storage_class: str | None = None
     one_pod: bool = False
     selected_node: str = ""
     request: int = 0
@@ -140,7 +141,7 @@ class PersistentVolume:
         if self.claim:
             return self.claim == f"{claim.namespace}/{claim.name}"
         return (
-            self.storage_class == claim.storage_class
+            self.storage_class == (claim.storage_class or "")
             and {*claim.access_modes} <= {*self.access_modes}
             and (claim.selector is None or claim.selector.matches(self.labels))
         )

@@ -100,7 +100,8 @@ class VolumeBinding(VolumePlugin):
                 text = f"was not created for pod {whose} (pod is not owner)"
                 return Refusal(f"PVC {one.namespace}/{one.name} {text}")
             made_by = self.class_of(one)
-            if not one.volume and made_by is not None and made_by.immediate:
+            at_once = one.storage_class == "" or (made_by is not None and made_by.immediate)
+            if not one.volume and at_once:
                 return Refusal(REASON_UNBOUND)
         waiting = tuple(self._waiting(pod))
         volumes = self.volumes_of(pod)
@@ -133,7 +134,7 @@ class VolumeBinding(VolumePlugin):
         if made_by.makes and allowed is not None:
             found = fit_selector(layout, allowed)
         kept = self._available.get((claim.namespace, claim.name), ())
-        for volume in (*kept, *self._available.get(("", claim.storage_class), ())):
+        for volume in (*kept, *self._available.get(("", claim.storage_class or ""), ())):
             if volume.serves(claim):
                 if volume.node_affinity is None:
                     return None
