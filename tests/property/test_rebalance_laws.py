@@ -25,7 +25,7 @@ from koordcore.model.resources import make_resources
 from koordcore.scoring.gpu_share import first_free_slots
 from tests.descheduling.fragment_worlds import random_cards
 from tests.reference.rebalance_fragments import least_fragments
-from tests.reference.rebalance_moves import amounts, fewest_to_cool, fewest_to_fit, hot
+from tests.reference.rebalance_moves import amounts, assignments, fewest_to_cool, fewest_to_fit, hot
 
 CAPACITY = 10
 
@@ -167,6 +167,20 @@ def test_defragmentation_is_optimal_legal_and_finished(
     again = plan_defragmentation(after(problem, plan.moves), wanted)
     assert again.moves == ()
     assert again.missing == plan.missing
+
+
+@settings(max_examples=15, deadline=None)
+@given(problems(), st.integers(1, 6), st.integers(1, 3))
+def test_room_is_made_as_well_as_can_be_where_nodes_are_hot(
+    problem: MoveProblem, size: int, count: int
+) -> None:
+    """A node that stays hot takes nobody and no other gets hot; nothing else is asked of usage."""
+    problem, wanted = spared(problem), Wanted(requests=make_resources({"cpu": size}), count=count)
+    plan = plan_defragmentation(problem, wanted)
+    moved = {move.pod: move.target for move in plan.moves}
+    assert moved in list(assignments(problem))
+    assert plan.certificate.proven
+    assert plan.certificate.objective == fewest_to_fit(problem, wanted)
 
 
 @given(

@@ -122,6 +122,8 @@ def plan_defragmentation(
 ) -> DefragmentationPlan:
     """Plan the moves that make most of a wanted shape fit, and among those plans the fewest moves.
 
+    A node that is hot need not be cooled, but takes no pod while it stays so; no other becomes hot.
+
     Parameters
     ----------
     problem
