@@ -242,9 +242,9 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
             won = [str(one) for one in done.gains]
             show(
                 moves_table(chosen(arguments, snapshot, done.moves), text),
-                waves_table(done.moves, done.prices, "NODES EMPTY", won),
+                waves_table(done.moves, done.prices, "NODES EMPTIED", won),
             )
-        say(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
+        say(f"{many(len(done.emptied), 'node')} emptied: {', '.join(done.emptied) or 'none'}")
 
     won = {"emptied": list(done.emptied), "gains": list(done.gains), "prices": list(done.prices)}
     print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason=REASON)
