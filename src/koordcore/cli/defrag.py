@@ -34,8 +34,9 @@ from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.descheduling.checked_moves import refused_shape
 from koordcore.descheduling.claim_moves import claims_of, nodes_without_others, plan_room_for
-from koordcore.descheduling.defrag import DefragmentationPlan, Wanted
+from koordcore.descheduling.defrag import DefragmentationPlan
 from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
+from koordcore.descheduling.wanted import Wanted
 from koordcore.descheduling.who_stays import who_stays
 from koordcore.errors import ModelError
 from koordcore.explaining.remedies import beyond_any
