@@ -122,6 +122,14 @@ def test_a_node_that_stays_hot_takes_no_pod_for_room() -> None:
     assert planned(idle, busy) == [("busy", "third"), ("idle", "hot")]
 
 
+def test_a_node_that_receives_no_pods_serves_no_slots() -> None:
+    """Not even where it is named."""
+    closed = Host(name="closed", allocatable={"cpu": 4}, receives=False)
+    asked = MoveProblem(hosts=(closed, Host(name="open", allocatable={"cpu": 4})), movable=())
+    for nodes, places in ((None, (("open", 1),)), (("closed", "open"), (("open", 1),)), (("closed",), ())):
+        assert plan_defragmentation(asked, Wanted(requests={"cpu": 4}, nodes=nodes)).places == places
+
+
 def test_a_candidate_that_is_not_needed_holds_no_room() -> None:
     """One target with room for four: for P alone, or for both others where P must stay."""
     nodes = {"hot": {"P": {"cpu": 4}, "B1": {"cpu": 2}, "B2": {"cpu": 2}}, "t": {}}

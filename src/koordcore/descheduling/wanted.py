@@ -30,7 +30,8 @@ class Wanted:
     at_most
         Node to the most slots on it, where that is fewer.
     nodes
-        Nodes that may serve; ``None`` for all that receive pods.
+        Nodes that may serve, if they receive pods; ``None`` for all that do. A node that receives none
+        serves none, named or not.
     blocks
         Node to block: all slots must lie in one block, and a node without a block serves none. Empty where
         there are no blocks.
