@@ -124,6 +124,11 @@ def test_nodes_are_emptied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert main(["defrag", str(path), "--empty", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["emptied"] == ["a"]
     assert main(["defrag", str(path), "--empty", "2"]) == 1
+    assert "1 node emptied: a" in capsys.readouterr().out
+    # Where the other one is empty, to fill it gains nothing.
+    path = dump(tmp_path / "d.json", cores={"a": [4], "b": []})
+    assert main(["defrag", str(path), "--empty"]) == 1
+    assert "0 nodes emptied: none" in capsys.readouterr().out
 
 
 def test_a_plan_is_checked_from_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -76,6 +76,18 @@ def test_limits_and_places_are_kept() -> None:
     assert plan_fragments(problem, unknown).moves == ()
 
 
+def test_a_hot_node_need_not_be_cooled_for_fewer_crumbs() -> None:
+    """Nobody has to leave it, and the one move that is worth its price is proven to be."""
+    problem, aim = cluster({"a": [ONE], "b": [ONE, TWO], "hot": [FOUR]}, WHOLE_NODES)
+    hot = (
+        attrs.evolve(host, usage={"cpu": 9}, high={"cpu": 8}) if host.name == "hot" else host
+        for host in problem.hosts
+    )
+    plan = plan_fragments(attrs.evolve(problem, hosts=tuple(hot)), aim)
+    assert [(move.pod.name, move.target) for move in plan.moves] == [("a-0", "b")]
+    assert plan.certificate.proven
+
+
 def test_models_of_cards_are_kept() -> None:
     """A pod that wants one model is not moved to another."""
     picky = GpuDemand(gpus=1, models=("x",))

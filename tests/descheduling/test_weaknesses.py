@@ -72,6 +72,64 @@ def test_a_swap_of_two_kinds_of_pods() -> None:
     assert [(move.pod.name, move.target) for move in plan.moves] == [("a", "C")]
 
 
+def test_room_is_made_on_a_hot_node_without_cooling_it() -> None:
+    """One pod of two leaves, and the node is as hot as it may stay: what it is asked for is what counts."""
+    asked = MoveProblem(
+        hosts=(
+            Host(
+                name="hot",
+                allocatable={"cpu": 10},
+                requested={"cpu": 9},
+                usage={"cpu": 14},
+                high={"cpu": 8},
+            ),
+            Host(name="cool", allocatable={"cpu": 8}, requested={"cpu": 1}),
+        ),
+        movable=(
+            Movable(pod=PodKey("d", "busy"), node="hot", requests={"cpu": 3}, usage={"cpu": 5}),
+            Movable(pod=PodKey("d", "calm"), node="hot", requests={"cpu": 2}, usage={"cpu": 2}),
+        ),
+    )
+    plan = plan_defragmentation(asked, Wanted(requests={"cpu": 3}, count=2, per_node=1))
+    assert [(move.pod.name, move.target) for move in plan.moves] == [("calm", "cool")]
+    assert (plan.missing, plan.certificate.objective) == (0, (0, 1, 1))
+    assert check_certificate(plan.certificate.problem, plan.certificate).accepted
+    # Where nothing helps, nobody moves for the sake of the hot node.
+    nothing = plan_defragmentation(asked, Wanted(requests={"cpu": 11}))
+    assert (nothing.moves, nothing.certificate.objective) == ((), (1, 0, 0))
+
+
+def test_a_node_that_stays_hot_takes_no_pod_for_room() -> None:
+    """The pod in the way may go to the hot node alone; it does once enough of that has left."""
+    hosts = (
+        Host(name="full", allocatable={"cpu": 4}, requested={"cpu": 2}),
+        Host(name="hot", allocatable={"cpu": 4}, requested={"cpu": 2}, usage={"cpu": 3}, high={"cpu": 2}),
+        Host(name="third", allocatable={"cpu": 2}),
+    )
+    idle = Movable(pod=PodKey("d", "idle"), node="full", requests={"cpu": 2})
+    busy = Movable(pod=PodKey("d", "busy"), node="hot", requests={"cpu": 2}, usage={"cpu": 2})
+    wanted = Wanted(requests={"cpu": 4}, nodes=("full",))
+
+    def planned(*movable: Movable) -> list[tuple[str, str]]:
+        problem = MoveProblem(
+            hosts=hosts, movable=movable, allows=lambda pod, node: (pod.name == "idle") == (node == "hot")
+        )
+        plan = plan_defragmentation(problem, wanted)
+        assert plan.certificate.proven
+        return [(move.pod.name, move.target) for move in plan.moves]
+
+    assert planned(idle) == []
+    assert planned(idle, busy) == [("busy", "third"), ("idle", "hot")]
+
+
+def test_a_node_that_receives_no_pods_serves_no_slots() -> None:
+    """Not even where it is named."""
+    closed = Host(name="closed", allocatable={"cpu": 4}, receives=False)
+    asked = MoveProblem(hosts=(closed, Host(name="open", allocatable={"cpu": 4})), movable=())
+    for nodes, places in ((None, (("open", 1),)), (("closed", "open"), (("open", 1),)), (("closed",), ())):
+        assert plan_defragmentation(asked, Wanted(requests={"cpu": 4}, nodes=nodes)).places == places
+
+
 def test_a_candidate_that_is_not_needed_holds_no_room() -> None:
     """One target with room for four: for P alone, or for both others where P must stay."""
     nodes = {"hot": {"P": {"cpu": 4}, "B1": {"cpu": 2}, "B2": {"cpu": 2}}, "t": {}}

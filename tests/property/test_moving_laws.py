@@ -122,6 +122,10 @@ def test_every_step_of_emptying_is_legal(seed: int) -> None:
     assert_legal(snapshot, moving, rules)
     left = carried_out(snapshot, moving.plan.moves, moving.checked.bound)
     assert all(not left.node(name).pods for name in moving.plan.emptied)
+    before = {state.name for state in snapshot.nodes if not state.pods}
+    assert all(not left.node(name).pods for name in before)
+    if moving.plan.certificate.proven:
+        assert plan_empty_nodes(left, rules=rules).plan.moves == ()
 
 
 @few

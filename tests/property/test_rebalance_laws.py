@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import attrs
 from hypothesis import given, settings, strategies as st
 
+from koordcore.checking.certificates import check_certificate
 from koordcore.descheduling.anomaly import Detector, DetectorState
 from koordcore.descheduling.defrag import Wanted, plan_defragmentation
 from koordcore.descheduling.fragments import Fragments, FragmentsPlan, plan_fragments
@@ -25,7 +26,7 @@ from koordcore.model.resources import make_resources
 from koordcore.scoring.gpu_share import first_free_slots
 from tests.descheduling.fragment_worlds import random_cards
 from tests.reference.rebalance_fragments import least_fragments
-from tests.reference.rebalance_moves import amounts, fewest_to_cool, fewest_to_fit, hot
+from tests.reference.rebalance_moves import amounts, assignments, fewest_to_cool, fewest_to_fit, hot
 
 CAPACITY = 10
 
@@ -146,14 +147,21 @@ def test_cooling_is_optimal_legal_and_finished(problem: MoveProblem, sparing: bo
     st.integers(1, 6),
     st.integers(1, 3),
     st.sampled_from([None, 1, 2]),
+    st.dictionaries(st.sampled_from(["n0", "n1"]), st.integers(0, 2)),
     st.booleans(),
 )
 def test_defragmentation_is_optimal_legal_and_finished(
-    problem: MoveProblem, size: int, count: int, per_node: int | None, in_blocks: bool
+    problem: MoveProblem,
+    size: int,
+    count: int,
+    per_node: int | None,
+    at_most: dict[str, int],
+    in_blocks: bool,
 ) -> None:
     """The same for a wanted shape, anywhere or in one block."""
     blocks = {"n0": "x", "n1": "y", "n2": "x"} if in_blocks else {}
-    wanted = Wanted(requests=make_resources({"cpu": size}), count=count, per_node=per_node, blocks=blocks)
+    shape = make_resources({"cpu": size})
+    wanted = Wanted(requests=shape, count=count, per_node=per_node, at_most=at_most, blocks=blocks)
     # Usage plays no part where nobody has a threshold.
     problem = attrs.evolve(
         problem, hosts=tuple(attrs.evolve(host, high=make_resources({})) for host in problem.hosts)
@@ -162,11 +170,28 @@ def test_defragmentation_is_optimal_legal_and_finished(
     assert plan.certificate.proven
     assert plan.certificate.objective == fewest_to_fit(problem, wanted)
     assert sum(slots for _, slots in plan.places) == wanted.count - plan.missing
+    assert all(slots <= at_most.get(node, slots) for node, slots in plan.places)
+    if plan.certificate.problem is not None:
+        assert check_certificate(plan.certificate.problem, plan.certificate).accepted
     replay(problem, plan.moves)
     assert plan == plan_defragmentation(problem, wanted)
     again = plan_defragmentation(after(problem, plan.moves), wanted)
     assert again.moves == ()
     assert again.missing == plan.missing
+
+
+@settings(max_examples=15, deadline=None)
+@given(problems(), st.integers(1, 6), st.integers(1, 3))
+def test_room_is_made_as_well_as_can_be_where_nodes_are_hot(
+    problem: MoveProblem, size: int, count: int
+) -> None:
+    """A node that stays hot takes nobody and no other gets hot; nothing else is asked of usage."""
+    problem, wanted = spared(problem), Wanted(requests=make_resources({"cpu": size}), count=count)
+    plan = plan_defragmentation(problem, wanted)
+    moved = {move.pod: move.target for move in plan.moves}
+    assert moved in list(assignments(problem))
+    assert plan.certificate.proven
+    assert plan.certificate.objective == fewest_to_fit(problem, wanted)
 
 
 @given(

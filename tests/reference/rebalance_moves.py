@@ -107,6 +107,7 @@ def fewest_to_fit(problem: MoveProblem, wanted: Wanted) -> tuple[int, int, int]:
                     for name, amount in wanted.requests.items()
                     if amount
                 )
+                count = min(count, wanted.at_most.get(host.name, count))
                 slots += count if wanted.per_node is None else min(count, wanted.per_node)
             price = (max(0, wanted.count - slots), len(moved), sum(costs[pod] for pod in moved))
             best = min(best, price)

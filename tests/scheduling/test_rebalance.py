@@ -162,6 +162,48 @@ def test_a_shape_must_fit_by_its_devices_too() -> None:
     assert not by_cards.plan.certificate.proven
 
 
+def test_a_node_serves_as_many_slots_as_its_plugins_take() -> None:
+    """Of each node half a card and a whole one are free: by amounts two slots of 60 percent, by cards one."""
+    full, part = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}, {GPU_CORE: 50, GPU_MEMORY_RATIO: 50}
+    devices = [
+        DeviceObject(
+            name=name,
+            devices=tuple(Device(type=DeviceType.GPU, minor=minor, resources=full) for minor in range(2)),
+        )
+        for name in ("a", "b")
+    ]
+    room = {"cpu": 8000, "memory": 2**34, "pods": 20, GPU_CORE: 200, GPU_MEMORY_RATIO: 200}
+    text = json.dumps({"gpu": [{"minor": 0, "resources": {name: str(50) for name in part}}]})
+    held = (Pod(name=on, requests=part, node_name=on, annotations={DEVICE_ALLOCATED: text}) for on in "ab")
+    snapshot = (
+        ClusterSnapshot(nodes=[attrs.evolve(node(name), allocatable=room) for name in ("a", "b")])
+        .with_records(*devices)
+        .assume(*held)
+    )
+    for count, missing in ((1, 0), (2, 0), (3, 1)):
+        wanted = Wanted(requests={GPU_CORE: 60, GPU_MEMORY_RATIO: 60}, count=count)
+        plan = plan_room(snapshot, wanted).plan
+        assert plan.missing == missing
+        assert plan.places == (("a", 1), ("b", 1))[:count]
+        assert plan.certificate.proven == (not missing)
+
+
+def test_every_slot_is_a_pod() -> None:
+    """Two pods may run on a node, whether the shape asks for them or not."""
+    room = {"cpu": 8000, "memory": 2**34, "pods": 2}
+    snapshot = ClusterSnapshot(nodes=[attrs.evolve(node(name), allocatable=room) for name in ("a", "b")])
+    for asked in ({"cpu": 2000}, {"cpu": 2000, "pods": 1}):
+        assert plan_room(snapshot, Wanted(requests=asked, count=3)).plan.places == (("a", 2), ("b", 1))
+        most = plan_room(snapshot, Wanted(requests=asked, count=5)).plan
+        assert (most.missing, most.places) == (1, (("a", 2), ("b", 2)))
+        assert most.certificate.proven
+    # Where what is left is a pod too many, one makes room.
+    crowded = snapshot.assume(*(pod(f"{on}-{one}", 100, on) for on, one in ("a0", "a1", "b0")))
+    moving = plan_room(crowded, Wanted(requests={"cpu": 2000}, nodes=("a",)))
+    assert moving.legal
+    assert [(move.pod.name, move.target) for move in moving.plan.moves] == [("a-0", "b")]
+
+
 def test_reserved_room_is_kept_for_its_owners() -> None:
     """Node b is empty and promised to others; the pod of node a goes to c, or to its own reservation."""
     running = attrs.evolve(pod("q", 4000, "a"), labels={"app": "mine"})

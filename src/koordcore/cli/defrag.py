@@ -34,8 +34,9 @@ from koordcore.descheduling.card_amounts import WHOLE_CARDS, asked_by_parts
 from koordcore.descheduling.card_moves import fragmented_milli, fragments_of, plan_less_fragmentation
 from koordcore.descheduling.checked_moves import refused_shape
 from koordcore.descheduling.claim_moves import claims_of, nodes_without_others, plan_room_for
-from koordcore.descheduling.defrag import DefragmentationPlan, Wanted
+from koordcore.descheduling.defrag import DefragmentationPlan
 from koordcore.descheduling.plans import MoveRules, plan_empty_nodes, plan_room
+from koordcore.descheduling.wanted import Wanted
 from koordcore.descheduling.who_stays import who_stays
 from koordcore.errors import ModelError
 from koordcore.explaining.remedies import beyond_any
@@ -242,9 +243,9 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
             won = [str(one) for one in done.gains]
             show(
                 moves_table(chosen(arguments, snapshot, done.moves), text),
-                waves_table(done.moves, done.prices, "NODES EMPTY", won),
+                waves_table(done.moves, done.prices, "NODES EMPTIED", won),
             )
-        say(f"{len(done.emptied)} nodes emptied: {', '.join(done.emptied) or 'none'}")
+        say(f"{many(len(done.emptied), 'node')} emptied: {', '.join(done.emptied) or 'none'}")
 
     won = {"emptied": list(done.emptied), "gains": list(done.gains), "prices": list(done.prices)}
     print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason=REASON)

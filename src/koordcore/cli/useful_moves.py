@@ -7,8 +7,8 @@ from typing import Final
 import attrs
 
 from koordcore.descheduling.claim_moves import nodes_without_others
-from koordcore.descheduling.defrag import Wanted
 from koordcore.descheduling.plans import MoveRules, plan_room
+from koordcore.descheduling.wanted import Wanted
 from koordcore.errors import KoordcoreError
 from koordcore.explaining.advice import Advice
 from koordcore.explaining.remedy import Remedy, RemedyKind

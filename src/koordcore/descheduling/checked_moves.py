@@ -197,9 +197,9 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
     return CheckedMoves(tuple(bound), snapshot)
 
 
-def fits_there(
+def slots_there(
     snapshot: ClusterSnapshot, slot: Resources, places: Sequence[tuple[str, int]], policy: Policy
-) -> tuple[str, ...]:
+) -> dict[str, int]:
     """Try to place one pod after the other into the slots that a plan offers.
 
     Parameters
@@ -215,23 +215,23 @@ def fits_there(
 
     Returns
     -------
-    tuple of str
-        Nodes whose plugins do not agree: cards are free and form no partition, or room is reserved.
+    dict
+        Node to the slots that its plugins agree with, where these are fewer: cards are free and form no
+        partition, or room is reserved.
     """
     workspace = open_workspace(snapshot, policy)
     plugins = PluginSet(workspace, policy.without_plugin("ElasticQuota"))
     everything = (Toleration(operator=TolerationOperator.EXISTS),)
     asked = {name: amount for name, amount in slot.items() if name != PODS}
-    refused = []
+    fewer: dict[str, int] = {}
     for name, slots in places:
         row = workspace.layout.row_of[name]
-        pods = (
-            Pod(name=f"slot-{number}-of-{name}", requests=asked, tolerations=everything)
-            for number in range(slots)
-        )
-        if any(place_there(workspace, plugins, pod, row) is None for pod in pods):
-            refused.append(name)
-    return tuple(refused)
+        for number in range(slots):
+            pod = Pod(name=f"slot-{number}-of-{name}", requests=asked, tolerations=everything)
+            if place_there(workspace, plugins, pod, row) is None:
+                fewer[name] = number
+                break
+    return fewer
 
 
 def refused_shape(snapshot: ClusterSnapshot, slot: Resources, policy: Policy) -> str:

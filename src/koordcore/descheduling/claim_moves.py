@@ -20,9 +20,9 @@ import attrs
 from koordcore._record import record
 from koordcore.checking.moves import verify_moves
 from koordcore.descheduling.checked_moves import CheckedMoves
-from koordcore.descheduling.defrag import Wanted
 from koordcore.descheduling.evict import CycleEvictor
 from koordcore.descheduling.plans import DEFAULT_RULES, MoveRules, Moving, plan_room, problem_of_rooms
+from koordcore.descheduling.wanted import Wanted
 from koordcore.errors import ModelError
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
-from immutabledict import immutabledict
 
 from koordcore._certify import certified
 from koordcore._cpsat import Program, Stage, solve
@@ -27,52 +25,18 @@ from koordcore.descheduling.moves import (
 )
 from koordcore.descheduling.placing import Room
 from koordcore.descheduling.program import add_pairs, bind_amounts
+from koordcore.descheduling.wanted import Wanted, free_slots
 from koordcore.descheduling.waves import in_waves, wave_prices
-from koordcore.errors import ModelError
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
-from koordcore.model.checks import names_its_fields
-from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.moves import Move
 from koordcore.model.pods import PodKey
 from koordcore.model.proofs import VacatingProblem
-from koordcore.model.resources import Resources, make_resources
+
+__all__ = ["DefragmentationPlan", "Wanted", "plan_defragmentation"]
 
 _WHOLE: Final = 6_000
 _MOST_TRIES: Final = 64
 _MOST_BLOCKS: Final = 8
-
-
-@names_its_fields
-@record(kw_only=True)
-class Wanted:
-    """A shape that should fit.
-
-    Parameters
-    ----------
-    requests
-        One slot (milli-CPU, bytes, counts).
-    count
-        How many slots.
-    per_node
-        At most so many on one node; ``None`` for as many as fit.
-    nodes
-        Nodes that may serve; ``None`` for all that receive pods.
-    blocks
-        Node to block: all slots must lie in one block, and a node without a block serves none. Empty where
-        there are no blocks.
-    """
-
-    requests: Resources = attrs.field(converter=make_resources)
-    count: int = 1
-    per_node: int | None = None
-    nodes: tuple[str, ...] | None = None
-    blocks: immutabledict[str, str] = attrs.field(default=EMPTY, converter=frozen)
-
-    def __attrs_post_init__(self) -> None:
-        if self.count < 1 or (self.per_node is not None and self.per_node < 1):
-            raise ModelError("a shape needs at least one slot")
-        if not any(amount > 0 for amount in self.requests.values()):
-            raise ModelError("a shape must ask for something")
 
 
 @record(kw_only=True)
@@ -111,16 +75,12 @@ class _Choice:
     targets: dict[PodKey, str]
 
 
-def free_slots(free: Mapping[str, int], wanted: Wanted) -> int:
-    """Count the slots that fit into what is free."""
-    fits = min(max(0, free.get(name, 0)) // amount for name, amount in wanted.requests.items() if amount > 0)
-    return fits if wanted.per_node is None else min(fits, wanted.per_node)
-
-
 def plan_defragmentation(
     problem: MoveProblem, wanted: Wanted, *, limits: Limits = DEFAULT_LIMITS
 ) -> DefragmentationPlan:
     """Plan the moves that make most of a wanted shape fit, and among those plans the fewest moves.
+
+    A node that is hot need not be cooled, but takes no pod while it stays so; no other becomes hot.
 
     Parameters
     ----------
@@ -195,9 +155,11 @@ def _vacating(
     names = sorted(name for name, amount in wanted.requests.items() if amount)
     hosts = [(number, host) for number, ones in enumerate(blocks.values()) for host in ones]
     own = [(row, one) for row, (_, host) in enumerate(hosts) for one in by_node.get(host.name, ())]
-    slots = min(wanted.count, wanted.per_node or wanted.count)
     most = [
-        min([slots, *(host.allocatable.get(name, 0) // wanted.requests[name] for name in names)])
+        min(
+            wanted.most_on(host.name),
+            *(host.allocatable.get(name, 0) // wanted.requests[name] for name in names),
+        )
         for _, host in hosts
     ]
     free = [[_free(host).get(name, 0) for _, host in hosts] for name in names]
@@ -241,9 +203,8 @@ def _lack(host: Host, wanted: Wanted, slots: int) -> dict[str, int]:
 def _curve(host: Host, pods: Sequence[Movable], wanted: Wanted) -> tuple[int, ...]:
     """Bound the pods that must leave for 0, 1, 2, … slots, as far as that is possible at all."""
     curve = [0]
-    most = min(wanted.count, wanted.per_node or wanted.count)
     amounts = [one.requests for one in pods]
-    for slots in range(1, most + 1):
+    for slots in range(1, wanted.most_on(host.name) + 1):
         lack = _lack(host, wanted, slots)
         if any(
             slots * amount > host.allocatable.get(name, 0)
@@ -417,11 +378,10 @@ class _Asked:
         program, slots = self.program, self.slots
         chosen: dict[str, int] = {}
         serving: dict[str, int] = {}
-        most = min(wanted.count, wanted.per_node or wanted.count)
         for name, hosts in blocks.items():
             chosen[name] = program.boolean()
             for host in hosts:
-                free = _free(host)
+                free, most = _free(host), wanted.most_on(host.name)
                 slots[host.name] = program.integer(0, most)
                 if any(free.get(one, 0) < 0 for one, amount in wanted.requests.items() if amount):
                     serving[host.name] = program.boolean()

@@ -1,13 +1,16 @@
 """Which nodes can be emptied, and by which moves: bin-packing down by plan.
 
-Nodes with the cheapest pods are emptied first, each into the tightest places among the nodes that stay. What
-is free on all nodes together bounds how many can be emptied.
+Nodes with the cheapest pods are emptied first, each into the tightest places among the nodes that stay in
+use. Nodes that are empty already stay so: to fill one for each that is emptied would go on for ever. What is
+free on all nodes in use together bounds how many can be emptied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
+
+import attrs
 
 from koordcore._certify import certified
 from koordcore._cpsat import Program, Stage
@@ -30,7 +33,7 @@ class EmptyingPlan:
     emptied
         Names of the nodes that were emptied, in the order in which that was decided.
     gains
-        Nodes that are empty after each wave.
+        How many of these are empty after each wave.
     prices
         Cost of the moves that arrive in each wave.
     certificate
@@ -48,8 +51,8 @@ def plan_emptying(problem: MoveProblem, *, most: int | None = None) -> EmptyingP
     """Plan to empty nodes, those with the cheapest pods first.
 
     A node counts as emptied when everything that it is asked for leaves with its movable pods; one that
-    holds anything else, or nothing at all, is left alone. No pod moves twice, and none onto a node that is
-    to be emptied.
+    holds anything else is not emptied. No pod moves twice, and none onto a node that is to be emptied or is
+    empty already.
 
     Parameters
     ----------
@@ -61,6 +64,7 @@ def plan_emptying(problem: MoveProblem, *, most: int | None = None) -> EmptyingP
     by_node: dict[str, list[Movable]] = {}
     for one in problem.movable:
         by_node.setdefault(one.node, []).append(one)
+    problem = attrs.evolve(problem, hosts=tuple(_kept_empty(host, by_node) for host in problem.hosts))
     candidates = []
     for host in problem.hosts:
         own = by_node.get(host.name, [])
@@ -88,6 +92,12 @@ def plan_emptying(problem: MoveProblem, *, most: int | None = None) -> EmptyingP
         prices=prices,
         certificate=_certificate(problem, candidates, most, emptied, objective),
     )
+
+
+def _kept_empty(host: Host, by_node: Mapping[str, Sequence[Movable]]) -> Host:
+    """Let no pod come to a node that nothing runs on."""
+    used = host.name in by_node or any(host.requested.values())
+    return host if used else attrs.evolve(host, receives=False)
 
 
 def _certificate(

@@ -67,7 +67,7 @@ class Host:
     spared
         A node that stays hot takes no pod. Where it may, a plan can give one node up to spare others.
     receives
-        Pods may move here.
+        Pods may come here: by a move, or into the slots of a wanted shape.
     measured
         Its usage is known; where it is not, nobody knows whether the node is hot.
     """

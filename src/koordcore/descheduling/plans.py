@@ -16,17 +16,18 @@ from koordcore.descheduling.checked_moves import (
     Plan,
     bounded,
     checked_plan,
-    fits_there,
     limits_of,
+    slots_there,
 )
 from koordcore.descheduling.compare import EvictionOutcome, outcome_of
 from koordcore.descheduling.costs import moving_costs
-from koordcore.descheduling.defrag import DefragmentationPlan, Wanted, plan_defragmentation
+from koordcore.descheduling.defrag import DefragmentationPlan, plan_defragmentation
 from koordcore.descheduling.emptying import EmptyingPlan, plan_emptying
 from koordcore.descheduling.evict import CycleEvictor, balance_low_node_load
 from koordcore.descheduling.load_problem import problem_of_load, problem_of_requests, spared
 from koordcore.descheduling.moves import Allows, MoveProblem
 from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
+from koordcore.descheduling.wanted import Wanted
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.checks import names_its_fields
 from koordcore.model.devices import GPU
@@ -41,6 +42,7 @@ from koordcore.model.rebalance import (
     LowNodeLoadArgs,
     MigrationControllerArgs,
 )
+from koordcore.model.resources import PODS
 from koordcore.snapshot import ClusterSnapshot
 
 P = TypeVar("P", bound=Plan)
@@ -223,8 +225,9 @@ def plan_room(
 ) -> Moving[DefragmentationPlan]:
     """Plan the fewest moves after which a shape fits, by amounts and by every plugin.
 
-    A node whose free amounts are not enough for the plugins, because cards form no partition or CPUs lie on
-    two NUMA nodes, is left out and the plan is made again.
+    Where the plugins take fewer slots than a node has free amounts for, because cards form no partition or
+    CPUs lie on two NUMA nodes, the node is asked for no more than these and the plan is made again. Each slot
+    is a pod, whether the shape says so or not.
 
     Parameters
     ----------
@@ -240,20 +243,19 @@ def plan_room(
         As for :func:`checked_plan`.
     """
     problem = problem_of_rooms(snapshot, rules)
-    serving = wanted.nodes or tuple(state.name for state in snapshot.nodes)
     # The webhook writes hundredths of cards as core and memory before anybody places the pod.
     shape = asked_by_parts(wanted.requests) if GPU in wanted.requests else wanted.requests
+    aim = attrs.evolve(wanted, requests={PODS: 1, **asked_by_parts(wanted.requests)})
     first: Certificate | None = None
     while True:
-        aim = attrs.evolve(wanted, nodes=serving, requests=asked_by_parts(wanted.requests))
         plan = partial(plan_defragmentation, wanted=aim, limits=budget)
         again = partial(plan_defragmentation, wanted=aim, limits=_less(budget))
         moving = confirmed(snapshot, problem, plan, rules, progress, again)
         first = moving.plan.certificate if first is None else first
-        unfit = fits_there(moving.checked.snapshot, shape, moving.plan.places, rules.policy)
-        if not unfit:
+        fewer = slots_there(moving.checked.snapshot, shape, moving.plan.places, rules.policy)
+        if not fewer:
             return attrs.evolve(moving, plan=bounded(moving.plan, first))
-        serving = tuple(name for name in serving if name not in unfit)
+        aim = attrs.evolve(aim, at_most={**aim.at_most, **fewer})
 
 
 def plan_empty_nodes(

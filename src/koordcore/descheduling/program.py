@@ -42,6 +42,7 @@ def bind_amounts(
 ) -> dict[str, int]:
     """Bind usage and requests of every node; gives the variable "stays hot" of each hot node.
 
+    ``hot`` are the hot nodes that are to be cooled; any other may stay so, and then takes no pod.
     ``slots`` are variables that count, on some nodes, how many more requests of ``slot`` must fit there;
     ``serving`` has a boolean for each such node that is overdrawn, which is set where it counts any.
     """
@@ -63,7 +64,13 @@ def bind_amounts(
         for name, limit in host.high.items():
             terms = [(variable, -one.usage.get(name, 0)) for one, variable in out]
             terms += [(variable, one.usage.get(name, 0)) for one, variable in into]
-            program.require(terms, at_most=limit - host.usage.get(name, 0), unless=stays)
+            room = limit - host.usage.get(name, 0)
+            if room >= 0 or stays:
+                program.require(terms, at_most=room, unless=stays)
+                continue
+            # Nobody asks for this node to be cooled: it may stay hot, but then takes nobody.
+            for _, variable in into:
+                program.require(terms, at_most=room, when=(variable,))
         kept = (slots or {}).get(host.name)
         asked = {name for one, _ in into for name, amount in one.requests.items() if amount}
         for name in sorted(asked if kept is None else {*asked, *slot}):
