@@ -81,6 +81,26 @@ def test_whoever_migrates_already_counts_as_away_and_does_not_move_again() -> No
     ]
 
 
+def test_whoever_is_not_ready_counts_as_unavailable_and_not_as_migrating() -> None:
+    pods = [pod(name, "a", 1, owners=owned("StatefulSet", "w"), ready=name < "s") for name in "pqrst"]
+    snapshot = world(*pods, records=[workload("StatefulSet", "w", 8)])
+    moves = [go(name, "a", "b") for name in "pq"]
+
+    def told(migrating: int, unavailable: int, count: int) -> list[tuple[ViolationKind, str, str]]:
+        args = attrs.evolve(
+            FREE, max_migrating_per_workload=migrating, max_unavailable_per_workload=unavailable
+        )
+        return found(snapshot, *moves[:count], args=args)
+
+    assert told(1, 5, 1) == []
+    assert told(1, 5, 2) == [away("StatefulSet", 2, 1)]
+    assert told(2, 4, 2) == []
+    assert told(2, 3, 2) == [away("StatefulSet", 4, 3)]
+    # One migrates at a time, whatever share of the workload is named.
+    assert told(-1, 5, 1) == []
+    assert told(-1, 5, 2) == [away("StatefulSet", 2, 1)]
+
+
 @pytest.mark.parametrize(("replicas", "most"), [(3, 1), (4, 2), (10, 2), (20, 2), (30, 3)])
 def test_without_a_share_larger_workloads_may_miss_more_pods(replicas: int, most: int) -> None:
     pods = [pod(f"p{number}", "a", 0, owners=owned("StatefulSet", "w")) for number in range(4)]

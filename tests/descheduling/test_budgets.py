@@ -38,6 +38,17 @@ def test_those_away_already_count() -> None:
     assert group.most == 1
 
 
+def test_pods_that_are_not_ready_do_not_migrate() -> None:
+    """Only what may be unavailable counts them; a first migration is let go, however small the share."""
+    eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)
+    for migrating, unavailable, most in ((1, 5, 1), (3, 5, 3), (4, 5, 3), (-1, 5, 1), (3, 2, 0)):
+        args = MigrationControllerArgs(
+            max_migrating_per_workload=migrating, max_unavailable_per_workload=unavailable
+        )
+        (group,) = move_groups(pods(8, 6), workloads=[eight], args=args)
+        assert group.most == most
+
+
 def test_pods_that_wait_for_a_node_are_away() -> None:
     """Two of four may be away, and of those that wait there are two; a stranger's do not count."""
     four = Workload(kind="ReplicaSet", name="w", uid="w", replicas=4)

@@ -100,13 +100,14 @@ def _workloads(
     for (kind, namespace, name), pods in sorted(members.items()):
         replicas = records[kind, namespace, name].replicas or 0
         keys = frozenset(pod.key for pod in pods)
-        away = keys & moving
-        away |= {pod.key for pod in pods if not (pod.bound and pod.ready) or pod.deleted is not None}
+        started = keys & moving
+        away = started | {pod.key for pod in pods if not (pod.bound and pod.ready) or pod.deleted is not None}
         subject = f"{kind} {namespace}/{name}"
-        shares = (args.max_unavailable_per_workload, args.max_migrating_per_workload)
+        shares = (args.max_migrating_per_workload, args.max_unavailable_per_workload)
         limits = [_scaled(replicas, share) for share in shares]
-        for most in limits:
-            yield _Limit(ViolationKind.BUDGET, subject, keys, most, away)
+        # Of what migrates at once one is let go in any case; who is not ready counts as unavailable alone.
+        yield _Limit(ViolationKind.BUDGET, subject, keys, max(1, limits[0]), started)
+        yield _Limit(ViolationKind.BUDGET, subject, keys, limits[1], away)
         if args.checks_expected_replicas and replicas in (1, *limits):
             staying = frozenset(pod.key for pod in pods if ANNOTATION_EVICT not in pod.annotations)
             yield _Limit(ViolationKind.BUDGET, subject, staying, 0)

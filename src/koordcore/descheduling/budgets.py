@@ -108,18 +108,33 @@ def _workload_groups(
     groups = []
     for key, own in sorted(members.items()):
         size = replicas[key]
-        shares = (args.max_unavailable_per_workload, args.max_migrating_per_workload)
+        shares = (args.max_migrating_per_workload, args.max_unavailable_per_workload)
         limits = [max_unavailable(size, share) for share in shares]
+        started = sum(pod.key in moving for pod in own)
         away = waiting[key] + sum(
             not pod.ready or pod.deleted is not None or pod.finished or pod.key in moving for pod in own
         )
         name = f"{key[1]} {key[0]}/{key[2]}"
-        groups.append(Group(name, tuple(sorted(pod.key for pod in own)), max(0, min(limits) - away)))
+        keys = tuple(sorted(pod.key for pod in own))
+        # The first migration of a workload is never refused, however small the share of it.
+        groups += _shares(
+            name,
+            Group("maxMigratingPerWorkload", keys, max(0, max(1, limits[0]) - started)),
+            Group("maxUnavailablePerWorkload", keys, max(0, limits[1] - away)),
+        )
         if args.checks_expected_replicas and size in (1, *limits):
             # Those that say that they may be evicted pass this rule.
             bound = tuple(sorted(pod.key for pod in own if ANNOTATION_EVICT not in pod.annotations))
             groups.append(Group(f"{name}, whose limit equals its size,", bound, 0))
     return groups
+
+
+def _shares(name: str, migrating: Group, unavailable: Group) -> list[Group]:
+    """Give the tighter limit of a workload by its name; each by its own where neither implies the other."""
+    for tight, loose in ((unavailable, migrating), (migrating, unavailable)):
+        if tight.most <= loose.most and {*loose.pods} <= {*tight.pods}:
+            return [Group(name, tight.pods, tight.most)]
+    return [Group(f"{one.name} of {name}", one.pods, one.most) for one in (migrating, unavailable)]
 
 
 def _key_of(workload: Workload | UnknownScale | None) -> tuple[str, str, str] | None:
