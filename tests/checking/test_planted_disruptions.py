@@ -101,6 +101,21 @@ def test_whoever_is_not_ready_counts_as_unavailable_and_not_as_migrating() -> No
     assert told(-1, 5, 2) == [away("StatefulSet", 2, 1)]
 
 
+def test_whoever_is_not_ready_is_away_once_and_goes_only_where_one_more_might() -> None:
+    pods = [pod(name, "a", 1, owners=owned("StatefulSet", "w"), ready=name < "r") for name in "pqrs"]
+    moves = [go(one.name, "a", "b") for one in pods]
+    args = attrs.evolve(FREE, max_migrating_per_workload=4)
+
+    def told(*leaving: int, replicas: int = 30) -> list[tuple[ViolationKind, str, str]]:
+        snapshot = world(*pods, records=[workload("StatefulSet", "w", replicas)])
+        return found(snapshot, *(moves[one] for one in leaving), args=args)
+
+    assert told(0, 2, 3) == []
+    assert told(0, 1, 2, 3) == [away("StatefulSet", 4, 3)]
+    wrong = (ViolationKind.BUDGET, "StatefulSet default/w", "wave 1: 2 away already, 2 allowed")
+    assert told(2, replicas=20) == [wrong]
+
+
 @pytest.mark.parametrize(("replicas", "most"), [(3, 1), (4, 2), (10, 2), (20, 2), (30, 3)])
 def test_without_a_share_larger_workloads_may_miss_more_pods(replicas: int, most: int) -> None:
     pods = [pod(f"p{number}", "a", 0, owners=owned("StatefulSet", "w")) for number in range(4)]

@@ -34,8 +34,9 @@ def test_a_budget_covers_what_it_selects() -> None:
 
 def test_those_away_already_count() -> None:
     """Two of eight may be away and one is."""
-    (group,) = move_groups(pods(8, 7), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)])
-    assert group.most == 1
+    eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)
+    _, group = move_groups(pods(8, 7), workloads=[eight])
+    assert (group.most, len(group.pods)) == (1, 7)
 
 
 def test_pods_that_are_not_ready_do_not_migrate() -> None:
@@ -45,8 +46,22 @@ def test_pods_that_are_not_ready_do_not_migrate() -> None:
         args = MigrationControllerArgs(
             max_migrating_per_workload=migrating, max_unavailable_per_workload=unavailable
         )
-        (group,) = move_groups(pods(8, 6), workloads=[eight], args=args)
-        assert group.most == most
+        limits = {one.name: one.most for one in move_groups(pods(8, 6), workloads=[eight], args=args)}
+        assert min(limits.values()) == most
+
+
+def test_a_pod_that_is_not_ready_and_moves_is_away_once() -> None:
+    """Of eight two may be away and one is: it may go beside one more. Where two are, nobody goes."""
+    eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)
+    own = pods(8, 7)
+    ready, every = tuple(one.key for one in own[:7]), tuple(one.key for one in own)
+    groups = move_groups(own, workloads=[eight])
+    assert [(one.name, one.pods, one.most) for one in groups] == [
+        ("maxMigratingPerWorkload of ReplicaSet default/w", every, 2),
+        ("maxUnavailablePerWorkload of ReplicaSet default/w", ready, 1),
+    ]
+    (group,) = move_groups(pods(8, 6), workloads=[eight])
+    assert (group.name, group.pods, group.most) == ("ReplicaSet default/w", every, 0)
 
 
 def test_pods_that_wait_for_a_node_are_away() -> None:

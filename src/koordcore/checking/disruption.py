@@ -62,8 +62,11 @@ def check_disruptions(
         gone = {move.pod for move in moves if move.leaves <= wave <= move.arrives}
         for limit in held:
             leaving = gone & limit.pods
-            if leaving and len(leaving | limit.away) > limit.most:
-                message = f"wave {wave + 1}: {len(leaving | limit.away)} away, {max(0, limit.most)} allowed"
+            count = len(leaving | limit.away)
+            # Whoever is away already takes no more, but goes nowhere while all that may be away are.
+            if leaving and (count > limit.most or len(limit.away) >= limit.most):
+                already = " already" * (count <= limit.most)
+                message = f"wave {wave + 1}: {count} away{already}, {max(0, limit.most)} allowed"
                 yield Violation(limit.kind, limit.name, message)
     yield from _whole(moves, limits)
     yield from _limiters(snapshot, moves, args)

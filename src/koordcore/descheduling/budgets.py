@@ -111,21 +111,26 @@ def _workload_groups(
         shares = (args.max_migrating_per_workload, args.max_unavailable_per_workload)
         limits = [max_unavailable(size, share) for share in shares]
         started = sum(pod.key in moving for pod in own)
-        away = waiting[key] + sum(
-            not pod.ready or pod.deleted is not None or pod.finished or pod.key in moving for pod in own
-        )
+        here = [
+            pod.key
+            for pod in own
+            if pod.ready and pod.deleted is None and not pod.finished and pod.key not in moving
+        ]
+        left = limits[1] - waiting[key] - (len(own) - len(here))
         name = f"{key[1]} {key[0]}/{key[2]}"
         keys = tuple(sorted(pod.key for pod in own))
+        # Whoever is away already is so only once, but nobody goes where all that may be away are.
+        bound = tuple(sorted(here)) if left > 0 else keys
         # The first migration of a workload is never refused, however small the share of it.
         groups += _shares(
             name,
             Group("maxMigratingPerWorkload", keys, max(0, max(1, limits[0]) - started)),
-            Group("maxUnavailablePerWorkload", keys, max(0, limits[1] - away)),
+            Group("maxUnavailablePerWorkload", bound, max(0, left)),
         )
         if args.checks_expected_replicas and size in (1, *limits):
             # Those that say that they may be evicted pass this rule.
-            bound = tuple(sorted(pod.key for pod in own if ANNOTATION_EVICT not in pod.annotations))
-            groups.append(Group(f"{name}, whose limit equals its size,", bound, 0))
+            asked = tuple(sorted(pod.key for pod in own if ANNOTATION_EVICT not in pod.annotations))
+            groups.append(Group(f"{name}, whose limit equals its size,", asked, 0))
     return groups
 
 
