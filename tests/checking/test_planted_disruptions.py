@@ -14,6 +14,7 @@ from koordcore.model.migration import PodMigrationJob
 from koordcore.model.pods import OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import EvictionLimits, EvictorArgs, MigrationControllerArgs, ObjectLimiter
 from koordcore.model.selectors import EVERYTHING, LabelSelector
+from koordcore.protocol.migration import ANNOTATION_EVICT
 from tests.checking.test_moves import found, go, pod, world
 
 FREE = MigrationControllerArgs(max_migrating_per_node=0)
@@ -114,6 +115,24 @@ def test_whoever_is_not_ready_is_away_once_and_goes_only_where_one_more_might() 
     assert told(0, 1, 2, 3) == [away("StatefulSet", 4, 3)]
     wrong = (ViolationKind.BUDGET, "StatefulSet default/w", "wave 1: 2 away already, 2 allowed")
     assert told(2, replicas=20) == [wrong]
+
+
+def test_whoever_says_that_it_may_be_evicted_is_held_by_no_limit_of_migration_but_the_limiter() -> None:
+    asks = {ANNOTATION_EVICT: "false"}
+    own = owned("StatefulSet", "w")
+    pods = [pod(name, "a", 1, owners=own, annotations=asks if name < "s" else {}) for name in "pqrs"]
+    absent = pod("t", "c", 1, owners=own, ready=False)
+    snapshot = world(*pods, absent, records=[workload("StatefulSet", "w", 3)])
+    one = MigrationControllerArgs(
+        max_migrating_globally=1, max_migrating_per_namespace=1, max_migrating_per_node=1
+    )
+    assert found(snapshot, go("p", "a", "b"), args=one) == []
+    assert found(snapshot, go("p", "a", "b"), go("q", "a", "b"), args=one) == [
+        (ViolationKind.LIMIT, "StatefulSet default/w", "2 moves, objectLimiters[workload] lets 1 go")
+    ]
+    free = attrs.evolve(one, limiters={"workload": ObjectLimiter()})
+    assert found(snapshot, *(go(name, "a", "b") for name in "pqr"), args=free) == []
+    assert found(snapshot, go("p", "a", "b"), go("s", "a", "b"), args=free) == [away("StatefulSet", 2, 1)]
 
 
 @pytest.mark.parametrize(("replicas", "most"), [(3, 1), (4, 2), (10, 2), (20, 2), (30, 3)])

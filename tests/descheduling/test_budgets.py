@@ -10,9 +10,10 @@ from koordcore.descheduling.migration.filter import MigrationFilter
 from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
 from koordcore.descheduling.plan import plan_rebalance
 from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.migration import PodMigrationJob
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodKey
-from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs
+from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, ObjectLimiter
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import EVERYTHING
 from koordcore.protocol.migration import ANNOTATION_EVICT
@@ -100,6 +101,30 @@ def test_a_workload_as_large_as_its_limit_stays() -> None:
         ]
         skipping = attrs.evolve(args, skip_check_expected_replicas=True)
         assert all(one.most for one in move_groups([first, willing], workloads=[two], args=skipping))
+
+
+def test_a_pod_that_says_that_it_may_be_evicted_passes_the_limits_of_migration() -> None:
+    """Neither those of its workload nor those of node, namespace and all hold it; the limiter does."""
+    eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)
+    own = [
+        attrs.evolve(one, annotations={ANNOTATION_EVICT: ""} if number % 2 else {})
+        for number, one in enumerate(pods(8, 6))
+    ]
+    plain, every = tuple(one.key for one in own[::2]), tuple(one.key for one in own)
+    args = MigrationControllerArgs(
+        max_migrating_globally=1, max_migrating_per_namespace=1, max_migrating_per_node=1
+    )
+    assert [(one.name, one.pods, one.most) for one in move_groups(own, workloads=[eight], args=args)] == [
+        ("ReplicaSet default/w", plain, 0),
+        ("objectLimiters[workload] of ReplicaSet default/w", every, 2),
+    ]
+    unlimited = attrs.evolve(args, limiters={"workload": ObjectLimiter()})
+    assert len(move_groups(own, workloads=[eight], args=unlimited)) == 1
+    assert {one.pods for one in migrating_groups(own, args=args)} == {plain}
+    job = PodMigrationJob(name="j", pod=every[1])
+    assert {one.most for one in migrating_groups(own, args=args, jobs=[job])} == {0}
+    budget = PodDisruptionBudget(name="b", selector=EVERYTHING, disruptions_allowed=0)
+    assert move_groups(own, budgets=[budget])[0].pods == every
 
 
 def test_pods_whose_workload_tells_no_size_move() -> None:

@@ -56,7 +56,8 @@ def move_groups(
         Migration jobs: the pods of active ones are on their way, so they are away for their workloads and
         gangs, and get no second job.
     args
-        Shares of a workload that may be away; defaults when left out.
+        Shares of a workload that may be away; defaults when left out. Pods that say that they may be evicted
+        are held to none of them, as by the migration controller, and take nothing from the others.
     limits
         Pods per node, per namespace, and in all.
     """
@@ -111,16 +112,16 @@ def _workload_groups(
         shares = (args.max_migrating_per_workload, args.max_unavailable_per_workload)
         limits = [max_unavailable(size, share) for share in shares]
         started = sum(pod.key in moving for pod in own)
-        here = [
+        here = {
             pod.key
             for pod in own
             if pod.ready and pod.deleted is None and not pod.finished and pod.key not in moving
-        ]
+        }
         left = limits[1] - waiting[key] - (len(own) - len(here))
         name = f"{key[1]} {key[0]}/{key[2]}"
-        keys = tuple(sorted(pod.key for pod in own))
+        keys = tuple(sorted(pod.key for pod in own if not _asks_for_it(pod)))
         # Whoever is away already is so only once, but nobody goes where all that may be away are.
-        bound = tuple(sorted(here)) if left > 0 else keys
+        bound = tuple(key for key in keys if left <= 0 or key in here)
         # The first migration of a workload is never refused, however small the share of it.
         groups += _shares(
             name,
@@ -128,10 +129,13 @@ def _workload_groups(
             Group("maxUnavailablePerWorkload", bound, max(0, left)),
         )
         if args.checks_expected_replicas and size in (1, *limits):
-            # Those that say that they may be evicted pass this rule.
-            asked = tuple(sorted(pod.key for pod in own if ANNOTATION_EVICT not in pod.annotations))
-            groups.append(Group(f"{name}, whose limit equals its size,", asked, 0))
+            groups.append(Group(f"{name}, whose limit equals its size,", keys, 0))
     return groups
+
+
+def _asks_for_it(pod: Pod) -> bool:
+    """Tell whether a pod says that it may be evicted: no limit of the migration controller holds it back."""
+    return ANNOTATION_EVICT in pod.annotations
 
 
 def _shares(name: str, migrating: Group, unavailable: Group) -> list[Group]:
@@ -175,19 +179,28 @@ def _limiter_groups(
                 owner = pod.controller
                 members.setdefault(f"{owner.kind} {pod.namespace}/{owner.name}", []).append(pod)
         for name, own in sorted(members.items()):
-            most = _limiter_rate(kind, limiter, index.of(own[0]))
-            if most > 0:
+            most = _limiter_rate(kind, limiter, index.of(own[0]), args)
+            # Without a number of its own it says what the workload's limit says, of whoever passes that, too.
+            implied = limiter.max_migrating is None and not any(map(_asks_for_it, own))
+            if most > 0 and not implied:
                 label = f"objectLimiters[{kind}] of {name}"
                 groups.append(Group(label, tuple(sorted(pod.key for pod in own)), max(most, limiter.burst)))
     return groups
 
 
-def _limiter_rate(kind: str, limiter: ObjectLimiter, workload: Workload | UnknownScale | None) -> int:
-    """Give the evictions of one duration; 0 where nothing is counted, or what the workload's limit says."""
+def _limiter_rate(
+    kind: str,
+    limiter: ObjectLimiter,
+    workload: Workload | UnknownScale | None,
+    args: MigrationControllerArgs,
+) -> int:
+    """Give the evictions of one duration; 0 where nothing is counted."""
     share = limiter.max_migrating
     if kind == "namespace" or not isinstance(workload, Workload):
         return share if isinstance(share, int) else 0
-    return 0 if share is None else max_unavailable(workload.replicas or 0, share)
+    return max_unavailable(
+        workload.replicas or 0, args.max_migrating_per_workload if share is None else share
+    )
 
 
 def _gang_groups(pods: Sequence[Pod], minimums: Mapping[str, int], moving: frozenset[PodKey]) -> list[Group]:
@@ -216,7 +229,8 @@ def migrating_groups(
     pods
         All bound pods.
     args
-        The limits; one that is absent, 0 or less limits nothing.
+        The limits; one that is absent, 0 or less limits nothing, and none limits pods that say that they may
+        be evicted.
     jobs
         Migration jobs: the active ones take their part of each limit for as long as the plan lasts.
 
@@ -232,16 +246,19 @@ def migrating_groups(
         per_node=_limit(args.max_migrating_per_node),
     )
     moving = moving_pods(pods, jobs)
-    groups = [_beside(group, len(moving & {*group.pods})) for group in _limit_groups(pods, limits, _AT_ONCE)]
+    asking = frozenset(pod.key for pod in pods if _asks_for_it(pod))
+    groups = [_beside(group, moving, asking) for group in _limit_groups(pods, limits, _AT_ONCE)]
     return tuple(group for group in groups if group.most < len(group.pods))
 
 
-def _beside(group: Group, active: int) -> Group:
+def _beside(group: Group, moving: frozenset[PodKey], asking: frozenset[PodKey]) -> Group:
     """Give what is left of a limit beside jobs that are under way, and say how many these are."""
+    active = len(moving.intersection(group.pods))
+    bound = tuple(key for key in group.pods if key not in asking)
     if not active:
-        return group
+        return Group(group.name, bound, group.most)
     jobs = f"{active} active PodMigrationJob{'s' * (active > 1)}"
-    return Group(f"{group.name}, beside {jobs},", group.pods, max(0, group.most - active))
+    return Group(f"{group.name}, beside {jobs},", bound, max(0, group.most - active))
 
 
 def _limit(most: int | None) -> int | None:
