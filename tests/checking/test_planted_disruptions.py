@@ -135,6 +135,18 @@ def test_whoever_says_that_it_may_be_evicted_is_held_by_no_limit_of_migration_bu
     assert found(snapshot, go("p", "a", "b"), go("s", "a", "b"), args=free) == [away("StatefulSet", 2, 1)]
 
 
+def test_a_job_whose_pod_is_gone_takes_its_part_in_all_and_in_its_namespace() -> None:
+    snapshot = world(pod("p", "a", 1), records=[PodMigrationJob(name="j", pod=PodKey("default", "gone"))])
+
+    def told(**limits: Any) -> list[tuple[ViolationKind, str, str]]:
+        return found(snapshot, go("p", "a", "b"), args=MigrationControllerArgs(**limits))
+
+    passed = "wave 1: 2 away, 1 allowed"
+    assert told(max_migrating_globally=1) == [(ViolationKind.LIMIT, "all nodes", passed)]
+    assert told(max_migrating_per_namespace=1) == [(ViolationKind.LIMIT, "namespace default", passed)]
+    assert told(max_migrating_globally=2, max_migrating_per_namespace=2, max_migrating_per_node=1) == []
+
+
 @pytest.mark.parametrize(("replicas", "most"), [(3, 1), (4, 2), (10, 2), (20, 2), (30, 3)])
 def test_without_a_share_larger_workloads_may_miss_more_pods(replicas: int, most: int) -> None:
     pods = [pod(f"p{number}", "a", 0, owners=owned("StatefulSet", "w")) for number in range(4)]

@@ -10,7 +10,7 @@ from koordcore.descheduling.migration.filter import MigrationFilter
 from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
 from koordcore.descheduling.plan import plan_rebalance
 from koordcore.model.cluster import PodDisruptionBudget, Workload
-from koordcore.model.migration import PodMigrationJob
+from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, ObjectLimiter
@@ -155,6 +155,23 @@ def test_what_may_be_on_its_way_at_once() -> None:
     args = MigrationControllerArgs(max_migrating_per_node=0, max_migrating_globally=3)
     (group,) = migrating_groups(pods(4, 4), args=args)
     assert (group.name, group.most) == ("maxMigratingGlobally", 3)
+
+
+def test_a_job_whose_pod_is_gone_is_under_way_in_all_and_in_its_namespace() -> None:
+    """It leaves no node; one that is over counts nowhere."""
+    args = MigrationControllerArgs(max_migrating_globally=2, max_migrating_per_namespace=2)
+    own = pods(4, 4)
+    gone = PodMigrationJob(name="j", pod=PodKey("default", "gone"))
+    assert [one.most for one in migrating_groups(own, args=args, jobs=[gone])] == [2, 1, 1]
+    stranger = attrs.evolve(gone, pod=PodKey("other", "gone"))
+    assert [one.most for one in migrating_groups(own, args=args, jobs=[stranger])] == [2, 2, 1]
+    there = attrs.evolve(gone, name="k", pod=own[0].key)
+    assert [one.most for one in migrating_groups(own, args=args, jobs=[gone, there])] == [1, 0, 0]
+    over = attrs.evolve(gone, phase=JobPhase.SUCCEEDED)
+    assert [one.most for one in migrating_groups(own, args=args, jobs=[over])] == [2, 2, 2]
+    cluster = ClusterSnapshot(nodes=[Node(name="n")]).with_records(gone, there).assume(*own)
+    names = [one.name for one in limits_of(cluster, args=args)[0]]
+    assert "maxMigratingGlobally, beside 2 active PodMigrationJobs," in names
 
 
 def test_limits_of_a_cycle() -> None:

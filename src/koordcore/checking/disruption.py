@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -23,13 +23,14 @@ COUNTED: Final = ("ReplicaSet", "Deployment", "StatefulSet", "ReplicationControl
 
 @record
 class _Limit:
-    """Pods of which at most so many may be away at once, besides those that are away anyhow."""
+    """Pods of which at most so many may be away at once, those that are so anyhow and others among them."""
 
     kind: ViolationKind
     name: str
     pods: frozenset[PodKey]
     most: int
     away: frozenset[PodKey] = frozenset()
+    others: int = 0
 
 
 def check_disruptions(
@@ -56,15 +57,15 @@ def check_disruptions(
         *_budgets(snapshot),
         *_workloads(snapshot, args, moving),
         *_gangs(snapshot, moving),
-        *_migrating(snapshot, moves, args, moving),
+        *_migrating(snapshot, moves, args, moving, jobs),
     ]
     for wave in range(max((move.arrives for move in moves), default=-1) + 1):
         gone = {move.pod for move in moves if move.leaves <= wave <= move.arrives}
         for limit in held:
             leaving = gone & limit.pods
-            count = len(leaving | limit.away)
+            count = len(leaving | limit.away) + limit.others
             # Whoever is away already takes no more, but goes nowhere while all that may be away are.
-            if leaving and (count > limit.most or len(limit.away) >= limit.most):
+            if leaving and (count > limit.most or len(limit.away) + limit.others >= limit.most):
                 already = " already" * (count <= limit.most)
                 message = f"wave {wave + 1}: {count} away{already}, {max(0, limit.most)} allowed"
                 yield Violation(limit.kind, limit.name, message)
@@ -153,7 +154,11 @@ def _migrating(
     moves: Sequence[Move],
     args: MigrationControllerArgs,
     moving: frozenset[PodKey],
+    jobs: Sequence[PodMigrationJob],
 ) -> Iterator[_Limit]:
+    # Jobs go on when their pod is gone: they count wherever it is not asked where that stands.
+    going = Counter(f"namespace {job.pod.namespace}" for job in jobs if job.pod is not None)
+    going["all nodes"] = len(jobs)
     sets: dict[tuple[str, int], set[PodKey]] = defaultdict(set)
     away: dict[str, set[PodKey]] = defaultdict(set)
     for key in moving:
@@ -169,7 +174,8 @@ def _migrating(
             if most is not None and most > 0 and move.pod not in willing:
                 sets[name, most].add(move.pod)
     for (name, most), keys in sorted(sets.items()):
-        yield _Limit(ViolationKind.LIMIT, name, frozenset(keys), most, frozenset(away[name]))
+        others = max(0, going[name] - len(away[name]))
+        yield _Limit(ViolationKind.LIMIT, name, frozenset(keys), most, frozenset(away[name]), others)
 
 
 def _limiters(

@@ -232,7 +232,8 @@ def migrating_groups(
         The limits; one that is absent, 0 or less limits nothing, and none limits pods that say that they may
         be evicted.
     jobs
-        Migration jobs: the active ones take their part of each limit for as long as the plan lasts.
+        Migration jobs: the active ones take their part of each limit for as long as the plan lasts, in all
+        and in their namespace also where their pod is gone.
 
     Returns
     -------
@@ -245,15 +246,21 @@ def migrating_groups(
         per_namespace=_limit(args.max_migrating_per_namespace),
         per_node=_limit(args.max_migrating_per_node),
     )
-    moving = moving_pods(pods, jobs)
+    active = [job for job in jobs if job.active]
+    moving = moving_pods(pods, active)
+    _, per_namespace, total = _AT_ONCE
+    under_way = Counter([total] * len(active))
+    under_way.update(f"{per_namespace} of {job.pod.namespace}" for job in active if job.pod is not None)
     asking = frozenset(pod.key for pod in pods if _asks_for_it(pod))
-    groups = [_beside(group, moving, asking) for group in _limit_groups(pods, limits, _AT_ONCE)]
+    groups = [
+        _beside(group, max(under_way[group.name], len(moving.intersection(group.pods))), asking)
+        for group in _limit_groups(pods, limits, _AT_ONCE)
+    ]
     return tuple(group for group in groups if group.most < len(group.pods))
 
 
-def _beside(group: Group, moving: frozenset[PodKey], asking: frozenset[PodKey]) -> Group:
+def _beside(group: Group, active: int, asking: frozenset[PodKey]) -> Group:
     """Give what is left of a limit beside jobs that are under way, and say how many these are."""
-    active = len(moving.intersection(group.pods))
     bound = tuple(key for key in group.pods if key not in asking)
     if not active:
         return Group(group.name, bound, group.most)
