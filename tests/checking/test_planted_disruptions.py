@@ -181,6 +181,22 @@ def test_a_budget_protects_the_pods_that_it_selects_in_its_namespace() -> None:
     assert found(world(*pods, records=[overdrawn]), go("p", "a", "b")) == refused
 
 
+def test_a_pod_that_is_not_ready_leaves_beside_what_its_budget_lets_go() -> None:
+    pods = [pod("p", "a", 1), pod("q", "a", 1), pod("r", "a", 1, ready=False)]
+    moves = [go(name, "a", "b") for name in "rpq"]
+
+    def told(allowed: int, count: int) -> list[str]:
+        budget = PodDisruptionBudget(name="b", selector=EVERYTHING, disruptions_allowed=allowed)
+        wrong = found(world(*pods, records=[budget]), *moves[:count], args=FREE)
+        return [text for _, _, text in wrong]
+
+    assert told(1, 2) == []
+    assert told(1, 3) == ["wave 1: 2 away, 1 allowed"]
+    assert told(0, 1) == ["wave 1: 1 away, 0 allowed"]
+    # Nobody has to stay ready: then it counts like the others.
+    assert told(2, 3) == ["wave 1: 3 away, 2 allowed"]
+
+
 def test_a_pod_is_away_from_the_wave_in_which_it_leaves_to_that_in_which_it_arrives() -> None:
     budget = PodDisruptionBudget(name="b", selector=EVERYTHING, disruptions_allowed=1)
     snapshot = world(pod("p", "a", 1), pod("q", "a", 1), records=[budget])

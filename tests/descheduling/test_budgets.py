@@ -33,6 +33,17 @@ def test_a_budget_covers_what_it_selects() -> None:
     assert group.pods == tuple(PodKey("default", f"p{index}") for index in range(3))
 
 
+def test_a_pod_that_is_not_ready_takes_nothing_of_what_a_budget_lets_go() -> None:
+    """It is away already. Where nothing is left, or nobody has to stay ready, it counts like the others."""
+    budget = PodDisruptionBudget(name="b", selector=EVERYTHING)
+
+    def told(allowed: int) -> tuple[int, int]:
+        (group,) = move_groups(pods(5, 3), budgets=[attrs.evolve(budget, disruptions_allowed=allowed)])
+        return group.most, len(group.pods)
+
+    assert [told(allowed) for allowed in range(4)] == [(0, 5), (1, 3), (2, 3), (3, 5)]
+
+
 def test_those_away_already_count() -> None:
     """Two of eight may be away and one is."""
     eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)

@@ -75,11 +75,15 @@ def check_disruptions(
 
 def _budgets(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
     for budget in snapshot.of(PodDisruptionBudget):
-        keys = frozenset(
-            pod.key
+        covered = {
+            pod.key: pod.ready
             for pod in snapshot.bound_pods()
             if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
-        )
+        }
+        healthy = frozenset(key for key, ready in covered.items() if ready)
+        # What it lets go is the number of healthy ones beyond those that it keeps: the others are no part.
+        beyond = 0 < budget.disruptions_allowed < len(healthy)
+        keys = healthy if beyond else frozenset(covered)
         name = f"{budget.namespace}/{budget.name}"
         yield _Limit(ViolationKind.BUDGET, name, keys, budget.disruptions_allowed)
 

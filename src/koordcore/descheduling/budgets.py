@@ -46,7 +46,8 @@ def move_groups(
     pending
         Pods that wait for a node: they are away for their workloads.
     budgets
-        A pod that several of them cover counts in each.
+        A pod that several of them cover counts in each. One that is not ready takes nothing of what a budget
+        lets go that keeps others ready.
     workloads
         Those with a known number of replicas; one of a single pod, or as large as one of its limits, is not
         moved unless ``args`` says so.
@@ -66,12 +67,14 @@ def move_groups(
     groups = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
         covered = [
-            pod.key
-            for pod in pods
-            if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
+            pod for pod in pods if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
         ]
+        if 0 < budget.disruptions_allowed < sum(pod.ready for pod in covered):
+            # Some have to stay ready, and as many are: the eviction API lets the others go beside these.
+            covered = [pod for pod in covered if pod.ready]
         name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
-        groups.append(Group(name, tuple(sorted(covered)), max(0, budget.disruptions_allowed)))
+        keys = tuple(sorted(pod.key for pod in covered))
+        groups.append(Group(name, keys, max(0, budget.disruptions_allowed)))
     moving = moving_pods(pods, jobs)
     groups += _workload_groups(pods, tuple(pending), workloads, args, moving)
     groups += _gang_groups(pods, minimums, moving)
