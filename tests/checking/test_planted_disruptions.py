@@ -14,6 +14,7 @@ from koordcore.model.migration import PodMigrationJob
 from koordcore.model.pods import OwnerReference, Pod, PodKey
 from koordcore.model.rebalance import EvictionLimits, EvictorArgs, MigrationControllerArgs, ObjectLimiter
 from koordcore.model.selectors import EVERYTHING, LabelSelector
+from koordcore.protocol.migration import ANNOTATION_EVICT
 from tests.checking.test_moves import found, go, pod, world
 
 FREE = MigrationControllerArgs(max_migrating_per_node=0)
@@ -81,6 +82,71 @@ def test_whoever_migrates_already_counts_as_away_and_does_not_move_again() -> No
     ]
 
 
+def test_whoever_is_not_ready_counts_as_unavailable_and_not_as_migrating() -> None:
+    pods = [pod(name, "a", 1, owners=owned("StatefulSet", "w"), ready=name < "s") for name in "pqrst"]
+    snapshot = world(*pods, records=[workload("StatefulSet", "w", 8)])
+    moves = [go(name, "a", "b") for name in "pq"]
+
+    def told(migrating: int, unavailable: int, count: int) -> list[tuple[ViolationKind, str, str]]:
+        args = attrs.evolve(
+            FREE, max_migrating_per_workload=migrating, max_unavailable_per_workload=unavailable
+        )
+        return found(snapshot, *moves[:count], args=args)
+
+    assert told(1, 5, 1) == []
+    assert told(1, 5, 2) == [away("StatefulSet", 2, 1)]
+    assert told(2, 4, 2) == []
+    assert told(2, 3, 2) == [away("StatefulSet", 4, 3)]
+    # One migrates at a time, whatever share of the workload is named.
+    assert told(-1, 5, 1) == []
+    assert told(-1, 5, 2) == [away("StatefulSet", 2, 1)]
+
+
+def test_whoever_is_not_ready_is_away_once_and_goes_only_where_one_more_might() -> None:
+    pods = [pod(name, "a", 1, owners=owned("StatefulSet", "w"), ready=name < "r") for name in "pqrs"]
+    moves = [go(one.name, "a", "b") for one in pods]
+    args = attrs.evolve(FREE, max_migrating_per_workload=4)
+
+    def told(*leaving: int, replicas: int = 30) -> list[tuple[ViolationKind, str, str]]:
+        snapshot = world(*pods, records=[workload("StatefulSet", "w", replicas)])
+        return found(snapshot, *(moves[one] for one in leaving), args=args)
+
+    assert told(0, 2, 3) == []
+    assert told(0, 1, 2, 3) == [away("StatefulSet", 4, 3)]
+    wrong = (ViolationKind.BUDGET, "StatefulSet default/w", "wave 1: 2 away already, 2 allowed")
+    assert told(2, replicas=20) == [wrong]
+
+
+def test_whoever_says_that_it_may_be_evicted_is_held_by_no_limit_of_migration_but_the_limiter() -> None:
+    asks = {ANNOTATION_EVICT: "false"}
+    own = owned("StatefulSet", "w")
+    pods = [pod(name, "a", 1, owners=own, annotations=asks if name < "s" else {}) for name in "pqrs"]
+    absent = pod("t", "c", 1, owners=own, ready=False)
+    snapshot = world(*pods, absent, records=[workload("StatefulSet", "w", 3)])
+    one = MigrationControllerArgs(
+        max_migrating_globally=1, max_migrating_per_namespace=1, max_migrating_per_node=1
+    )
+    assert found(snapshot, go("p", "a", "b"), args=one) == []
+    assert found(snapshot, go("p", "a", "b"), go("q", "a", "b"), args=one) == [
+        (ViolationKind.LIMIT, "StatefulSet default/w", "2 moves, objectLimiters[workload] lets 1 go")
+    ]
+    free = attrs.evolve(one, limiters={"workload": ObjectLimiter()})
+    assert found(snapshot, *(go(name, "a", "b") for name in "pqr"), args=free) == []
+    assert found(snapshot, go("p", "a", "b"), go("s", "a", "b"), args=free) == [away("StatefulSet", 2, 1)]
+
+
+def test_a_job_whose_pod_is_gone_takes_its_part_in_all_and_in_its_namespace() -> None:
+    snapshot = world(pod("p", "a", 1), records=[PodMigrationJob(name="j", pod=PodKey("default", "gone"))])
+
+    def told(**limits: Any) -> list[tuple[ViolationKind, str, str]]:
+        return found(snapshot, go("p", "a", "b"), args=MigrationControllerArgs(**limits))
+
+    passed = "wave 1: 2 away, 1 allowed"
+    assert told(max_migrating_globally=1) == [(ViolationKind.LIMIT, "all nodes", passed)]
+    assert told(max_migrating_per_namespace=1) == [(ViolationKind.LIMIT, "namespace default", passed)]
+    assert told(max_migrating_globally=2, max_migrating_per_namespace=2, max_migrating_per_node=1) == []
+
+
 @pytest.mark.parametrize(("replicas", "most"), [(3, 1), (4, 2), (10, 2), (20, 2), (30, 3)])
 def test_without_a_share_larger_workloads_may_miss_more_pods(replicas: int, most: int) -> None:
     pods = [pod(f"p{number}", "a", 0, owners=owned("StatefulSet", "w")) for number in range(4)]
@@ -113,6 +179,22 @@ def test_a_budget_protects_the_pods_that_it_selects_in_its_namespace() -> None:
     assert found(world(*pods, records=[elsewhere]), go("p", "a", "b")) == []
     overdrawn = attrs.evolve(none, disruptions_allowed=-2)
     assert found(world(*pods, records=[overdrawn]), go("p", "a", "b")) == refused
+
+
+def test_a_pod_that_is_not_ready_leaves_beside_what_its_budget_lets_go() -> None:
+    pods = [pod("p", "a", 1), pod("q", "a", 1), pod("r", "a", 1, ready=False)]
+    moves = [go(name, "a", "b") for name in "rpq"]
+
+    def told(allowed: int, count: int) -> list[str]:
+        budget = PodDisruptionBudget(name="b", selector=EVERYTHING, disruptions_allowed=allowed)
+        wrong = found(world(*pods, records=[budget]), *moves[:count], args=FREE)
+        return [text for _, _, text in wrong]
+
+    assert told(1, 2) == []
+    assert told(1, 3) == ["wave 1: 2 away, 1 allowed"]
+    assert told(0, 1) == ["wave 1: 1 away, 0 allowed"]
+    # Nobody has to stay ready: then it counts like the others.
+    assert told(2, 3) == ["wave 1: 3 away, 2 allowed"]
 
 
 def test_a_pod_is_away_from_the_wave_in_which_it_leaves_to_that_in_which_it_arrives() -> None:

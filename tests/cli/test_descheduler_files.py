@@ -172,6 +172,41 @@ def test_low_thresholds_count_for_the_reference_alone(tmp_path: Path, capsys: Ca
     assert warnings(tmp_path, capsys, told, "--compare", option="--args") == []
 
 
+DEVIATION = {"useDeviationThresholds": True, "highThresholds": {"cpu": 10}}
+ZERO = "by deviation 0 stands for no threshold"
+UP_TO = "a node takes pods up to its high thresholds"
+
+
+@pytest.mark.parametrize(
+    ("told", "named"),
+    [
+        ({**DEVIATION, "lowThresholds": {"cpu": 10}}, [f"lowThresholds has no effect: {UP_TO}"]),
+        ({**DEVIATION, "lowThresholds": {"cpu": 0}}, [f"highThresholds[cpu] has no effect: {ZERO}"]),
+        ({**DEVIATION, "highThresholds": {"cpu": 0}}, [f"highThresholds[cpu] has no effect: {ZERO}"]),
+        (
+            {**DEVIATION, "prodHighThresholds": {"cpu": 9}, "prodLowThresholds": {"cpu": 0}},
+            [f"prodHighThresholds[cpu] has no effect: {ZERO}"],
+        ),
+        ({"highThresholds": {"memory": 90}, "lowThresholds": {"cpu": 40}}, []),
+        (
+            {"highThresholds": {"cpu": 90}, "lowThresholds": {"cpu": 40, "nvidia.com/gpu": 40}},
+            [f"lowThresholds[cpu] has no effect: {UP_TO}"],
+        ),
+        # The map at the top is that of the pool, too, where 0 is no deviation but a threshold.
+        ({**DEVIATION, "lowThresholds": {"cpu": 0}, "nodePools": [{"name": "p"}]}, []),
+        (
+            {**DEVIATION, "nodePools": [{"name": "p", "lowThresholds": {"cpu": 5}}]},
+            [f"nodePools[0].lowThresholds has no effect: {UP_TO}"],
+        ),
+    ],
+)
+def test_thresholds_are_called_idle_only_where_a_plan_is_the_same_without_them(
+    told: dict[str, Any], named: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    lines = warnings(tmp_path, capsys, told, option="--args")
+    assert lines == [f"warning: --args: {one}" for one in named]
+
+
 def test_what_one_file_says_is_named_with_the_option_that_was_typed(tmp_path: Path, capsys: Capture) -> None:
     lines = warnings(tmp_path, capsys, DESCHEDULER, option="--args")
     assert [line for line in lines if "--migration" in line] == []

@@ -10,9 +10,10 @@ from koordcore.descheduling.migration.filter import MigrationFilter
 from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
 from koordcore.descheduling.plan import plan_rebalance
 from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodKey
-from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs
+from koordcore.model.rebalance import EvictionLimits, MigrationControllerArgs, ObjectLimiter
 from koordcore.model.resources import make_resources
 from koordcore.model.selectors import EVERYTHING
 from koordcore.protocol.migration import ANNOTATION_EVICT
@@ -32,10 +33,47 @@ def test_a_budget_covers_what_it_selects() -> None:
     assert group.pods == tuple(PodKey("default", f"p{index}") for index in range(3))
 
 
+def test_a_pod_that_is_not_ready_takes_nothing_of_what_a_budget_lets_go() -> None:
+    """It is away already. Where nothing is left, or nobody has to stay ready, it counts like the others."""
+    budget = PodDisruptionBudget(name="b", selector=EVERYTHING)
+
+    def told(allowed: int) -> tuple[int, int]:
+        (group,) = move_groups(pods(5, 3), budgets=[attrs.evolve(budget, disruptions_allowed=allowed)])
+        return group.most, len(group.pods)
+
+    assert [told(allowed) for allowed in range(4)] == [(0, 5), (1, 3), (2, 3), (3, 5)]
+
+
 def test_those_away_already_count() -> None:
     """Two of eight may be away and one is."""
-    (group,) = move_groups(pods(8, 7), workloads=[Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)])
-    assert group.most == 1
+    eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)
+    _, group = move_groups(pods(8, 7), workloads=[eight])
+    assert (group.most, len(group.pods)) == (1, 7)
+
+
+def test_pods_that_are_not_ready_do_not_migrate() -> None:
+    """Only what may be unavailable counts them; a first migration is let go, however small the share."""
+    eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)
+    for migrating, unavailable, most in ((1, 5, 1), (3, 5, 3), (4, 5, 3), (-1, 5, 1), (3, 2, 0)):
+        args = MigrationControllerArgs(
+            max_migrating_per_workload=migrating, max_unavailable_per_workload=unavailable
+        )
+        limits = {one.name: one.most for one in move_groups(pods(8, 6), workloads=[eight], args=args)}
+        assert min(limits.values()) == most
+
+
+def test_a_pod_that_is_not_ready_and_moves_is_away_once() -> None:
+    """Of eight two may be away and one is: it may go beside one more. Where two are, nobody goes."""
+    eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)
+    own = pods(8, 7)
+    ready, every = tuple(one.key for one in own[:7]), tuple(one.key for one in own)
+    groups = move_groups(own, workloads=[eight])
+    assert [(one.name, one.pods, one.most) for one in groups] == [
+        ("maxMigratingPerWorkload of ReplicaSet default/w", every, 2),
+        ("maxUnavailablePerWorkload of ReplicaSet default/w", ready, 1),
+    ]
+    (group,) = move_groups(pods(8, 6), workloads=[eight])
+    assert (group.name, group.pods, group.most) == ("ReplicaSet default/w", every, 0)
 
 
 def test_pods_that_wait_for_a_node_are_away() -> None:
@@ -76,6 +114,30 @@ def test_a_workload_as_large_as_its_limit_stays() -> None:
         assert all(one.most for one in move_groups([first, willing], workloads=[two], args=skipping))
 
 
+def test_a_pod_that_says_that_it_may_be_evicted_passes_the_limits_of_migration() -> None:
+    """Neither those of its workload nor those of node, namespace and all hold it; the limiter does."""
+    eight = Workload(kind="ReplicaSet", name="w", uid="w", replicas=8)
+    own = [
+        attrs.evolve(one, annotations={ANNOTATION_EVICT: ""} if number % 2 else {})
+        for number, one in enumerate(pods(8, 6))
+    ]
+    plain, every = tuple(one.key for one in own[::2]), tuple(one.key for one in own)
+    args = MigrationControllerArgs(
+        max_migrating_globally=1, max_migrating_per_namespace=1, max_migrating_per_node=1
+    )
+    assert [(one.name, one.pods, one.most) for one in move_groups(own, workloads=[eight], args=args)] == [
+        ("ReplicaSet default/w", plain, 0),
+        ("objectLimiters[workload] of ReplicaSet default/w", every, 2),
+    ]
+    unlimited = attrs.evolve(args, limiters={"workload": ObjectLimiter()})
+    assert len(move_groups(own, workloads=[eight], args=unlimited)) == 1
+    assert {one.pods for one in migrating_groups(own, args=args)} == {plain}
+    job = PodMigrationJob(name="j", pod=every[1])
+    assert {one.most for one in migrating_groups(own, args=args, jobs=[job])} == {0}
+    budget = PodDisruptionBudget(name="b", selector=EVERYTHING, disruptions_allowed=0)
+    assert move_groups(own, budgets=[budget])[0].pods == every
+
+
 def test_pods_whose_workload_tells_no_size_move() -> None:
     """A workload that the dump lacks limits nothing, nor does a Job; the controller refuses both."""
     owner = (OwnerReference("Job", "w", "w", controller=True),)
@@ -104,6 +166,23 @@ def test_what_may_be_on_its_way_at_once() -> None:
     args = MigrationControllerArgs(max_migrating_per_node=0, max_migrating_globally=3)
     (group,) = migrating_groups(pods(4, 4), args=args)
     assert (group.name, group.most) == ("maxMigratingGlobally", 3)
+
+
+def test_a_job_whose_pod_is_gone_is_under_way_in_all_and_in_its_namespace() -> None:
+    """It leaves no node; one that is over counts nowhere."""
+    args = MigrationControllerArgs(max_migrating_globally=2, max_migrating_per_namespace=2)
+    own = pods(4, 4)
+    gone = PodMigrationJob(name="j", pod=PodKey("default", "gone"))
+    assert [one.most for one in migrating_groups(own, args=args, jobs=[gone])] == [2, 1, 1]
+    stranger = attrs.evolve(gone, pod=PodKey("other", "gone"))
+    assert [one.most for one in migrating_groups(own, args=args, jobs=[stranger])] == [2, 2, 1]
+    there = attrs.evolve(gone, name="k", pod=own[0].key)
+    assert [one.most for one in migrating_groups(own, args=args, jobs=[gone, there])] == [1, 0, 0]
+    over = attrs.evolve(gone, phase=JobPhase.SUCCEEDED)
+    assert [one.most for one in migrating_groups(own, args=args, jobs=[over])] == [2, 2, 2]
+    cluster = ClusterSnapshot(nodes=[Node(name="n")]).with_records(gone, there).assume(*own)
+    names = [one.name for one in limits_of(cluster, args=args)[0]]
+    assert "maxMigratingGlobally, beside 2 active PodMigrationJobs," in names
 
 
 def test_limits_of_a_cycle() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from koordcore._record import record
@@ -23,13 +23,14 @@ COUNTED: Final = ("ReplicaSet", "Deployment", "StatefulSet", "ReplicationControl
 
 @record
 class _Limit:
-    """Pods of which at most so many may be away at once, besides those that are away anyhow."""
+    """Pods of which at most so many may be away at once, those that are so anyhow and others among them."""
 
     kind: ViolationKind
     name: str
     pods: frozenset[PodKey]
     most: int
     away: frozenset[PodKey] = frozenset()
+    others: int = 0
 
 
 def check_disruptions(
@@ -56,14 +57,17 @@ def check_disruptions(
         *_budgets(snapshot),
         *_workloads(snapshot, args, moving),
         *_gangs(snapshot, moving),
-        *_migrating(snapshot, moves, args, moving),
+        *_migrating(snapshot, moves, args, moving, jobs),
     ]
     for wave in range(max((move.arrives for move in moves), default=-1) + 1):
         gone = {move.pod for move in moves if move.leaves <= wave <= move.arrives}
         for limit in held:
             leaving = gone & limit.pods
-            if leaving and len(leaving | limit.away) > limit.most:
-                message = f"wave {wave + 1}: {len(leaving | limit.away)} away, {max(0, limit.most)} allowed"
+            count = len(leaving | limit.away) + limit.others
+            # Whoever is away already takes no more, but goes nowhere while all that may be away are.
+            if leaving and (count > limit.most or len(limit.away) + limit.others >= limit.most):
+                already = " already" * (count <= limit.most)
+                message = f"wave {wave + 1}: {count} away{already}, {max(0, limit.most)} allowed"
                 yield Violation(limit.kind, limit.name, message)
     yield from _whole(moves, limits)
     yield from _limiters(snapshot, moves, args)
@@ -71,11 +75,15 @@ def check_disruptions(
 
 def _budgets(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
     for budget in snapshot.of(PodDisruptionBudget):
-        keys = frozenset(
-            pod.key
+        covered = {
+            pod.key: pod.ready
             for pod in snapshot.bound_pods()
             if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
-        )
+        }
+        healthy = frozenset(key for key, ready in covered.items() if ready)
+        # What it lets go is the number of healthy ones beyond those that it keeps: the others are no part.
+        beyond = 0 < budget.disruptions_allowed < len(healthy)
+        keys = healthy if beyond else frozenset(covered)
         name = f"{budget.namespace}/{budget.name}"
         yield _Limit(ViolationKind.BUDGET, name, keys, budget.disruptions_allowed)
 
@@ -83,33 +91,44 @@ def _budgets(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
 def _workloads(
     snapshot: ClusterSnapshot, args: MigrationControllerArgs, moving: frozenset[PodKey]
 ) -> Iterator[_Limit]:
+    for (kind, namespace, name), (replicas, pods) in sorted(_sized(snapshot).items()):
+        keys = frozenset(pod.key for pod in pods)
+        started = keys & moving
+        away = started | {pod.key for pod in pods if not (pod.bound and pod.ready) or pod.deleted is not None}
+        subject = f"{kind} {namespace}/{name}"
+        shares = (args.max_migrating_per_workload, args.max_unavailable_per_workload)
+        limits = [_scaled(replicas, share) for share in shares]
+        held = keys - _willing(pods)
+        # Of what migrates at once one is let go in any case; who is not ready counts as unavailable alone.
+        yield _Limit(ViolationKind.BUDGET, subject, held, max(1, limits[0]), started)
+        yield _Limit(ViolationKind.BUDGET, subject, held, limits[1], away)
+        if args.checks_expected_replicas and replicas in (1, *limits):
+            yield _Limit(ViolationKind.BUDGET, subject, held, 0)
+
+
+def _willing(pods: Iterable[Pod]) -> frozenset[PodKey]:
+    """Whoever says that it may be evicted passes every limit of the migration controller."""
+    return frozenset(pod.key for pod in pods if ANNOTATION_EVICT in pod.annotations)
+
+
+def _sized(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], tuple[int, list[Pod]]]:
+    """Workloads that tell how many pods they want, by kind, namespace and name, with all their pods."""
     records = {(one.kind, one.namespace, one.name): one for one in snapshot.of(Workload)}
 
     def record(owner: OwnerReference | None, namespace: str) -> Workload | None:
         found = records.get((owner.kind, namespace, owner.name)) if owner is not None else None
         return found if found is not None and owner is not None and found.uid == owner.uid else None
 
-    members: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+    members: dict[tuple[str, str, str], tuple[int, list[Pod]]] = {}
     for pod in (*snapshot.bound_pods(), *snapshot.pending):
         found = record(next((one for one in pod.owners if one.controller), None), pod.namespace)
         if found is not None and found.kind == "ReplicaSet":
             above = next((one for one in found.owners if one.controller and one.kind == "Deployment"), None)
             found = record(above, pod.namespace) or found
         if found is not None and (found.kind in COUNTED or (found.kind != "Job" and found.replicas)):
-            members[found.kind, found.namespace, found.name].append(pod)
-    for (kind, namespace, name), pods in sorted(members.items()):
-        replicas = records[kind, namespace, name].replicas or 0
-        keys = frozenset(pod.key for pod in pods)
-        away = keys & moving
-        away |= {pod.key for pod in pods if not (pod.bound and pod.ready) or pod.deleted is not None}
-        subject = f"{kind} {namespace}/{name}"
-        shares = (args.max_unavailable_per_workload, args.max_migrating_per_workload)
-        limits = [_scaled(replicas, share) for share in shares]
-        for most in limits:
-            yield _Limit(ViolationKind.BUDGET, subject, keys, most, away)
-        if args.checks_expected_replicas and replicas in (1, *limits):
-            staying = frozenset(pod.key for pod in pods if ANNOTATION_EVICT not in pod.annotations)
-            yield _Limit(ViolationKind.BUDGET, subject, staying, 0)
+            place = (found.kind, found.namespace, found.name)
+            members.setdefault(place, (found.replicas or 0, []))[1].append(pod)
+    return members
 
 
 def _scaled(replicas: int, share: Share | None) -> int:
@@ -139,22 +158,28 @@ def _migrating(
     moves: Sequence[Move],
     args: MigrationControllerArgs,
     moving: frozenset[PodKey],
+    jobs: Sequence[PodMigrationJob],
 ) -> Iterator[_Limit]:
+    # Jobs go on when their pod is gone: they count wherever it is not asked where that stands.
+    going = Counter(f"namespace {job.pod.namespace}" for job in jobs if job.pod is not None)
+    going["all nodes"] = len(jobs)
     sets: dict[tuple[str, int], set[PodKey]] = defaultdict(set)
     away: dict[str, set[PodKey]] = defaultdict(set)
     for key in moving:
         for name in ("all nodes", f"namespace {key.namespace}", f"node {snapshot.location[key]}"):
             away[name].add(key)
+    willing = _willing(snapshot.bound_pods())
     for move in moves:
         for name, most in (
             ("all nodes", args.max_migrating_globally),
             (f"namespace {move.pod.namespace}", args.max_migrating_per_namespace),
             (f"node {move.source}", args.max_migrating_per_node),
         ):
-            if most is not None and most > 0:
+            if most is not None and most > 0 and move.pod not in willing:
                 sets[name, most].add(move.pod)
     for (name, most), keys in sorted(sets.items()):
-        yield _Limit(ViolationKind.LIMIT, name, frozenset(keys), most, frozenset(away[name]))
+        others = max(0, going[name] - len(away[name]))
+        yield _Limit(ViolationKind.LIMIT, name, frozenset(keys), most, frozenset(away[name]), others)
 
 
 def _limiters(
@@ -162,6 +187,9 @@ def _limiters(
 ) -> Iterator[Violation]:
     """Of no workload and no namespace does more move than an object limiter lets go in one duration."""
     pods = {pod.key: pod for pod in snapshot.bound_pods()}
+    willing, judged = _willing(pods.values()), set[tuple[str, str]]()
+    sized = _sized(snapshot).values() if any(move.pod in willing for move in moves) else ()
+    wanted = {pod.key: size for size, own in sized for pod in own}
     replicas = {one.uid: one.replicas or 0 for one in snapshot.of(Workload)}
     for one in snapshot.of(Workload):
         for above in one.owners if one.kind == "ReplicaSet" else ():
@@ -179,10 +207,15 @@ def _limiters(
                 name = f"{owner.kind} {name}/{owner.name}"
                 if share is not None and size is not None:
                     share = _scaled(size, share)
+                elif share is None and move.pod in wanted:
+                    share = _scaled(wanted[move.pod], args.max_migrating_per_workload)
             if limiter.duration > 0 and isinstance(share, int) and share > 0:
                 counts[kind, name, max(share, limiter.burst)] += 1
+                # One that says no number repeats the limits of the workload, but of whoever passes those.
+                if limiter.max_migrating is not None or move.pod in willing:
+                    judged.add((kind, name))
     for (kind, name, most), count in sorted(counts.items()):
-        if count > most:
+        if count > most and (kind, name) in judged:
             yield Violation(
                 ViolationKind.LIMIT, name, f"{count} moves, objectLimiters[{kind}] lets {most} go"
             )

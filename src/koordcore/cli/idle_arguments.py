@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
-from koordcore.model.rebalance import EvictionGate, MigrationControllerArgs, ObjectLimiter
+from koordcore.model.rebalance import (
+    EvictionGate,
+    LowNodeLoadArgs,
+    MigrationControllerArgs,
+    NodePool,
+    ObjectLimiter,
+    Thresholds,
+)
+from koordcore.model.resources import MEMORY, PODS
 
 _MOMENT: Final = "a dump shows one moment: who is hot in it is cooled"
 _PLAN: Final = "a plan moves nobody by itself"
 _CONTROLLER: Final = "how fast the controller works says nothing about the plan"
-LOW_NODE_LOAD: Final[Mapping[str, str]] = {
+_COOLING: Final[Mapping[str, str]] = {
     "paused": _PLAN,
     "dryRun": _PLAN,
     "numberOfNodes": "hot nodes are cooled however few are idle",
@@ -18,10 +26,9 @@ LOW_NODE_LOAD: Final[Mapping[str, str]] = {
     "detectorCacheTimeout": _MOMENT,
     "anomalyCondition": _MOMENT,
     "resourceWeights": "the fewest moves are taken, not those of the highest scores",
-    **dict.fromkeys(("lowThresholds", "prodLowThresholds"), "a node takes pods up to its high thresholds"),
 }
 """Fields of LowNodeLoadArgs, and of its pools, that the fewest moves do not hang on; its own rounds do."""
-MIGRATION: Final[Mapping[str, str]] = {
+_MIGRATION: Final[Mapping[str, str]] = {
     "dryRun": _PLAN,
     "nodeFit": "whoever moves fits where he goes, always",
     "maxConcurrentReconciles": _CONTROLLER,
@@ -35,7 +42,7 @@ MIGRATION: Final[Mapping[str, str]] = {
 """Fields of MigrationControllerArgs that no plan hangs on."""
 
 
-def idle_arguments(raw: Any, table: Mapping[str, str], option: str) -> Iterator[str]:
+def _idle_fields(raw: Any, table: Mapping[str, str], option: str) -> Iterator[str]:
     """Name the settings of a file that have no effect, each with the reason."""
     if not isinstance(raw, Mapping):
         return
@@ -47,6 +54,70 @@ def idle_arguments(raw: Any, table: Mapping[str, str], option: str) -> Iterator[
         for name, why in table.items():
             if isinstance(pool, Mapping) and name in pool:
                 yield f"{option}: nodePools[{number}].{name} has no effect: {why}"
+
+
+def idle_cooling(raw: Mapping[str, Any], args: LowNodeLoadArgs, option: str) -> Iterator[str]:
+    """Name what LowNodeLoadArgs say in vain, each with the reason.
+
+    Parameters
+    ----------
+    raw, args
+        As they are written, and as they were read.
+    option
+        Who names the file.
+    """
+    yield from _idle_fields(raw, _COOLING, option)
+    top, *pools = args.pools
+    written: list[Mapping[str, Any]] = list(raw.get("nodePools") or ())
+    for field, judge in _PAIRS.items():
+        heirs = [pool for own, pool in zip(written, pools, strict=True) if own.get(field) is None]
+        blocks = [("", raw, [top, *heirs])]
+        blocks += [
+            (f"nodePools[{number}].", own, [pool])
+            for number, (own, pool) in enumerate(zip(written, pools, strict=True))
+        ]
+        for place, block, users in blocks:
+            if field in block:
+                told = _vain(field, block[field] or {}, [judge(pool) for pool in users])
+                yield from (f"{option}: {place}{line}" for line in told)
+
+
+_Names: TypeAlias = frozenset[str]
+
+
+def _vain(field: str, table: Mapping[str, Any], idle: Sequence[_Names]) -> Iterator[str]:
+    """Name a whole map, or the resources in it, that none of the pools that have it heeds."""
+    names = sorted(name for name in table if all(name in one for one in idle))
+    low = field in ("lowThresholds", "prodLowThresholds")
+    why = "a node takes pods up to its high thresholds" if low else "by deviation 0 stands for no threshold"
+    if low and len(names) == len(table):
+        yield f"{field} has no effect: {why}"
+    else:
+        yield from (f"{field}[{name}] has no effect: {why}" for name in names)
+
+
+def _off(pool: NodePool, high: Thresholds | None, low: Thresholds | None) -> _Names:
+    """List the high thresholds that deviations of 0 switch off."""
+    below: Mapping[str, float] = low or {}
+    return frozenset(
+        name for name, above in (high or {}).items() if pool.deviation and not below.get(name, above)
+    )
+
+
+def _idle_lows(pool: NodePool, high: Thresholds | None, low: Thresholds | None, named: _Names) -> _Names:
+    """List the low thresholds without which a plan is the same: of no other resource do they make a limit."""
+    off = _off(pool, high, low)
+    return frozenset(low or ()) & (named | (high or {}).keys()) - off
+
+
+_PAIRS: Final[Mapping[str, Callable[[NodePool], _Names]]] = {
+    "highThresholds": lambda pool: _off(pool, pool.high, pool.low),
+    "prodHighThresholds": lambda pool: _off(pool, pool.prod_high, pool.prod_low),
+    "lowThresholds": lambda pool: _idle_lows(
+        pool, pool.high, pool.low, frozenset({MEMORY, PODS, *(pool.prod_high or ()), *(pool.prod_low or ())})
+    ),
+    "prodLowThresholds": lambda pool: _idle_lows(pool, pool.prod_high, pool.prod_low, frozenset({PODS})),
+}
 
 
 _KEPT: Final = (
@@ -75,7 +146,7 @@ def idle_migration(
     plans
         Moves are planned; otherwise jobs are arbitrated, which leaves out the checks that it is told to.
     """
-    yield from idle_arguments(raw, MIGRATION, option)
+    yield from _idle_fields(raw, _MIGRATION, option)
     told = [*_thresholds(raw, args), *_limiters(raw, args)]
     if plans:
         told += _planned(raw, args)

@@ -16,7 +16,7 @@ from koordcore.cli.descheduler_files import (
     read_plugin_file,
     say_idle,
 )
-from koordcore.cli.idle_arguments import LOW_NODE_LOAD, idle_arguments
+from koordcore.cli.idle_arguments import idle_cooling
 from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_folder, read_now
 from koordcore.cli.layout import Column, Table
@@ -201,9 +201,7 @@ def read_args(
     args = read.read(low_node_load_args)
     if not arguments.quiet:
         # What the reference's own round looks at, with --compare, is looked at.
-        idle = (
-            () if getattr(arguments, "compare", False) else idle_arguments(read.args, LOW_NODE_LOAD, "--args")
-        )
+        idle = () if getattr(arguments, "compare", False) else idle_cooling(read.args, args, "--args")
         for line in (*_beyond_all(args), *idle):
             print(f"warning: {line}", file=sys.stderr)
     return args

@@ -46,7 +46,8 @@ def move_groups(
     pending
         Pods that wait for a node: they are away for their workloads.
     budgets
-        A pod that several of them cover counts in each.
+        A pod that several of them cover counts in each. One that is not ready takes nothing of what a budget
+        lets go that keeps others ready.
     workloads
         Those with a known number of replicas; one of a single pod, or as large as one of its limits, is not
         moved unless ``args`` says so.
@@ -56,7 +57,8 @@ def move_groups(
         Migration jobs: the pods of active ones are on their way, so they are away for their workloads and
         gangs, and get no second job.
     args
-        Shares of a workload that may be away; defaults when left out.
+        Shares of a workload that may be away; defaults when left out. Pods that say that they may be evicted
+        are held to none of them, as by the migration controller, and take nothing from the others.
     limits
         Pods per node, per namespace, and in all.
     """
@@ -65,12 +67,14 @@ def move_groups(
     groups = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
         covered = [
-            pod.key
-            for pod in pods
-            if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
+            pod for pod in pods if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
         ]
+        if 0 < budget.disruptions_allowed < sum(pod.ready for pod in covered):
+            # Some have to stay ready, and as many are: the eviction API lets the others go beside these.
+            covered = [pod for pod in covered if pod.ready]
         name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
-        groups.append(Group(name, tuple(sorted(covered)), max(0, budget.disruptions_allowed)))
+        keys = tuple(sorted(pod.key for pod in covered))
+        groups.append(Group(name, keys, max(0, budget.disruptions_allowed)))
     moving = moving_pods(pods, jobs)
     groups += _workload_groups(pods, tuple(pending), workloads, args, moving)
     groups += _gang_groups(pods, minimums, moving)
@@ -108,18 +112,41 @@ def _workload_groups(
     groups = []
     for key, own in sorted(members.items()):
         size = replicas[key]
-        shares = (args.max_unavailable_per_workload, args.max_migrating_per_workload)
+        shares = (args.max_migrating_per_workload, args.max_unavailable_per_workload)
         limits = [max_unavailable(size, share) for share in shares]
-        away = waiting[key] + sum(
-            not pod.ready or pod.deleted is not None or pod.finished or pod.key in moving for pod in own
-        )
+        started = sum(pod.key in moving for pod in own)
+        here = {
+            pod.key
+            for pod in own
+            if pod.ready and pod.deleted is None and not pod.finished and pod.key not in moving
+        }
+        left = limits[1] - waiting[key] - (len(own) - len(here))
         name = f"{key[1]} {key[0]}/{key[2]}"
-        groups.append(Group(name, tuple(sorted(pod.key for pod in own)), max(0, min(limits) - away)))
+        keys = tuple(sorted(pod.key for pod in own if not _asks_for_it(pod)))
+        # Whoever is away already is so only once, but nobody goes where all that may be away are.
+        bound = tuple(key for key in keys if left <= 0 or key in here)
+        # The first migration of a workload is never refused, however small the share of it.
+        groups += _shares(
+            name,
+            Group("maxMigratingPerWorkload", keys, max(0, max(1, limits[0]) - started)),
+            Group("maxUnavailablePerWorkload", bound, max(0, left)),
+        )
         if args.checks_expected_replicas and size in (1, *limits):
-            # Those that say that they may be evicted pass this rule.
-            bound = tuple(sorted(pod.key for pod in own if ANNOTATION_EVICT not in pod.annotations))
-            groups.append(Group(f"{name}, whose limit equals its size,", bound, 0))
+            groups.append(Group(f"{name}, whose limit equals its size,", keys, 0))
     return groups
+
+
+def _asks_for_it(pod: Pod) -> bool:
+    """Tell whether a pod says that it may be evicted: no limit of the migration controller holds it back."""
+    return ANNOTATION_EVICT in pod.annotations
+
+
+def _shares(name: str, migrating: Group, unavailable: Group) -> list[Group]:
+    """Give the tighter limit of a workload by its name; each by its own where neither implies the other."""
+    for tight, loose in ((unavailable, migrating), (migrating, unavailable)):
+        if tight.most <= loose.most and {*loose.pods} <= {*tight.pods}:
+            return [Group(name, tight.pods, tight.most)]
+    return [Group(f"{one.name} of {name}", one.pods, one.most) for one in (migrating, unavailable)]
 
 
 def _key_of(workload: Workload | UnknownScale | None) -> tuple[str, str, str] | None:
@@ -155,19 +182,28 @@ def _limiter_groups(
                 owner = pod.controller
                 members.setdefault(f"{owner.kind} {pod.namespace}/{owner.name}", []).append(pod)
         for name, own in sorted(members.items()):
-            most = _limiter_rate(kind, limiter, index.of(own[0]))
-            if most > 0:
+            most = _limiter_rate(kind, limiter, index.of(own[0]), args)
+            # Without a number of its own it says what the workload's limit says, of whoever passes that, too.
+            implied = limiter.max_migrating is None and not any(map(_asks_for_it, own))
+            if most > 0 and not implied:
                 label = f"objectLimiters[{kind}] of {name}"
                 groups.append(Group(label, tuple(sorted(pod.key for pod in own)), max(most, limiter.burst)))
     return groups
 
 
-def _limiter_rate(kind: str, limiter: ObjectLimiter, workload: Workload | UnknownScale | None) -> int:
-    """Give the evictions of one duration; 0 where nothing is counted, or what the workload's limit says."""
+def _limiter_rate(
+    kind: str,
+    limiter: ObjectLimiter,
+    workload: Workload | UnknownScale | None,
+    args: MigrationControllerArgs,
+) -> int:
+    """Give the evictions of one duration; 0 where nothing is counted."""
     share = limiter.max_migrating
     if kind == "namespace" or not isinstance(workload, Workload):
         return share if isinstance(share, int) else 0
-    return 0 if share is None else max_unavailable(workload.replicas or 0, share)
+    return max_unavailable(
+        workload.replicas or 0, args.max_migrating_per_workload if share is None else share
+    )
 
 
 def _gang_groups(pods: Sequence[Pod], minimums: Mapping[str, int], moving: frozenset[PodKey]) -> list[Group]:
@@ -196,9 +232,11 @@ def migrating_groups(
     pods
         All bound pods.
     args
-        The limits; one that is absent, 0 or less limits nothing.
+        The limits; one that is absent, 0 or less limits nothing, and none limits pods that say that they may
+        be evicted.
     jobs
-        Migration jobs: the active ones take their part of each limit for as long as the plan lasts.
+        Migration jobs: the active ones take their part of each limit for as long as the plan lasts, in all
+        and in their namespace also where their pod is gone.
 
     Returns
     -------
@@ -211,17 +249,26 @@ def migrating_groups(
         per_namespace=_limit(args.max_migrating_per_namespace),
         per_node=_limit(args.max_migrating_per_node),
     )
-    moving = moving_pods(pods, jobs)
-    groups = [_beside(group, len(moving & {*group.pods})) for group in _limit_groups(pods, limits, _AT_ONCE)]
+    active = [job for job in jobs if job.active]
+    moving = moving_pods(pods, active)
+    _, per_namespace, total = _AT_ONCE
+    under_way = Counter([total] * len(active))
+    under_way.update(f"{per_namespace} of {job.pod.namespace}" for job in active if job.pod is not None)
+    asking = frozenset(pod.key for pod in pods if _asks_for_it(pod))
+    groups = [
+        _beside(group, max(under_way[group.name], len(moving.intersection(group.pods))), asking)
+        for group in _limit_groups(pods, limits, _AT_ONCE)
+    ]
     return tuple(group for group in groups if group.most < len(group.pods))
 
 
-def _beside(group: Group, active: int) -> Group:
+def _beside(group: Group, active: int, asking: frozenset[PodKey]) -> Group:
     """Give what is left of a limit beside jobs that are under way, and say how many these are."""
+    bound = tuple(key for key in group.pods if key not in asking)
     if not active:
-        return group
+        return Group(group.name, bound, group.most)
     jobs = f"{active} active PodMigrationJob{'s' * (active > 1)}"
-    return Group(f"{group.name}, beside {jobs},", group.pods, max(0, group.most - active))
+    return Group(f"{group.name}, beside {jobs},", bound, max(0, group.most - active))
 
 
 def _limit(most: int | None) -> int | None:

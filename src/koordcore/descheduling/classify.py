@@ -115,7 +115,8 @@ def complete_thresholds(pool: NodePool) -> Percents:
     Every resource of any of the four maps, and memory, gets all four. One named on neither side of a pair
     gets 100 percent there (a deviation of 0, which is no threshold); of one named on one side only, the
     other side is the neutral one: any usage up to the high threshold is low enough, any usage is below the
-    missing high threshold.
+    missing high threshold. By deviation, where low thresholds lie below the average, the neutral one is
+    negative: it lies as far above.
     """
     high, low = dict(pool.high or {}), dict(pool.low or {})
     prod_high, prod_low = dict(pool.prod_high or {}), dict(pool.prod_low or {})
@@ -124,7 +125,7 @@ def complete_thresholds(pool: NodePool) -> Percents:
         for name in names:
             if pool.deviation:
                 # No deviation below is what says "no threshold" here.
-                below.setdefault(name, 0)
+                below.setdefault(name, -above.get(name, 0))
                 above.setdefault(name, _FULL if below[name] else 0)
             else:
                 above.setdefault(name, max(_FULL, below.get(name, 0)))
