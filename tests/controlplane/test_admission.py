@@ -12,6 +12,7 @@ from koordcore import schedule, verify
 from koordcore.controlplane import admit_workloads
 from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision
 from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.records import result_from_record, result_record
 from tests.manifests.kueue_builders import (
     GPU,
     RACK,
@@ -40,6 +41,11 @@ def planned(*objects: Object, **words: Any) -> AdmissionPlan:
     assert not schedule(snapshot, [pod for pod in snapshot.pending if pod.gated]).bound, "gates are closed"
     plan = admit_workloads(snapshot, **words)
     assert verify(plan.before, plan.result) == ()
+    if not words.get("by_quota_alone"):
+        assert verify(snapshot, plan.result) == ()
+        read = result_from_record(snapshot, result_record(plan.result))
+        assert verify(snapshot, read) == ()
+        assert read.admitted == plan.result.admitted
     assert {one.pod for one in plan.result.decisions} == {pod.key for pod in snapshot.pending}
     return plan
 

@@ -18,15 +18,15 @@ from koordcore.controlplane.fair_shares import Head, fair_tree
 from koordcore.controlplane.flavors import FlavorChoice, Flavors
 from koordcore.controlplane.quota_targets import opened, quota_targets, without
 from koordcore.controlplane.waiting_workloads import Entry, first_pods, rank, why_in_no_queue
-from koordcore.controlplane.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import JobPlan, PodDecision, Waiting
-from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
+from koordcore.model.kueue import AdmittedWorkload, ClusterQueue, KueueWorkload, LocalQueue
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
+from koordcore.protocol.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
 from koordcore.quota.kueue import QueueLedger, QueueShortfall
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
@@ -80,7 +80,8 @@ class AdmissionPlan:
     ----------
     before
         The cluster with the pods of admitted Workloads as their admission makes them: on the nodes of their
-        flavors, in their gang. :func:`koordcore.verify` takes it with ``result``.
+        flavors, in their gang. :func:`koordcore.verify` takes it with ``result``; or the cluster as it was
+        given, but for a plan by quota alone.
     result
         Decisions about all pods that wait; those of Workloads without quota wait.
     workloads
@@ -237,10 +238,19 @@ class _Admission:
             jobs=(*(one for part in parts for one in part.jobs), *self._plans),
             together=tuple(one for part in parts for one in part.together),
             preemptions=tuple(one for part in parts for one in part.preemptions),
+            admitted=self._admitted(),
             policy=self._policy,
             stats=_stats(parts, len(waiting)),
         )
         return AdmissionPlan(before=before, result=result, workloads=tuple(self._decided))
+
+    def _admitted(self) -> tuple[AdmittedWorkload, ...]:
+        """List who got quota; nobody by quota alone, where others may have to go first."""
+        return tuple(
+            AdmittedWorkload(workload=one.workload, queue=one.queue, flavors=one.flavors)
+            for one in self._decided
+            if one.admitted and not self._by_quota_alone
+        )
 
     def _enqueue(self, workload: KueueWorkload) -> None:
         """Put a Workload into the line of its queue, or say why it is in none."""
@@ -362,7 +372,7 @@ class _Admission:
         """Place a Workload on the nodes of some flavors; else give the plan that says why not."""
         workload = entry.workload
         pods = list(first_pods(entry, counts))
-        group, made = admitted_pods(pods, workload, choice, self._flavors.topologies)
+        group, made = admitted_pods(pods, workload, choice.flavors, self._flavors.topologies)
         result = self._scheduled(self._cluster.with_records(group), made, None)
         bound = [one.pod for one in result.bound]
         reason = ""

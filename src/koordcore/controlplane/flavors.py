@@ -33,17 +33,17 @@ class PodSetFlavors:
     by_resource: immutabledict[str, str]
     flavors: tuple[ResourceFlavor, ...]
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """Labels that its pods' nodes have."""
-        return {key: value for one in self.flavors for key, value in one.node_labels.items()}
-
 
 @record(kw_only=True)
 class FlavorChoice:
     """One assignment of flavors to all pod sets of a Workload, by name of the pod set."""
 
     pod_sets: immutabledict[str, PodSetFlavors]
+
+    @property
+    def flavors(self) -> dict[str, tuple[ResourceFlavor, ...]]:
+        """The flavors of each pod set, by its name."""
+        return {name: given.flavors for name, given in self.pod_sets.items()}
 
     def amounts(self, asked: Mapping[str, Mapping[str, int]], counts: Mapping[str, int]) -> dict[str, int]:
         """Add up what the pod sets ask for, by flavor and resource.

@@ -8,10 +8,10 @@ from typing import Final
 
 from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice
-from koordcore.controlplane.workload_pods import pod_set_of
 from koordcore.model.cluster import Namespace
 from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
 from koordcore.model.pods import Pod
+from koordcore.protocol.workload_pods import pod_set_of
 from koordcore.snapshot import ClusterSnapshot
 
 _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC)

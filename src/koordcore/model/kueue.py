@@ -287,3 +287,24 @@ class KueueWorkload:
     def waits(self) -> bool:
         """Whether it waits for quota."""
         return not (self.finished or self.admitted_by)
+
+
+@record(kw_only=True)
+class AdmittedWorkload:
+    """A Workload that a plan gives its quota.
+
+    Parameters
+    ----------
+    workload
+        ``namespace/name``.
+    queue
+        Its ClusterQueue.
+    flavors
+        By pod set and resource, as ``podset/resource``, the flavor that it is given.
+    """
+
+    workload: str
+    queue: str
+    flavors: immutabledict[str, str] = attrs.field(default=_NO_TEXTS, converter=frozen_texts)
+
+    __attrs_post_init__ = check_fields
