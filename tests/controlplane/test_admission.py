@@ -256,6 +256,29 @@ def test_fewer_pods_start_where_the_workload_allows_it() -> None:
     assert not about(planned(*objects, workload("w", pod_set("main", 5, 8, least=4))), "w").admitted
 
 
+def test_the_flavor_on_which_most_pods_start_is_taken_before_fewer_start_on_an_earlier_one() -> None:
+    def started(quotas: dict[str, int], *busy: Object, least: int = 1, **words: Any) -> tuple[int, str]:
+        work = workload("w", pod_set("main", 4, 4, least=least))
+        found = about(planned(*NODES, *busy, queue("team", quotas), local("q", "team"), work, **words), "w")
+        return found.pods, found.flavors.get(f"main/{GPU}", "")
+
+    full = [running(f"x{n}", f"a{n}", 8) for n in range(4)]
+    assert started({"a100": 8, "h100": 16}) == (4, "h100")
+    assert started({"a100": 8, "h100": 16}, by_quota_alone=True) == (4, "h100")
+    assert started({"a100": 4, "h100": 12}) == (3, "h100")
+    assert started({"a100": 8, "h100": 8}) == (2, "a100"), "the first of those with as many"
+    assert started({"a100": 16, "h100": 12}, *full[:3]) == (3, "h100"), "nodes count, too"
+    assert started({"a100": 16, "h100": 4}, *full[:3]) == (2, "a100")
+    assert started({"a100": 16, "h100": 4}, *full) == (1, "h100")
+    assert started({"a100": 8, "h100": 4}, least=3) == (0, "")
+
+
+def test_no_pod_set_of_a_group_stands_in_for_another() -> None:
+    sets = [pod_set("lead", 1, 16, podSetGroupName="g"), pod_set("work", 4, 1, 1, podSetGroupName="g")]
+    found = about(planned(*NODES, queue("team", {"a100": 32}), local("q", "team"), workload("w", *sets)), "w")
+    assert (found.admitted, found.pods) == (False, 0)
+
+
 def test_a_flavor_without_borrowing_comes_first_where_the_queue_says_so() -> None:
     def given(**spec: Any) -> str:
         other = queue("other", {"a100": 64, "h100": 64}, "all")

@@ -130,16 +130,12 @@ class _Book:
         return ""
 
     def _numbers(self, there: Sequence[PodSet], pods: Mapping[str, Sequence[Pod]]) -> Iterator[str]:
-        """As many pods start as it takes; only one pod set starts with fewer than all."""
-        fewer = 0
+        """Of every pod set as many pods start as are enough."""
         for each in there:
             placed = sum(pod.key in self._places for pod in pods[each.name])
             whole = len(pods[each.name])
-            fewer += placed < whole
             if placed < min(each.least, whole) or not placed:
                 yield f"{placed} of the pods of {each.name} start, {min(each.least, whole)} have to"
-        if fewer > 1:
-            yield f"{fewer} of its pod sets start with fewer than all of their pods"
 
     def _flavored(self, one: AdmittedWorkload, queue: ClusterQueue, each: PodSet, pod: Pod) -> Iterator[str]:
         """The queue gives what the pods ask for, one flavor to the resources of a group, for such pods."""

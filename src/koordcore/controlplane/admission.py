@@ -16,10 +16,12 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.controlplane.fair_shares import Head, fair_tree
 from koordcore.controlplane.flavors import FlavorChoice, Flavors
+from koordcore.controlplane.quota_offers import Offer, Offers
 from koordcore.controlplane.quota_targets import opened, quota_targets, without
 from koordcore.controlplane.waiting_workloads import Entry, first_pods, rank, why_in_no_queue
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import JobPlan, PodDecision, Waiting
+from koordcore.model.gangs import PodGroup
 from koordcore.model.kueue import AdmittedWorkload, ClusterQueue, KueueWorkload, LocalQueue
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.network import KueueTopology, ResourceFlavor
@@ -27,7 +29,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.protocol.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
-from koordcore.quota.kueue import QueueLedger, QueueShortfall
+from koordcore.quota.kueue import QueueLedger
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
@@ -135,6 +137,22 @@ def admit_workloads(
     return decided.plan()
 
 
+@record(eq=False)
+class _Start:
+    """Places for the pods of a Workload, which are no gang where they start one by one."""
+
+    offer: Offer
+    taken: Mapping[str, int]
+    group: PodGroup | None
+    made: tuple[Pod, ...]
+    result: ScheduleResult
+
+    @property
+    def pods(self) -> int:
+        """How many of them there are."""
+        return len(self.result.bound)
+
+
 class _Admission:
     """One call: the queues, the ledger and the cluster as they stand after each decision."""
 
@@ -167,7 +185,7 @@ class _Admission:
         self._evicted: set[str] = set()
         self._results: list[ScheduleResult] = []
         self._changed: dict[str, tuple[Pod, ...]] = {}
-        self._groups: list[object] = []
+        self._groups: list[PodGroup] = []
         self._decided: list[WorkloadDecision] = []
         self._plans: list[JobPlan] = []
         self._lines: dict[str, list[Entry]] = {}
@@ -218,7 +236,7 @@ class _Admission:
         before, after = self._given, self._cluster
         waiting: list[PodDecision] = []
         if self._groups:
-            before = before.with_records(*self._groups)  # type: ignore[arg-type]  # PodGroups
+            before = before.with_records(*self._groups)
         before = before.with_pending(*(pod for pods in self._changed.values() for pod in pods))
         for key, members in sorted(self._members.items()):
             left = [pod for pod in members if pod.key not in after.location]
@@ -300,26 +318,29 @@ class _Admission:
         return amounts is None or self._ledger.borrows(entry.queue.name, amounts)
 
     def _decide(self, entry: Entry) -> WorkloadDecision:
-        passed: list[str] = []
-        missed: list[tuple[str, JobPlan | None]] = []
-        for choice in self._ordered(entry):
-            found = self._with_quota(entry, choice)
-            if isinstance(found, QueueShortfall):
-                passed.append(found.message)
+        """Start a Workload with as many pods as it may, on the first flavors that allow so many."""
+        offers = Offers(entry, self._ledger)
+        missed: list[JobPlan | None] = []
+        best: _Start | None = None
+        for offer in _offered(offers):
+            if best is not None and offer.pods <= best.pods:
                 continue
-            outcome = self._placed(entry, choice, found)
-            if isinstance(outcome, WorkloadDecision):
-                return attrs.evolve(outcome, passed_over=tuple(passed))
-            named = ", ".join(
-                sorted({one.name for given in choice.pod_sets.values() for one in given.flavors})
-            )
-            why = (outcome.detail or outcome.message) if outcome else "its pods find no nodes"
-            passed.append(f"on {named}: {why}" if named else why)
-            missed.append((passed[-1], outcome))
-            if self._by_quota_alone:
+            found = self._placed(entry, offer)
+            if isinstance(found, _Start):
+                best = found if best is None or found.pods > best.pods else best
+                left = offer.pods - found.pods
+                offers.whys[offer.number] = f"{_on(offer)}{left} of its pods find no nodes"
+            else:
+                why = (found.detail or found.message) if found else "its pods find no nodes"
+                offers.whys[offer.number] = _on(offer) + why
+                missed.append(found)
+            if self._by_quota_alone or (best is not None and best.pods == len(entry.pods)):
                 break
-        if missed and missed[0][1] is not None:
-            self._plans.append(missed[0][1])
+        if best is not None:
+            return self._started(entry, best, offers.passed(best.offer.number))
+        if missed and missed[0] is not None:
+            self._plans.append(missed[0])
+        passed = offers.passed()
         waits = self._waits(entry.workload, entry.queue.name, "; ".join(dict.fromkeys(passed)), passed)
         return attrs.evolve(waits, evicts=() if missed or not self._by_quota_alone else self._evicts(entry))
 
@@ -335,67 +356,41 @@ class _Admission:
                 return tuple(one.key for one in found)
         return ()
 
-    def _ordered(self, entry: Entry) -> Iterable[FlavorChoice]:
-        if not entry.queue.next_for_borrowing:
-            return entry.choices
-        counts = entry.counts()
-        return sorted(
-            entry.choices,
-            key=lambda one: self._ledger.borrows(entry.queue.name, one.amounts(entry.asked, counts)),
-        )
-
-    def _with_quota(self, entry: Entry, choice: FlavorChoice) -> dict[str, int] | QueueShortfall:
-        """Count the pods of each pod set that quota allows; at most one pod set may have fewer than all."""
-        counts = entry.counts()
-        shortfall = self._lacks(entry, choice, counts)
-        elastic = next((one for one in entry.workload.pod_sets if one.least < counts[one.name]), None)
-        if shortfall is None or elastic is None:
-            return counts if shortfall is None else shortfall
-        low, high = elastic.least, counts[elastic.name] - 1
-        shortfall = self._lacks(entry, choice, {**counts, elastic.name: low})
-        if shortfall is not None:
-            return shortfall
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self._lacks(entry, choice, {**counts, elastic.name: middle}) is None
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return {**counts, elastic.name: low}
-
-    def _lacks(self, entry: Entry, choice: FlavorChoice, counts: Mapping[str, int]) -> QueueShortfall | None:
-        amounts = choice.amounts(entry.asked, counts)
-        found = self._ledger.admit(entry.workload.key, entry.queue.name, amounts)
-        return found if isinstance(found, QueueShortfall) else None
-
-    def _placed(
-        self, entry: Entry, choice: FlavorChoice, counts: Mapping[str, int]
-    ) -> WorkloadDecision | JobPlan | None:
+    def _placed(self, entry: Entry, offer: Offer) -> _Start | JobPlan | None:
         """Place a Workload on the nodes of some flavors; else give the plan that says why not."""
-        workload = entry.workload
-        pods = list(first_pods(entry, counts))
+        workload, choice = entry.workload, offer.choice
+        pods = list(first_pods(entry, offer.counts))
         group, made = admitted_pods(pods, workload, choice.flavors, self._flavors.topologies)
         result = self._scheduled(self._cluster.with_records(group), made, None)
-        bound = [one.pod for one in result.bound]
+        if result.bound:
+            bound = {one.pod for one in result.bound}
+            taken = dict.fromkeys(offer.counts, 0)
+            for pod in made:
+                taken[pod_set_of(pod, workload)] += pod.key in bound
+            # A gang counts the pod sets of one group together: none of them stands in for another.
+            if any(taken[one.name] < min(one.least, offer.counts[one.name]) for one in workload.pod_sets):
+                return None
+            return _Start(offer, taken, group, tuple(made), result)
+        if not self._by_quota_alone or any(one.levels for one in self._given_topologies(choice)):
+            return result.jobs[0] if result.jobs else None
+        # Without a topology the reference asks nobody for nodes: pods are made, and start one by one.
+        made = [without_gang(pod) for pod in made]
+        return _Start(offer, offer.counts, None, tuple(made), self._scheduled(self._cluster, made, None))
+
+    def _started(self, entry: Entry, start: _Start, passed: tuple[str, ...]) -> WorkloadDecision:
+        """Count quota and places of a Workload as taken."""
+        workload, queue, choice = entry.workload, entry.queue.name, start.offer.choice
+        amounts = choice.amounts(entry.asked, start.taken)
+        borrows = self._ledger.borrows(queue, amounts)
+        self._ledger = self._ledger.with_usage(workload.key, queue, amounts)
+        self._cluster = start.result.snapshot
+        self._results.append(start.result)
+        self._changed[workload.key] = start.made
         reason = ""
-        taken = dict.fromkeys(counts, 0)
-        for pod in made:
-            taken[pod_set_of(pod, workload)] += pod.key in bound
-        if not bound:
-            if not self._by_quota_alone or any(one.levels for one in self._given_topologies(choice)):
-                return result.jobs[0] if result.jobs else None
-            # Without a topology the reference asks nobody for nodes: pods are made, and start one by one.
-            made = [without_gang(pod) for pod in made]
-            result = self._scheduled(self._cluster, made, None)
-            bound = [one.pod for one in result.bound]
-            reason = f"{len(made) - len(bound)} of its pods find no nodes, and its quota is used"
-            taken = dict(counts)
-        amounts = choice.amounts(entry.asked, taken)
-        borrows = self._ledger.borrows(entry.queue.name, amounts)
-        self._ledger = self._ledger.with_usage(workload.key, entry.queue.name, amounts)
-        self._cluster = result.snapshot
-        self._results.append(result)
-        if not reason:
-            self._groups.append(group)
-        self._changed[workload.key] = tuple(made)
+        if start.group is not None:
+            self._groups.append(start.group)
+        else:
+            reason = f"{len(start.made) - start.pods} of its pods find no nodes, and its quota is used"
         flavors = {
             f"{name}/{resource}": flavor
             for name, given in choice.pod_sets.items()
@@ -403,13 +398,14 @@ class _Admission:
         }
         return WorkloadDecision(
             workload=workload.key,
-            queue=entry.queue.name,
+            queue=queue,
             admitted=True,
-            pods=len(bound),
+            pods=start.pods,
             asked=len(entry.pods),
             flavors=immutabledict(flavors),
             borrows=borrows,
             reason=reason,
+            passed_over=passed,
         )
 
     def _given_topologies(self, choice: FlavorChoice) -> list[KueueTopology]:
@@ -422,6 +418,18 @@ class _Admission:
         return schedule(
             cluster, pods, policy=self._policy, now=self._now, limits=self._limits, preempt=preempt
         )
+
+
+def _offered(offers: Offers) -> Iterator[Offer]:
+    """Give what quota there is for all pods, then for fewer."""
+    yield from offers.whole()
+    yield from offers.fewer()
+
+
+def _on(offer: Offer) -> str:
+    flavors = offer.choice.flavors.values()
+    named = ", ".join(sorted({one.name for given in flavors for one in given}))
+    return f"on {named}: " if named else ""
 
 
 def _stats(parts: Sequence[ScheduleResult], waiting: int) -> dict[str, int]:
