@@ -109,6 +109,42 @@ def test_quota_that_is_not_there_for_a_plan_is_named(objects: list[Object], foun
     assert any(one.startswith(found) for one in wrong), wrong
 
 
+@pytest.mark.parametrize(
+    ("spec", "topology", "found"),
+    [
+        ({"nodeSelector": {"gpu": "h100"}}, {}, "main: wants gpu=h100, which flavor a100 has not"),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {"key": "gpu", "operator": "NotIn", "values": ["a100"]}
+                                    ]
+                                }
+                            ]
+                        }
+                    }
+                }
+            },
+            {},
+            "main: requires labels that flavor a100 has not",
+        ),
+        ({}, {"required": "cloud/block"}, "main: flavor a100 has no topology level cloud/block"),
+    ],
+)
+def test_a_flavor_that_is_not_for_the_pods_of_a_workload_is_named(
+    spec: Object, topology: Object, found: str
+) -> None:
+    """The plan was made before the Workload asked for that."""
+    plan = written(QUEUE, workload("w", pod_set("main", 1, 8)))
+    asks = pod_set("main", 1, 8, **topology)
+    asks["template"]["spec"] |= spec
+    assert f"quota: Workload ml/w: {found}" in named(cluster(QUEUE, workload("w", asks)), plan)
+
+
 def moved(plan: dict[str, Any], where: str) -> None:
     """Put the last pod of train elsewhere."""
     (*_, last) = [one for one in plan["decisions"] if one["pod"].startswith("ml/train")]

@@ -256,6 +256,44 @@ def test_fewer_pods_start_where_the_workload_allows_it() -> None:
     assert not about(planned(*objects, workload("w", pod_set("main", 5, 8, least=4))), "w").admitted
 
 
+@pytest.mark.parametrize(
+    ("wants", "given"),
+    [
+        ([{"key": "gpu", "operator": "In", "values": ["h100"]}], "h100"),
+        (
+            [{"key": "gpu", "operator": "NotIn", "values": ["a100"]}, {"key": RACK, "operator": "Exists"}],
+            "h100",
+        ),
+        ([{"key": RACK, "operator": "In", "values": ["r0"]}], "a100"),
+    ],
+)
+def test_required_node_affinity_is_held_against_the_labels_of_a_flavor(
+    wants: list[Object], given: str
+) -> None:
+    """Its own labels alone: what is said of others is a matter of nodes."""
+    found = pod_set("main", 1, 8)
+    terms = {"nodeSelectorTerms": [{"matchExpressions": wants}]}
+    required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    found["template"]["spec"]["affinity"] = required
+    objects = [*NODES, queue("team", {"a100": 8, "h100": 8}), local("q", "team"), workload("w", found)]
+    for by_quota_alone in (False, True):
+        plan = planned(*objects, by_quota_alone=by_quota_alone)
+        assert about(plan, "w").flavors[f"main/{GPU}"] == given
+        assert about(plan, "w").pods == 1
+
+
+def test_a_node_selector_is_held_against_the_labels_that_a_flavor_has() -> None:
+    """As Kueue does since its pull request 12449: what other flavors are told apart by does not count."""
+    found = pod_set("main", 1, 8)
+    found["template"]["spec"]["nodeSelector"] = {"gpu": "h100"}
+    bare = flavor("bare", topology="", nodeLabels={})
+    quotas = queue("team", {"a100": 8, "bare": 8, "h100": 8})
+    plan = planned(*NODES, bare, quotas, local("q", "team"), workload("w", found))
+    assert about(plan, "w").flavors[f"main/{GPU}"] == "bare"
+    assert [one.node[0] for one in plan.result.bound] == ["h"]
+    assert about(plan, "w").passed_over == ()
+
+
 def test_the_flavor_on_which_most_pods_start_is_taken_before_fewer_start_on_an_earlier_one() -> None:
     def started(quotas: dict[str, int], *busy: Object, least: int = 1, **words: Any) -> tuple[int, str]:
         work = workload("w", pod_set("main", 4, 4, least=least))

@@ -118,8 +118,8 @@ def _admitted(
     from koordcore.checking.workloads import check_workloads  # few plans have any
     from koordcore.snapshot.admitted_workloads import with_admitted
 
-    snapshot = with_admitted(snapshot, result.admitted, result.decisions)
-    return snapshot, tuple(check_workloads(snapshot, result))
+    wrong = tuple(check_workloads(snapshot, result))  # by what pods ask for before they have any flavor
+    return with_admitted(snapshot, result.admitted, result.decisions), wrong
 
 
 def check_cluster(snapshot: ClusterSnapshot, policy: Policy) -> tuple[Violation, ...]:

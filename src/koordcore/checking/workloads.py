@@ -170,6 +170,8 @@ class _Book:
         for key, value in flavor.node_labels.items():
             if pod.node_selector.get(key, value) != value:
                 return f"wants {key}={pod.node_selector[key]}, which flavor {name} has not"
+        if _elsewhere(pod, flavor):
+            return f"requires labels that flavor {name} has not"
         levels = self._levels([flavor])
         wish = each.topology
         for level in (wish.required, wish.preferred, wish.slice_level):
@@ -244,6 +246,16 @@ class _Book:
             if name == each.name:
                 amount = 1 if resource == PODS else pods[0].requests.get(resource, 0)
                 taken[flavor, resource] += number * amount
+
+
+def _elsewhere(pod: Pod, flavor: ResourceFlavor) -> bool:
+    """Tell whether all that a pod's required node affinity allows speaks against a flavor's labels."""
+    own = pod.affinity.node if pod.affinity else None
+    terms = own.required.terms if own and own.required else ()
+    labels = flavor.node_labels
+    return bool(terms) and all(
+        any(each.key in labels and not each.matches(labels) for each in term.expressions) for term in terms
+    )
 
 
 def _label(node: Node, level: str) -> str:

@@ -174,6 +174,8 @@ class Flavors:
         for key, value in flavor.node_labels.items():
             if pod.node_selector.get(key, value) != value:
                 return f"{one.name} wants {key}={pod.node_selector[key]}, not flavor {flavor.name}"
+        if not _affine(pod, flavor):
+            return f"{one.name} requires other nodes than those of flavor {flavor.name} (node affinity)"
         wanted = (one.topology.required, one.topology.preferred, one.topology.slice_level)
         topology = self.topologies.get(flavor.topology)
         levels = () if topology is None else topology.levels
@@ -189,6 +191,16 @@ class Flavors:
 
 def _resources(pod: Pod) -> set[str]:
     return {name for name, amount in pod.requests.items() if amount}
+
+
+def _affine(pod: Pod, flavor: ResourceFlavor) -> bool:
+    """Tell whether required node affinity allows a flavor, by the labels that the flavor has."""
+    affinity = pod.affinity.node if pod.affinity else None
+    terms = () if affinity is None or affinity.required is None else affinity.required.terms
+    labels = flavor.node_labels
+    return not terms or any(
+        all(each.matches(labels) for each in term.expressions if each.key in labels) for term in terms
+    )
 
 
 def _agree(flavors: Sequence[ResourceFlavor]) -> bool:

@@ -92,7 +92,7 @@ def _admitted(
         pod,
         labels={**pod.labels, LABEL_POD_GROUP: workload.name, LABEL_SUB_GROUP: part},
         gates=tuple(one for one in pod.gates if one not in GATES),
-        node_selector={**pod.node_selector, **labels},
+        node_selector={**labels, **pod.node_selector},
         tolerations=(*pod.tolerations, *dict.fromkeys(extra)),
         affinity=_with_labels(pod.affinity, known) if known else pod.affinity,
     )
