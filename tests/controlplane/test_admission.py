@@ -134,6 +134,30 @@ def test_what_runs_already_counts() -> None:
     assert about(planned(*objects, over, waits), "waits").admitted
 
 
+def test_pods_that_have_ended_count_against_those_that_were_admitted() -> None:
+    """Of ten pods four were admitted; eight have ended, so two hold quota. Who waits asks for the rest."""
+
+    def waiting(ended: int, admitted_pods: int | None) -> tuple[bool, int]:
+        words = {} if admitted_pods is None else {"count": admitted_pods}
+        runs = admitted(workload("runs", pod_set("main", 10, 4, 1)), "team", {GPU: "a100"}, 40, **words)
+        runs["status"]["reclaimablePods"] = [{"name": "main", "count": ended}]
+        work = workload("w", pod_set("main", 4, 1), hour=1)
+        plan = planned(*NODES, queue("team", {"a100": 22}), local("q", "team"), runs, work)
+        return about(plan, "w").admitted, about(plan, "w").pods
+
+    assert waiting(8, 4) == (False, 0), "2 of 4 pods of 10 cards each"
+    assert waiting(9, 4) == (True, 4)
+    assert waiting(5, 4) == waiting(5, None) == (False, 0)
+    assert waiting(6, None) == (True, 4), "4 of 10 pods of 4 cards each"
+
+
+def test_a_workload_that_waits_asks_for_the_pods_that_have_not_ended() -> None:
+    work = workload("w", pod_set("main", 4, 8), pod_set("rest", 1, 8))
+    work["status"] = {"reclaimablePods": [{"name": "main", "count": 3}, {"name": "rest", "count": 1}]}
+    plan = planned(*NODES, queue("team", {"a100": 8}), local("q", "team"), work)
+    assert (about(plan, "w").admitted, about(plan, "w").pods, about(plan, "w").asked) == (True, 1, 1)
+
+
 def test_topology_requests_are_kept_exactly() -> None:
     objects = [*NODES, queue("team", {"a100": 64}), local("q", "team")]
     apart = planned(*objects, workload("w", pod_set("main", 3, 8, required=RACK)))
