@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 import attrs
 
@@ -30,6 +31,8 @@ SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
 SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
 GROUP = "kueue.x-k8s.io/podset-group-name"
 """Annotations of a pod template: its topology request, before Kueue has made the Workload."""
+_SENT_BACK: Final = ("PodsReadyTimeout", "AdmissionCheck")
+"""Reasons of an eviction from which on a Workload's age counts anew."""
 MOST_PODS = 100_000
 """Pods of one pod set; more are a slip of the pen."""
 
@@ -58,9 +61,9 @@ def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkl
         for number, one in enumerate(conditions)
         if one.get("status") == "True"
     }
-    number, eviction = true.get("Evicted", (0, {}))
-    place = f"status.conditions[{number}]"
-    evicted = reading.take(eviction, "lastTransitionTime", place, as_time, None)
+    evicted = _since(reading, true, "Evicted")
+    # Who was preempted keeps its turn; who did not come up, or was turned down by a check, goes behind.
+    back_in_line = "Evicted" in true and true["Evicted"][1].get("reason") in _SENT_BACK
     admission = section(reading, status, "admission", "status")
     sets = reading.take(spec, "podSets", "spec", list_of(_pod_set), ())
     if not sets:
@@ -74,7 +77,7 @@ def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkl
         namespace=meta.namespace,
         queue=reading.take(spec, "queueName", "spec", as_str, ""),
         priority=reading.take(spec, "priority", "spec", as_int, 0),
-        created=_later(meta.created, evicted),
+        created=_later(meta.created, evicted) if back_in_line else meta.created,
         pod_sets=sets if admitted_by else tuple(_still(one, back) for one in sets),
         active=reading.take(spec, "active", "spec", as_bool, True),
         finished="Finished" in true or meta.deleted is not None,
@@ -85,6 +88,14 @@ def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkl
             sets,
         ),
     )
+
+
+def _since(
+    reading: Reading, true: Mapping[str, tuple[int, Mapping[str, Json]]], kind: str
+) -> datetime | None:
+    """Read since when a condition is true; ``None`` where it is not."""
+    number, condition = true.get(kind, (0, {}))
+    return reading.take(condition, "lastTransitionTime", f"status.conditions[{number}]", as_time, None)
 
 
 def _later(created: datetime | None, evicted: datetime | None) -> datetime | None:

@@ -254,7 +254,8 @@ class KueueWorkload:
     priority
         Its own, which may differ from its pods'.
     created
-        When it was made, or when it was last evicted.
+        When it was made, or since when its age counts anew: it was evicted because its pods did not get
+        ready, or by an admission check.
     pod_sets
         What it consists of.
     active, finished
