@@ -98,6 +98,34 @@ def test_a_queue_takes_back_what_others_have_borrowed_of_it(
     assert evicted(world(wants(cards), holders=holders, **rules(RECLAIM, rule))) == {"new": expected}
 
 
+def since(raw: Object, hour: int, *, leaving: bool = False) -> Object:
+    """The holder with the hour of its reservation."""
+    kinds = [("QuotaReserved", f"2026-01-02T{hour:02}:00:00Z")]
+    kinds += [("Evicted", "2026-01-03T00:00:00Z")] if leaving else []
+    stated = [{"type": kind, "status": "True", "lastTransitionTime": time} for kind, time in kinds]
+    return {**raw, "status": {**raw["status"], "conditions": stated}}
+
+
+def test_who_got_quota_last_goes_first_whenever_it_was_made() -> None:
+    old, new = holder("old", "mine", 2, hour=1), holder("new", "mine", 2, hour=2)
+    only = rules(WITHIN, "LowerPriority")
+
+    def gone(*holders: Object) -> list[str]:
+        return evicted(world(wants(2, name="w"), holders=list(holders), others=0, **only))["w"]
+
+    assert gone(since(old, 3), since(new, 2)) == ["old"]
+    assert gone(since(old, 2), since(new, 3)) == ["new"]
+    assert gone(old, since(new, 3)) == ["old"], "no time yet: it has got it just now"
+    assert gone(old, new) == ["new"]
+
+
+def test_who_is_being_evicted_goes_before_all_others() -> None:
+    dear = since(holder("dear", "mine", 2, priority=3, hour=1), 1, leaving=True)
+    cheap = since(holder("cheap", "mine", 2, hour=2), 5)
+    only = rules(WITHIN, "LowerPriority")
+    assert evicted(world(wants(2), holders=[dear, cheap], others=0, **only)) == {"new": ["dear"]}
+
+
 def test_who_need_not_go_is_put_back_and_nobody_goes_twice() -> None:
     """The small one goes first in order, and the large one alone is enough."""
     holders = [holder("small", "mine", 1, 0), holder("large", "mine", 4, 1)]

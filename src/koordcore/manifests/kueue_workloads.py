@@ -87,6 +87,8 @@ def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkl
             back,
             sets,
         ),
+        reserved=_since(reading, true, "QuotaReserved") if admitted_by else None,
+        leaving=bool(admitted_by) and "Evicted" in true,
     )
 
 

@@ -264,6 +264,10 @@ class KueueWorkload:
         ClusterQueue in which quota is reserved for it; empty while it waits.
     assignments
         What is reserved.
+    reserved
+        Since when; ``None`` where nobody says.
+    leaving
+        It is being evicted, and holds its quota until its pods are gone.
     """
 
     name: str
@@ -276,6 +280,8 @@ class KueueWorkload:
     finished: bool = False
     admitted_by: str = ""
     assignments: tuple[PodSetAssignment, ...] = ()
+    reserved: datetime | None = None
+    leaving: bool = False
 
     __attrs_post_init__ = check_fields
 
