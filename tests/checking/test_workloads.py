@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,30 @@ def test_a_flavor_that_is_not_for_the_pods_of_a_workload_is_named(
     asks = pod_set("main", 1, 8, **topology)
     asks["template"]["spec"] |= spec
     assert f"quota: Workload ml/w: {found}" in named(cluster(QUEUE, workload("w", asks)), plan)
+
+
+@pytest.mark.parametrize(
+    ("until", "day", "found"),
+    [
+        (None, None, {"quota: Workload ml/w: was evicted and is not queued again"}),
+        ("2026-01-02T00:00:00Z", 1, {"quota: Workload ml/w: was evicted and is not queued again"}),
+        ("2026-01-02T00:00:00Z", 2, set()),
+        ("2026-01-02T00:00:00Z", None, set()),
+    ],
+)
+def test_a_workload_that_is_not_queued_again_yet_is_named(
+    until: str | None, day: int | None, found: set[str]
+) -> None:
+    work = workload("w", pod_set("main", 1, 8))
+    plan = written(QUEUE, work)
+    work["status"] = {
+        "conditions": [{"type": "Requeued", "status": "False"}],
+        "requeueState": {"requeueAt": until} if until else {},
+    }
+    snapshot = cluster(QUEUE, work)
+    now = None if day is None else datetime(2026, 1, day, tzinfo=UTC)
+    told = verify(snapshot, result_from_record(snapshot, plan), now=now)
+    assert set(map(str, told)) == found
 
 
 def moved(plan: dict[str, Any], where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -156,6 +157,31 @@ def test_a_workload_that_waits_asks_for_the_pods_that_have_not_ended() -> None:
     work["status"] = {"reclaimablePods": [{"name": "main", "count": 3}, {"name": "rest", "count": 1}]}
     plan = planned(*NODES, queue("team", {"a100": 8}), local("q", "team"), work)
     assert (about(plan, "w").admitted, about(plan, "w").pods, about(plan, "w").asked) == (True, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("requeued", "until", "now", "why"),
+    [
+        ("", "", None, ""),
+        ("True", "2026-01-02T00:00:00Z", None, ""),
+        ("False", "", None, "it was evicted and is not queued again yet (Requeued is False)"),
+        ("False", "2026-01-02T00:00:00Z", None, "2026-01-02T00:00:00Z (requeueAt)"),
+        ("False", "2026-01-02T00:00:00Z", 1, "2026-01-02T00:00:00Z (requeueAt)"),
+        ("False", "2026-01-02T00:00:00Z", 2, ""),
+        ("", "2026-01-02T00:00:00Z", 1, "2026-01-02T00:00:00Z (requeueAt)"),
+    ],
+)
+def test_who_was_evicted_waits_until_it_is_queued_again(
+    requeued: str, until: str, now: int | None, why: str
+) -> None:
+    work = workload("w", pod_set("main", 1, 8))
+    stated = [{"type": "Requeued", "status": requeued, "reason": "PodsReadyTimeout"}] if requeued else []
+    state = {"requeueState": {"count": 3, "requeueAt": until}} if until else {}
+    work["status"] = {"conditions": stated, **state}
+    moment = None if now is None else datetime(2026, 1, now, tzinfo=UTC)
+    found = about(planned(*NODES, queue("team", {"a100": 8}), local("q", "team"), work, now=moment), "w")
+    assert found.admitted == (not why)
+    assert why in found.reason
 
 
 def test_topology_requests_are_kept_exactly() -> None:

@@ -88,7 +88,7 @@ def check_touched(
     from koordcore.checking.index import ClusterIndex
     from koordcore.checking.touched import touched
 
-    snapshot, admissions = _admitted(snapshot, result)
+    snapshot, admissions = _admitted(snapshot, result, now)
     snapshot, kept = as_waiting(snapshot, result)
     index = snapshot.place.line.pool.take(_INDEX) or ClusterIndex()
     index.follow(snapshot)
@@ -110,7 +110,7 @@ def check_touched(
 
 
 def _admitted(
-    snapshot: ClusterSnapshot, result: ScheduleResult
+    snapshot: ClusterSnapshot, result: ScheduleResult, now: datetime | None
 ) -> tuple[ClusterSnapshot, tuple[Violation, ...]]:
     """Give the cluster with pods of admitted Workloads as they start, and what is wrong with admissions."""
     if not result.admitted:
@@ -118,7 +118,7 @@ def _admitted(
     from koordcore.checking.workloads import check_workloads  # few plans have any
     from koordcore.snapshot.admitted_workloads import with_admitted
 
-    wrong = tuple(check_workloads(snapshot, result))  # by what pods ask for before they have any flavor
+    wrong = tuple(check_workloads(snapshot, result, now))  # by what pods ask for before they have any flavor
     return with_admitted(snapshot, result.admitted, result.decisions), wrong
 
 
@@ -162,7 +162,7 @@ def check_result(
 
     found = {*check_strangers(snapshot, result), *check_asked(result)}
     if whole is None:
-        snapshot, admissions = _admitted(snapshot, result)
+        snapshot, admissions = _admitted(snapshot, result, now)
         found.update(admissions)
     snapshot, more = as_waiting(snapshot, result)
     every = result.snapshot if whole is None else whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from koordcore.checking.permits import as_placed
@@ -32,14 +33,16 @@ from koordcore.snapshot import ClusterSnapshot
 _NAME: Final = "kubernetes.io/metadata.name"
 
 
-def check_workloads(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
+def check_workloads(
+    snapshot: ClusterSnapshot, result: ScheduleResult, now: datetime | None = None
+) -> Iterator[Violation]:
     """Every admitted Workload waits in a queue that gives it its flavors, and quota is there for all."""
     if not result.admitted:
         return
     for name, times in sorted(Counter(one.workload for one in result.admitted).items()):
         if times > 1:
             yield Violation(ViolationKind.DECIDED_TWICE, _named(name), "is admitted more than once")
-    book = _Book(snapshot, result)
+    book = _Book(snapshot, result, now)
     for one in sorted(result.admitted, key=lambda one: one.workload):
         for message in book.wrong(one):
             yield Violation(ViolationKind.QUOTA, _named(one.workload), message)
@@ -53,8 +56,8 @@ def _named(key: str) -> str:
 class _Book:
     """What the cluster says about its queues, and what the Workloads of a plan use of them."""
 
-    def __init__(self, snapshot: ClusterSnapshot, result: ScheduleResult) -> None:
-        self._snapshot = snapshot
+    def __init__(self, snapshot: ClusterSnapshot, result: ScheduleResult, now: datetime | None) -> None:
+        self._snapshot, self._now = snapshot, now
         self._workloads = {one.key: one for one in snapshot.of(KueueWorkload)}
         self._queues = {one.name: one for one in snapshot.of(ClusterQueue)}
         self._flavors = {one.name: one for one in snapshot.of(ResourceFlavor)}
@@ -114,6 +117,11 @@ class _Book:
             return "does not wait for quota"
         if not workload.active:
             return "is not active"
+        until = workload.requeue_at
+        # Without a moment nobody knows whether the time has come.
+        early = workload.held_back if until is None else self._now is not None and self._now < until
+        if early:
+            return "was evicted and is not queued again"
         local = self._snapshot.find(LocalQueue, workload.queue, workload.namespace)
         if local is None or local.cluster_queue != one.queue:
             return f"waits in no queue of ClusterQueue {one.queue}"

@@ -173,8 +173,8 @@ class _Admission:
         )
         self._queues = {one.name: one for one in snapshot.of(ClusterQueue)}
         self._ledger = opened(snapshot)
-        waiting = {one.key: one for one in snapshot.of(KueueWorkload) if one.waits}
-        self._members: dict[str, list[Pod]] = {key: [] for key in waiting}
+        self._waiting = sorted((one for one in snapshot.of(KueueWorkload) if one.waits), key=rank)
+        self._members: dict[str, list[Pod]] = {one.key: [] for one in self._waiting}
         self._free: list[Pod] = []
         for pod in snapshot.pending:
             self._members.get(workload_of(pod), self._free).append(pod)
@@ -189,8 +189,6 @@ class _Admission:
         self._decided: list[WorkloadDecision] = []
         self._plans: list[JobPlan] = []
         self._lines: dict[str, list[Entry]] = {}
-        for key in sorted(waiting, key=lambda key: rank(waiting[key])):
-            self._enqueue(waiting[key])
 
     def others(self, preempt: PreemptionRules | None) -> None:
         """Decide about the pods that belong to no Workload."""
@@ -200,6 +198,8 @@ class _Admission:
 
     def run(self, progress: Callable[[int, int], None]) -> None:
         """Decide about the Workloads."""
+        for one in self._waiting:
+            self._enqueue(one)
         while heads := [line[0] for line in self._lines.values() if line]:
             for entry in self._in_turn(heads):
                 decided = self._decide(entry)
@@ -276,7 +276,9 @@ class _Admission:
         queue = None if local is None else self._queues.get(local.cluster_queue)
         pods = tuple(self._members[workload.key])
         name = "" if local is None else local.cluster_queue
-        why = why_in_no_queue(workload, local, queue, self._given) or self._ledger.broken.get(name, "")
+        why = why_in_no_queue(workload, local, queue, self._given, self._now) or self._ledger.broken.get(
+            name, ""
+        )
         if not why and not pods:
             why = "none of its pods is there"
         if why or queue is None:

@@ -65,6 +65,7 @@ def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkl
     # Who was preempted keeps its turn; who did not come up, or was turned down by a check, goes behind.
     back_in_line = "Evicted" in true and true["Evicted"][1].get("reason") in _SENT_BACK
     admission = section(reading, status, "admission", "status")
+    requeuing = section(reading, status, "requeueState", "status")
     sets = reading.take(spec, "podSets", "spec", list_of(_pod_set), ())
     if not sets:
         reading.problem("spec.podSets", "required")
@@ -81,6 +82,8 @@ def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkl
         pod_sets=sets if admitted_by else tuple(_still(one, back) for one in sets),
         active=reading.take(spec, "active", "spec", as_bool, True),
         finished="Finished" in true or meta.deleted is not None,
+        held_back=any(one.get("type") == "Requeued" and one.get("status") == "False" for one in conditions),
+        requeue_at=reading.take(requeuing, "requeueAt", "status.requeueState", as_time, None),
         admitted_by=admitted_by,
         assignments=_less(
             reading.take(admission, "podSetAssignments", "status.admission", list_of(_assignment), ()),

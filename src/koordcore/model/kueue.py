@@ -260,6 +260,10 @@ class KueueWorkload:
         What it consists of.
     active, finished
         Whether it may be admitted; whether it has ended.
+    held_back
+        It was evicted and is not in its queue again (``Requeued`` is false).
+    requeue_at
+        When it is queued again after that; ``None`` where nobody says.
     admitted_by
         ClusterQueue in which quota is reserved for it; empty while it waits.
     assignments
@@ -278,6 +282,8 @@ class KueueWorkload:
     pod_sets: tuple[PodSet, ...] = ()
     active: bool = True
     finished: bool = False
+    held_back: bool = False
+    requeue_at: datetime | None = None
     admitted_by: str = ""
     assignments: tuple[PodSetAssignment, ...] = ()
     reserved: datetime | None = None
