@@ -92,6 +92,14 @@ FULL = "quota: ClusterQueue team: 24 nvidia.com/gpu of flavor a100 used, "
         ([queue("team", {"h100": 16})], "quota: Workload ml/train: main: ClusterQueue team does not give "),
         ([queue("team", {"a100": 24}, stopPolicy="Hold")], "quota: Workload ml/train: its queue is stopped"),
         (
+            [queue("team", {"a100": 24, "v5": 8})],
+            "quota: Workload ml/train: ClusterQueue team is not active without v5",
+        ),
+        (
+            [queue("team", {"a100": 24, "v5": 8}), flavor("v5", topology="nope")],
+            "quota: Workload ml/train: ClusterQueue team is not active without nope",
+        ),
+        (
             [queue("team", {"a100": 24}, namespaceSelector=None)],
             "quota: Workload ml/train: ClusterQueue team does not select its namespace",
         ),

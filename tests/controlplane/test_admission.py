@@ -392,7 +392,18 @@ def test_a_flavor_without_borrowing_comes_first_where_the_queue_says_so() -> Non
             [local("q", "team"), made("ClusterQueue", "team", {"namespaceSelector": {}})],
             "main: ClusterQueue team has no nvidia.com/gpu",
         ),
-        ([local("q", "team"), queue("team", {"v5": 8})], "there is no ResourceFlavor v5"),
+        (
+            [local("q", "team"), queue("team", {"v5": 8})],
+            "ClusterQueue team is not active: there is no ResourceFlavor v5",
+        ),
+        (
+            [local("q", "team"), queue("team", {"a100": 8, "v5": 8})],
+            "ClusterQueue team is not active: there is no ResourceFlavor v5",
+        ),
+        (
+            [local("q", "team"), queue("team", {"a100": 8, "v5": 8}), flavor("v5", topology="nope")],
+            "ClusterQueue team is not active: there is no Topology nope, which ResourceFlavor v5 names",
+        ),
         (
             [
                 local("q", "team"),

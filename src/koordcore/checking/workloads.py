@@ -133,6 +133,12 @@ class _Book:
         labels = dict(space.labels) if space is not None else {}
         if not queue.namespace_selector.matches({_NAME: workload.namespace, **labels}):
             return f"ClusterQueue {one.queue} does not select its namespace"
+        flavors = [quota.flavor for group in queue.groups for quota in group.flavors]
+        missing = [name for name in flavors if name not in self._flavors]
+        names = (self._flavors[name].topology for name in flavors if name in self._flavors)
+        missing += [name for name in names if name and name not in self._topologies]
+        if missing:
+            return f"ClusterQueue {one.queue} is not active without {missing[0]}"
         if self._room.round_in_circles(one.queue):
             return f"the cohorts above ClusterQueue {one.queue} form a cycle"
         return ""
@@ -168,9 +174,7 @@ class _Book:
 
     def _unfit(self, name: str, each: PodSet, pod: Pod) -> str:
         """Say why a flavor is not for a pod set; empty where it is."""
-        flavor = self._flavors.get(name)
-        if flavor is None:
-            return f"there is no ResourceFlavor {name}"
+        flavor = self._flavors[name]
         allowed = Tolerances((*pod.tolerations, *flavor.tolerations))
         for taint in flavor.taints:
             if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not allowed.cover(taint):

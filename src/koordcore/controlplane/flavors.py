@@ -78,6 +78,8 @@ class Flavors:
 
         Parameters
         ----------
+        queue
+            Whose flavors are all known.
         pods
             One pod of each pod set that has any.
 
@@ -114,7 +116,7 @@ class Flavors:
             for name in sorted(asked[one.name] - covered):
                 return f"{one.name}: ClusterQueue {queue.name} has no {name}"
         named = [quota.flavor for group in queue.groups for quota in group.flavors]
-        whole = all(name in self.flavors and self.flavors[name].topology for name in named)
+        whole = all(self.flavors[name].topology for name in named)
         lists: list[list[tuple[tuple[str, ...], ResourceFlavor]]] = []
         for group in queue.groups:
             wanted = {name for names in asked.values() for name in names}
@@ -154,10 +156,7 @@ class Flavors:
         whole: bool,
     ) -> Iterator[tuple[tuple[str, ...], ResourceFlavor] | str]:
         for quota in quotas:
-            flavor = self.flavors.get(quota.flavor)
-            if flavor is None:
-                yield f"there is no ResourceFlavor {quota.flavor}"
-                continue
+            flavor = self.flavors[quota.flavor]
             whys = (self._refused(flavor, one, pods[one.name], whole) for one in members)
             why = next(filter(None, whys), "")
             yield why or (resources, flavor)

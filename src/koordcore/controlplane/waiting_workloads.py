@@ -10,6 +10,7 @@ from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice
 from koordcore.model.cluster import Namespace
 from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
+from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod
 from koordcore.protocol.times import format_time
 from koordcore.protocol.workload_pods import pod_set_of
@@ -69,10 +70,23 @@ def why_in_no_queue(
         return f"there is no ClusterQueue {local.cluster_queue}"
     if local.stopped or queue.stopped:
         return f"{'LocalQueue ' + local.name if local.stopped else 'ClusterQueue ' + queue.name} is stopped"
+    if why := _why_inactive(queue, snapshot):
+        return f"ClusterQueue {queue.name} is not active: {why}"
     known = snapshot.find(Namespace, workload.namespace)
     labels = {_NAME_LABEL: workload.namespace, **({} if known is None else known.labels)}
     if not queue.namespace_selector.matches(labels):
         return f"ClusterQueue {queue.name} does not select namespace {workload.namespace}"
+    return ""
+
+
+def _why_inactive(queue: ClusterQueue, snapshot: ClusterSnapshot) -> str:
+    """Say which object a queue refers to is not there; without it Kueue admits nobody."""
+    for name in dict.fromkeys(one.flavor for group in queue.groups for one in group.flavors):
+        flavor = snapshot.find(ResourceFlavor, name)
+        if flavor is None:
+            return f"there is no ResourceFlavor {name}"
+        if flavor.topology and snapshot.find(KueueTopology, flavor.topology) is None:
+            return f"there is no Topology {flavor.topology}, which ResourceFlavor {name} names"
     return ""
 
 
