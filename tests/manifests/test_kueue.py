@@ -54,6 +54,7 @@ def test_what_is_not_decided_is_named() -> None:
         preemption={"withinClusterQueue": "LowerPriority", "borrowWithinCohort": {"policy": "LowerPriority"}},
         admissionChecks=["prov"],
         fairSharing={"weight": 1},
+        flavorFungibility={"preference": "PreemptionOverBorrowing"},
         admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"},
     )
     told = [str(one) for one in snapshot_from_objects([raw]).warnings]
@@ -62,6 +63,7 @@ def test_what_is_not_decided_is_named() -> None:
         "fairSharing",
         "withinClusterQueue",
         "borrowWithinCohort.policy",
+        "spec.flavorFungibility.preference",
         "admissionScope",
     )
     for field in fields:

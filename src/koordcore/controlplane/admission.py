@@ -324,17 +324,17 @@ class _Admission:
         offers = Offers(entry, self._ledger)
         missed: list[JobPlan | None] = []
         best: _Start | None = None
-        for offer in _offered(offers):
+        evicts: list[str] = []
+        for offer in self._offered(entry, offers, evicts):
             if best is not None and offer.pods <= best.pods:
                 continue
             found = self._placed(entry, offer)
             if isinstance(found, _Start):
                 best = found if best is None or found.pods > best.pods else best
-                left = offer.pods - found.pods
-                offers.whys[offer.number] = f"{_on(offer)}{left} of its pods find no nodes"
+                offers.whys[offer.number] = f"{offer.on}{offer.pods - found.pods} of its pods find no nodes"
             else:
                 why = (found.detail or found.message) if found else "its pods find no nodes"
-                offers.whys[offer.number] = _on(offer) + why
+                offers.whys[offer.number] = offer.on + why
                 missed.append(found)
             if self._by_quota_alone or (best is not None and best.pods == len(entry.pods)):
                 break
@@ -344,14 +344,38 @@ class _Admission:
             self._plans.append(missed[0])
         passed = offers.passed()
         waits = self._waits(entry.workload, entry.queue.name, "; ".join(dict.fromkeys(passed)), passed)
-        return attrs.evolve(waits, evicts=() if missed or not self._by_quota_alone else self._evicts(entry))
+        return attrs.evolve(waits, evicts=tuple(evicts))
 
-    def _evicts(self, entry: Entry) -> tuple[str, ...]:
+    def _offered(self, entry: Entry, offers: Offers, evicts: list[str]) -> Iterator[Offer]:
+        """Give what quota there is for all pods, then for fewer; add whom Kueue would evict before that."""
+        stops = self._by_quota_alone and entry.queue.stops_to_preempt
+        stop = offers.stop(lambda choice: self._stops(entry, choice)) if stops else None
+        yield from (one for one in offers.whole() if stop is None)
+        if self._by_quota_alone:
+            evicts += self._evicts(entry, entry.choices if stop is None else (stop,))
+        if not evicts:
+            yield from offers.fewer()
+
+    def _stops(self, entry: Entry, choice: FlavorChoice) -> bool:
+        """Tell whether who goes makes room: without borrowing, where that comes last."""
+        found, amounts = self._goes_for(entry, choice)
+        if not found or not entry.queue.next_for_borrowing:
+            return bool(found)
+        return not without(self._ledger, found).borrows(entry.queue.name, amounts)
+
+    def _goes_for(
+        self, entry: Entry, choice: FlavorChoice
+    ) -> tuple[tuple[KueueWorkload, ...], dict[str, int]]:
+        """Give who would go for some flavors, and what is asked of these."""
+        amounts = choice.amounts(entry.asked, entry.counts())
+        found = self._targets.evicted_for(entry.workload, entry.queue, amounts, self._ledger, self._evicted)
+        return found, amounts
+
+    def _evicts(self, entry: Entry, choices: Sequence[FlavorChoice]) -> tuple[str, ...]:
         """Name whom Kueue would evict; their quota is the Workload's from then on."""
         key, queue = entry.workload.key, entry.queue
-        for choice in entry.choices:
-            amounts = choice.amounts(entry.asked, entry.counts())
-            found = self._targets.evicted_for(entry.workload, queue, amounts, self._ledger, self._evicted)
+        for choice in choices:
+            found, amounts = self._goes_for(entry, choice)
             if found:
                 self._ledger = without(self._ledger, found).with_usage(key, queue.name, amounts)
                 self._evicted.update(one.key for one in found)
@@ -373,7 +397,7 @@ class _Admission:
             if any(taken[one.name] < min(one.least, offer.counts[one.name]) for one in workload.pod_sets):
                 return None
             return _Start(offer, taken, group, tuple(made), result)
-        if not self._by_quota_alone or any(one.levels for one in self._given_topologies(choice)):
+        if not self._by_quota_alone or self._flavors.lay_out(choice):
             return result.jobs[0] if result.jobs else None
         # Without a topology the reference asks nobody for nodes: pods are made, and start one by one.
         made = [without_gang(pod) for pod in made]
@@ -410,28 +434,12 @@ class _Admission:
             passed_over=passed,
         )
 
-    def _given_topologies(self, choice: FlavorChoice) -> list[KueueTopology]:
-        names = {one.topology for given in choice.pod_sets.values() for one in given.flavors}
-        return [one for name, one in self._flavors.topologies.items() if name in names]
-
     def _scheduled(
         self, cluster: ClusterSnapshot, pods: Iterable[Pod], preempt: PreemptionRules | None
     ) -> ScheduleResult:
         return schedule(
             cluster, pods, policy=self._policy, now=self._now, limits=self._limits, preempt=preempt
         )
-
-
-def _offered(offers: Offers) -> Iterator[Offer]:
-    """Give what quota there is for all pods, then for fewer."""
-    yield from offers.whole()
-    yield from offers.fewer()
-
-
-def _on(offer: Offer) -> str:
-    flavors = offer.choice.flavors.values()
-    named = ", ".join(sorted({one.name for given in flavors for one in given}))
-    return f"on {named}: " if named else ""
 
 
 def _stats(parts: Sequence[ScheduleResult], waiting: int) -> dict[str, int]:

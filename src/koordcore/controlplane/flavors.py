@@ -106,6 +106,11 @@ class Flavors:
             for parts in combined
         ]
 
+    def lay_out(self, choice: FlavorChoice) -> bool:
+        """Tell whether any of some flavors has a topology that is known."""
+        names = {one.topology for given in choice.flavors.values() for one in given}
+        return any(self.topologies[name].levels for name in names if name in self.topologies)
+
     def _of_group(
         self, queue: ClusterQueue, members: Sequence[PodSet], pods: Mapping[str, Pod]
     ) -> list[dict[str, PodSetFlavors]] | str:

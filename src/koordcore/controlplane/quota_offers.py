@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice
@@ -22,6 +22,13 @@ class Offer:
     def pods(self) -> int:
         """How many pods it is for."""
         return sum(self.counts.values())
+
+    @property
+    def on(self) -> str:
+        """Name its flavors at the head of a message."""
+        flavors = self.choice.flavors.values()
+        named = ", ".join(sorted({one.name for given in flavors for one in given}))
+        return f"on {named}: " if named else ""
 
 
 class Offers:
@@ -44,6 +51,19 @@ class Offers:
             self.choices = tuple(sorted(entry.choices, key=self._borrows))
         self.whys: dict[int, str] = {}
         """By their number why flavors are not taken."""
+
+    def stop(self, goes: Callable[[FlavorChoice], bool]) -> FlavorChoice | None:
+        """Give the flavors at which Kueue evicts before it looks at the next; ``None`` for none.
+
+        ``goes`` tells of flavors without quota whether Kueue stops there.
+        """
+        for choice in self._entry.choices:
+            if self._lacks(choice, self._counts) is not None:
+                if goes(choice):
+                    return choice
+            elif not (self._entry.queue.next_for_borrowing and self._borrows(choice)):
+                break
+        return None
 
     def whole(self) -> Iterator[Offer]:
         """Give the flavors that have quota for all pods."""

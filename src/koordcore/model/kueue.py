@@ -100,6 +100,9 @@ class ClusterQueue:
         ``stopPolicy`` is ``Hold`` or ``HoldAndDrain``.
     next_for_borrowing
         ``flavorFungibility.whenCanBorrow`` is ``TryNextFlavor``: a flavor without borrowing comes first.
+    stops_to_preempt
+        ``flavorFungibility.whenCanPreempt`` is ``MayStopSearch``: where somebody can be evicted for a flavor
+        the next is not looked at; told, not done.
     checks
         Admission checks; nobody here asks them.
     within, reclaim
@@ -120,6 +123,7 @@ class ClusterQueue:
     strict: bool = False
     stopped: bool = False
     next_for_borrowing: bool = False
+    stops_to_preempt: bool = False
     checks: tuple[str, ...] = ()
     within: QueuePreemption = QueuePreemption.NEVER
     reclaim: QueuePreemption = QueuePreemption.NEVER
