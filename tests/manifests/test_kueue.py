@@ -71,6 +71,21 @@ def test_what_is_not_decided_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("covered", "message"),
+    [
+        ([GPU, "cpu"], "has no quota for cpu, which coveredResources names"),
+        (["cpu"], "has no quota for cpu, which coveredResources names"),
+        ([], f"has quota for {GPU}, which coveredResources does not name"),
+    ],
+)
+def test_a_flavor_has_quota_for_what_its_group_covers(covered: list[str], message: str) -> None:
+    raw = queue("team", {"a100": 8, "h100": 8})
+    raw["spec"]["resourceGroups"][0]["coveredResources"] = covered
+    (told,) = snapshot_from_objects([raw]).problems
+    assert (told.path, told.message) == ("spec.resourceGroups[0]", f"flavor a100 {message}")
+
+
+@pytest.mark.parametrize(
     ("place", "value"),
     [
         (("spec",), True),

@@ -76,10 +76,21 @@ def _flavor(reading: Reading, raw: Mapping[str, Json]) -> ResourceFlavor:
 
 def _group(raw: Json) -> ResourceGroup:
     entry = as_mapping(raw)
-    return ResourceGroup(
+    group = ResourceGroup(
         resources=required(entry, "coveredResources", as_strings),
         flavors=required(entry, "flavors", list_of(_flavor_quota)),
     )
+    for one in group.flavors:
+        lacking = [name for name in group.resources if name not in one.nominal]
+        strange = [name for name in one.nominal if name not in group.resources]
+        if lacking:
+            what = f"has no quota for {', '.join(lacking)}, which coveredResources names"
+        elif strange:
+            what = f"has quota for {', '.join(strange)}, which coveredResources does not name"
+        else:
+            continue
+        raise ManifestError.at("", f"flavor {one.flavor} {what}")
+    return group
 
 
 def _flavor_quota(raw: Json) -> FlavorQuota:
