@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from koordcore import schedule, verify
 from koordcore.controlplane import admit_workloads
 from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision
 from koordcore.manifests import snapshot_from_objects
+from koordcore.manifests.records import result_from_record, result_record
 from tests.manifests.kueue_builders import (
     GPU,
     RACK,
@@ -40,6 +42,11 @@ def planned(*objects: Object, **words: Any) -> AdmissionPlan:
     assert not schedule(snapshot, [pod for pod in snapshot.pending if pod.gated]).bound, "gates are closed"
     plan = admit_workloads(snapshot, **words)
     assert verify(plan.before, plan.result) == ()
+    if not words.get("by_quota_alone"):
+        assert verify(snapshot, plan.result) == ()
+        read = result_from_record(snapshot, result_record(plan.result))
+        assert verify(snapshot, read) == ()
+        assert read.admitted == plan.result.admitted
     assert {one.pod for one in plan.result.decisions} == {pod.key for pod in snapshot.pending}
     return plan
 
@@ -126,6 +133,55 @@ def test_what_runs_already_counts() -> None:
     over = admitted(runs, "team", flavors, 16)
     over["status"]["conditions"] = [{"type": "Finished", "status": "True"}]
     assert about(planned(*objects, over, waits), "waits").admitted
+
+
+def test_pods_that_have_ended_count_against_those_that_were_admitted() -> None:
+    """Of ten pods four were admitted; eight have ended, so two hold quota. Who waits asks for the rest."""
+
+    def waiting(ended: int, admitted_pods: int | None) -> tuple[bool, int]:
+        words = {} if admitted_pods is None else {"count": admitted_pods}
+        runs = admitted(workload("runs", pod_set("main", 10, 4, 1)), "team", {GPU: "a100"}, 40, **words)
+        runs["status"]["reclaimablePods"] = [{"name": "main", "count": ended}]
+        work = workload("w", pod_set("main", 4, 1), hour=1)
+        plan = planned(*NODES, queue("team", {"a100": 22}), local("q", "team"), runs, work)
+        return about(plan, "w").admitted, about(plan, "w").pods
+
+    assert waiting(8, 4) == (False, 0), "2 of 4 pods of 10 cards each"
+    assert waiting(9, 4) == (True, 4)
+    assert waiting(5, 4) == waiting(5, None) == (False, 0)
+    assert waiting(6, None) == (True, 4), "4 of 10 pods of 4 cards each"
+
+
+def test_a_workload_that_waits_asks_for_the_pods_that_have_not_ended() -> None:
+    work = workload("w", pod_set("main", 4, 8), pod_set("rest", 1, 8))
+    work["status"] = {"reclaimablePods": [{"name": "main", "count": 3}, {"name": "rest", "count": 1}]}
+    plan = planned(*NODES, queue("team", {"a100": 8}), local("q", "team"), work)
+    assert (about(plan, "w").admitted, about(plan, "w").pods, about(plan, "w").asked) == (True, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("requeued", "until", "now", "why"),
+    [
+        ("", "", None, ""),
+        ("True", "2026-01-02T00:00:00Z", None, ""),
+        ("False", "", None, "it was evicted and is not queued again yet (Requeued is False)"),
+        ("False", "2026-01-02T00:00:00Z", None, "2026-01-02T00:00:00Z (requeueAt)"),
+        ("False", "2026-01-02T00:00:00Z", 1, "2026-01-02T00:00:00Z (requeueAt)"),
+        ("False", "2026-01-02T00:00:00Z", 2, ""),
+        ("", "2026-01-02T00:00:00Z", 1, "2026-01-02T00:00:00Z (requeueAt)"),
+    ],
+)
+def test_who_was_evicted_waits_until_it_is_queued_again(
+    requeued: str, until: str, now: int | None, why: str
+) -> None:
+    work = workload("w", pod_set("main", 1, 8))
+    stated = [{"type": "Requeued", "status": requeued, "reason": "PodsReadyTimeout"}] if requeued else []
+    state = {"requeueState": {"count": 3, "requeueAt": until}} if until else {}
+    work["status"] = {"conditions": stated, **state}
+    moment = None if now is None else datetime(2026, 1, now, tzinfo=UTC)
+    found = about(planned(*NODES, queue("team", {"a100": 8}), local("q", "team"), work, now=moment), "w")
+    assert found.admitted == (not why)
+    assert why in found.reason
 
 
 def test_topology_requests_are_kept_exactly() -> None:
@@ -250,6 +306,67 @@ def test_fewer_pods_start_where_the_workload_allows_it() -> None:
     assert not about(planned(*objects, workload("w", pod_set("main", 5, 8, least=4))), "w").admitted
 
 
+@pytest.mark.parametrize(
+    ("wants", "given"),
+    [
+        ([{"key": "gpu", "operator": "In", "values": ["h100"]}], "h100"),
+        (
+            [{"key": "gpu", "operator": "NotIn", "values": ["a100"]}, {"key": RACK, "operator": "Exists"}],
+            "h100",
+        ),
+        ([{"key": RACK, "operator": "In", "values": ["r0"]}], "a100"),
+    ],
+)
+def test_required_node_affinity_is_held_against_the_labels_of_a_flavor(
+    wants: list[Object], given: str
+) -> None:
+    """Its own labels alone: what is said of others is a matter of nodes."""
+    found = pod_set("main", 1, 8)
+    terms = {"nodeSelectorTerms": [{"matchExpressions": wants}]}
+    required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    found["template"]["spec"]["affinity"] = required
+    objects = [*NODES, queue("team", {"a100": 8, "h100": 8}), local("q", "team"), workload("w", found)]
+    for by_quota_alone in (False, True):
+        plan = planned(*objects, by_quota_alone=by_quota_alone)
+        assert about(plan, "w").flavors[f"main/{GPU}"] == given
+        assert about(plan, "w").pods == 1
+
+
+def test_a_node_selector_is_held_against_the_labels_that_a_flavor_has() -> None:
+    """As Kueue does since its pull request 12449: what other flavors are told apart by does not count."""
+    found = pod_set("main", 1, 8)
+    found["template"]["spec"]["nodeSelector"] = {"gpu": "h100"}
+    bare = flavor("bare", topology="", nodeLabels={})
+    quotas = queue("team", {"a100": 8, "bare": 8, "h100": 8})
+    plan = planned(*NODES, bare, quotas, local("q", "team"), workload("w", found))
+    assert about(plan, "w").flavors[f"main/{GPU}"] == "bare"
+    assert [one.node[0] for one in plan.result.bound] == ["h"]
+    assert about(plan, "w").passed_over == ()
+
+
+def test_the_flavor_on_which_most_pods_start_is_taken_before_fewer_start_on_an_earlier_one() -> None:
+    def started(quotas: dict[str, int], *busy: Object, least: int = 1, **words: Any) -> tuple[int, str]:
+        work = workload("w", pod_set("main", 4, 4, least=least))
+        found = about(planned(*NODES, *busy, queue("team", quotas), local("q", "team"), work, **words), "w")
+        return found.pods, found.flavors.get(f"main/{GPU}", "")
+
+    full = [running(f"x{n}", f"a{n}", 8) for n in range(4)]
+    assert started({"a100": 8, "h100": 16}) == (4, "h100")
+    assert started({"a100": 8, "h100": 16}, by_quota_alone=True) == (4, "h100")
+    assert started({"a100": 4, "h100": 12}) == (3, "h100")
+    assert started({"a100": 8, "h100": 8}) == (2, "a100"), "the first of those with as many"
+    assert started({"a100": 16, "h100": 12}, *full[:3]) == (3, "h100"), "nodes count, too"
+    assert started({"a100": 16, "h100": 4}, *full[:3]) == (2, "a100")
+    assert started({"a100": 16, "h100": 4}, *full) == (1, "h100")
+    assert started({"a100": 8, "h100": 4}, least=3) == (0, "")
+
+
+def test_no_pod_set_of_a_group_stands_in_for_another() -> None:
+    sets = [pod_set("lead", 1, 16, podSetGroupName="g"), pod_set("work", 4, 1, 1, podSetGroupName="g")]
+    found = about(planned(*NODES, queue("team", {"a100": 32}), local("q", "team"), workload("w", *sets)), "w")
+    assert (found.admitted, found.pods) == (False, 0)
+
+
 def test_a_flavor_without_borrowing_comes_first_where_the_queue_says_so() -> None:
     def given(**spec: Any) -> str:
         other = queue("other", {"a100": 64, "h100": 64}, "all")
@@ -275,7 +392,18 @@ def test_a_flavor_without_borrowing_comes_first_where_the_queue_says_so() -> Non
             [local("q", "team"), made("ClusterQueue", "team", {"namespaceSelector": {}})],
             "main: ClusterQueue team has no nvidia.com/gpu",
         ),
-        ([local("q", "team"), queue("team", {"v5": 8})], "there is no ResourceFlavor v5"),
+        (
+            [local("q", "team"), queue("team", {"v5": 8})],
+            "ClusterQueue team is not active: there is no ResourceFlavor v5",
+        ),
+        (
+            [local("q", "team"), queue("team", {"a100": 8, "v5": 8})],
+            "ClusterQueue team is not active: there is no ResourceFlavor v5",
+        ),
+        (
+            [local("q", "team"), queue("team", {"a100": 8, "v5": 8}), flavor("v5", topology="nope")],
+            "ClusterQueue team is not active: there is no Topology nope, which ResourceFlavor v5 names",
+        ),
         (
             [
                 local("q", "team"),

@@ -98,6 +98,90 @@ def test_a_queue_takes_back_what_others_have_borrowed_of_it(
     assert evicted(world(wants(cards), holders=holders, **rules(RECLAIM, rule))) == {"new": expected}
 
 
+def since(raw: Object, hour: int, *, leaving: bool = False) -> Object:
+    """The holder with the hour of its reservation."""
+    kinds = [("QuotaReserved", f"2026-01-02T{hour:02}:00:00Z")]
+    kinds += [("Evicted", "2026-01-03T00:00:00Z")] if leaving else []
+    stated = [{"type": kind, "status": "True", "lastTransitionTime": time} for kind, time in kinds]
+    return {**raw, "status": {**raw["status"], "conditions": stated}}
+
+
+def test_who_got_quota_last_goes_first_whenever_it_was_made() -> None:
+    old, new = holder("old", "mine", 2, hour=1), holder("new", "mine", 2, hour=2)
+    only = rules(WITHIN, "LowerPriority")
+
+    def gone(*holders: Object) -> list[str]:
+        return evicted(world(wants(2, name="w"), holders=list(holders), others=0, **only))["w"]
+
+    assert gone(since(old, 3), since(new, 2)) == ["old"]
+    assert gone(since(old, 2), since(new, 3)) == ["new"]
+    assert gone(old, since(new, 3)) == ["old"], "no time yet: it has got it just now"
+    assert gone(old, new) == ["new"]
+
+
+def test_who_is_being_evicted_goes_before_all_others() -> None:
+    dear = since(holder("dear", "mine", 2, priority=3, hour=1), 1, leaving=True)
+    cheap = since(holder("cheap", "mine", 2, hour=2), 5)
+    only = rules(WITHIN, "LowerPriority")
+    assert evicted(world(wants(2), holders=[dear, cheap], others=0, **only)) == {"new": ["dear"]}
+
+
+@pytest.mark.parametrize(
+    ("fungible", "version", "gone"),
+    [
+        ({}, "v1beta2", None),
+        ({"whenCanPreempt": "TryNextFlavor"}, "v1beta2", None),
+        ({"whenCanPreempt": "MayStopSearch"}, "v1beta2", ["old"]),
+        ({"whenCanPreempt": "Preempt"}, "v1beta1", ["old"]),
+        ({"whenCanPreempt": "MayStopSearch", "whenCanBorrow": "TryNextFlavor"}, "v1beta2", ["old"]),
+    ],
+)
+def test_kueue_looks_at_no_other_flavor_where_it_may_stop_to_evict(
+    fungible: Object, version: str, gone: list[str] | None
+) -> None:
+    """Here nobody is evicted, and the next flavor is taken."""
+    quotas = queue(
+        "mine", {"a100": 4, "h100": 4}, preemption=rules(WITHIN, "LowerPriority"), flavorFungibility=fungible
+    )
+    quotas["apiVersion"] = f"kueue.x-k8s.io/{version}"
+    nodes = [node("n0", "r"), node("n1", "r", "h100")]
+    flavors = [flavor("a100", ""), flavor("h100", "")]
+    objects = [*nodes, *flavors, quotas, local("q", "mine"), holder("old", "mine", 4), wants(4)]
+    (ours,) = admit_workloads(snapshot_from_objects(objects, as_gangs=True).snapshot).workloads
+    assert dict(ours.flavors) == {"main/nvidia.com/gpu": "h100"}
+    assert evicted(objects) == {"new": gone or []}
+    (theirs,) = admit_workloads(
+        snapshot_from_objects(objects, as_gangs=True).snapshot, by_quota_alone=True
+    ).workloads
+    assert theirs.admitted == (gone is None)
+
+
+def test_kueue_looks_on_where_who_goes_leaves_it_borrowing_and_that_comes_last() -> None:
+    def gone(**fungible: str) -> list[str]:
+        words = {"preemption": rules(WITHIN, "LowerPriority"), "flavorFungibility": fungible}
+        objects = [
+            *(node("n0", "r"), node("n1", "r", "h100"), flavor("a100", ""), flavor("h100", "")),
+            queue("mine", {"a100": 2, "h100": 4}, "all", **words),
+            queue("others", {"a100": 2}, "all"),
+            *(local("q", "mine"), holder("old", "mine", 4), wants(4)),
+        ]
+        return evicted(objects)["new"]
+
+    assert gone(whenCanPreempt="MayStopSearch") == ["old"]
+    assert gone(whenCanPreempt="MayStopSearch", whenCanBorrow="TryNextFlavor") == []
+
+
+def test_kueue_evicts_for_all_pods_before_it_starts_fewer() -> None:
+    new = workload("new", pod_set("main", 4, 1, least=1), hour=9, priority=5)
+    objects = world(new, holders=[holder("old", "mine", 2)], others=0, **rules(WITHIN, "LowerPriority"))
+    assert evicted(objects) == {"new": ["old"]}
+    objects = world(new, holders=[holder("old", "mine", 2)], others=0)
+    (theirs,) = admit_workloads(
+        snapshot_from_objects(objects, as_gangs=True).snapshot, by_quota_alone=True
+    ).workloads
+    assert (theirs.admitted, theirs.pods) == (True, 2)
+
+
 def test_who_need_not_go_is_put_back_and_nobody_goes_twice() -> None:
     """The small one goes first in order, and the large one alone is enough."""
     holders = [holder("small", "mine", 1, 0), holder("large", "mine", 4, 1)]

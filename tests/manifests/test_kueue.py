@@ -26,15 +26,25 @@ def test_both_versions_say_the_same() -> None:
     assert cohort.parent == "top"
 
 
-def test_what_is_reclaimed_is_not_used_and_the_last_eviction_is_the_age() -> None:
+@pytest.mark.parametrize(
+    ("reason", "hour"),
+    [("PodsReadyTimeout", 9), ("AdmissionCheck", 9), ("Preempted", 0), ("InactiveWorkload", 0)],
+)
+def test_who_was_preempted_keeps_its_age(reason: str, hour: int) -> None:
+    raw = workload("w", pod_set("main", 4, 1))
+    evicted = {"type": "Evicted", "status": "True", "reason": reason}
+    raw["status"] = {"conditions": [{**evicted, "lastTransitionTime": "2026-01-01T09:00:00Z"}]}
+    (one,) = snapshot_from_objects([raw]).snapshot.of(KueueWorkload)
+    assert one.created is not None
+    assert one.created.hour == hour
+
+
+def test_what_is_reclaimed_is_not_used() -> None:
     raw = admitted(workload("w", pod_set("main", 4, 1)), "team", {GPU: "a100"}, 8)
     raw["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
-    evicted = {"type": "Evicted", "status": "True", "lastTransitionTime": "2026-01-01T09:00:00Z"}
-    raw["status"]["conditions"] = [evicted]
     (one,) = snapshot_from_objects([raw]).snapshot.of(KueueWorkload)
     assert dict(one.assignments[0].usage) == {GPU: 6}
-    assert one.created is not None
-    assert (one.created.hour, one.waits) == (9, False)
+    assert not one.waits
 
 
 def test_what_is_not_decided_is_named() -> None:
@@ -44,6 +54,7 @@ def test_what_is_not_decided_is_named() -> None:
         preemption={"withinClusterQueue": "LowerPriority", "borrowWithinCohort": {"policy": "LowerPriority"}},
         admissionChecks=["prov"],
         fairSharing={"weight": 1},
+        flavorFungibility={"preference": "PreemptionOverBorrowing"},
         admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"},
     )
     told = [str(one) for one in snapshot_from_objects([raw]).warnings]
@@ -52,10 +63,26 @@ def test_what_is_not_decided_is_named() -> None:
         "fairSharing",
         "withinClusterQueue",
         "borrowWithinCohort.policy",
+        "spec.flavorFungibility.preference",
         "admissionScope",
     )
     for field in fields:
         assert any(field in line for line in told), field
+
+
+@pytest.mark.parametrize(
+    ("covered", "message"),
+    [
+        ([GPU, "cpu"], "has no quota for cpu, which coveredResources names"),
+        (["cpu"], "has no quota for cpu, which coveredResources names"),
+        ([], f"has quota for {GPU}, which coveredResources does not name"),
+    ],
+)
+def test_a_flavor_has_quota_for_what_its_group_covers(covered: list[str], message: str) -> None:
+    raw = queue("team", {"a100": 8, "h100": 8})
+    raw["spec"]["resourceGroups"][0]["coveredResources"] = covered
+    (told,) = snapshot_from_objects([raw]).problems
+    assert (told.path, told.message) == ("spec.resourceGroups[0]", f"flavor a100 {message}")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 from koordcore import verify
+from koordcore.checking.queue_room import QueueRoom
 from koordcore.controlplane import admit_workloads
 from koordcore.controlplane.fair_shares import FairTree
 from koordcore.manifests import snapshot_from_objects
@@ -72,16 +73,20 @@ def test_a_queue_admits_what_kueue_calls_available_and_nothing_else(
         for one in cohorts
     }
     ledger, fair = open_queues(named.values(), above.values()), FairTree(queues=named, cohorts=above)
+    room = QueueRoom(named.values(), above.values(), ())
     for number, (place, amount, held) in enumerate(asked):
         queue = queues[place % len(queues)]
         found = ledger.admit(f"lab/w{number}", queue.name, {"f/gpu": amount})
+        assert room.left(queue.name, ("f", "gpu")) == queue.available(), "the checker counts anew"
         assert isinstance(found, QueueLedger) == (amount <= queue.available())
         if isinstance(found, QueueLedger):
             assert ledger.borrows(queue.name, {"f/gpu": amount}) == (queue.own_use + amount > queue.nominal)
             ledger, queue.own_use = found, queue.own_use + amount
+            room.use(queue.name, {("f", "gpu"): amount})
         elif held:
             ledger = ledger.with_usage(f"lab/w{number}", queue.name, {"f/gpu": amount})
             queue.own_use += amount
+            room.use(queue.name, {("f", "gpu"): amount})
         for one in (*cohorts, *queues):
             if one.parent is not None:
                 kind = "Cohort" if one in cohorts else "ClusterQueue"

@@ -185,3 +185,16 @@ def test_a_circle_above_names_only_those_in_it() -> None:
     cohorts = [Cohort(name="x", parent="y"), Cohort(name="y", parent="z"), Cohort(name="z", parent="y")]
     ledger = open_queues([queue("a", "x", {"gpu": 2})], cohorts)
     assert ledger.broken == {"a": "its cohorts form a cycle: y -> z -> y"}
+
+
+def test_a_flavor_that_states_no_quota_of_a_covered_resource_has_none() -> None:
+    """Its cohort may lend some."""
+    (group,) = groups({"gpu": 3})
+    covering = (ResourceGroup(resources=("cpu", "gpu"), flavors=group.flavors),)
+    alone = ClusterQueue(name="a", groups=covering)
+    short = refused(open_queues([alone], []), "a", {"f/cpu": 1})
+    assert (short.where, short.limit) == ("ClusterQueue a", 0)
+    lender = queue("b", "team", {"cpu": 2})
+    admitted(
+        open_queues([ClusterQueue(name="a", cohort="team", groups=covering), lender], []), "a", {"f/cpu": 2}
+    )

@@ -88,6 +88,7 @@ def check_touched(
     from koordcore.checking.index import ClusterIndex
     from koordcore.checking.touched import touched
 
+    snapshot, admissions = _admitted(snapshot, result, now)
     snapshot, kept = as_waiting(snapshot, result)
     index = snapshot.place.line.pool.take(_INDEX) or ClusterIndex()
     index.follow(snapshot)
@@ -105,7 +106,20 @@ def check_touched(
     )
     index.follow(result.snapshot, known)  # from there a control plane goes on
     result.snapshot.place.line.pool.put(_INDEX, index)
-    return found
+    return tuple(sorted({*found, *admissions}))
+
+
+def _admitted(
+    snapshot: ClusterSnapshot, result: ScheduleResult, now: datetime | None
+) -> tuple[ClusterSnapshot, tuple[Violation, ...]]:
+    """Give the cluster with pods of admitted Workloads as they start, and what is wrong with admissions."""
+    if not result.admitted:
+        return snapshot, ()
+    from koordcore.checking.workloads import check_workloads  # few plans have any
+    from koordcore.snapshot.admitted_workloads import with_admitted
+
+    wrong = tuple(check_workloads(snapshot, result, now))  # by what pods ask for before they have any flavor
+    return with_admitted(snapshot, result.admitted, result.decisions), wrong
 
 
 def check_cluster(snapshot: ClusterSnapshot, policy: Policy) -> tuple[Violation, ...]:
@@ -146,10 +160,13 @@ def check_result(
     """
     from koordcore.checking.load import check_load  # as for the other rule books
 
+    found = {*check_strangers(snapshot, result), *check_asked(result)}
+    if whole is None:
+        snapshot, admissions = _admitted(snapshot, result, now)
+        found.update(admissions)
     snapshot, more = as_waiting(snapshot, result)
     every = result.snapshot if whole is None else whole
     others_hold = held_away(snapshot) if elsewhere is None else elsewhere
-    found = {*check_strangers(snapshot, result), *check_asked(result)}
     profiles = tuple(by_profile(result))
     for number, (own, others) in enumerate(profiles):
         checks = _checks(every, others_hold, domains, kept | more, standing)

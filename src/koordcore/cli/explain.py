@@ -31,7 +31,6 @@ from koordcore.cli.queues import decide, in_queue, said, workload_record
 from koordcore.cli.selection import ONE_POD, add_selection, need_use
 from koordcore.cli.tables import check_heading, say, show
 from koordcore.cli.useful_moves import with_moves
-from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
 from koordcore.explaining import Explanation, explain
 from koordcore.explaining.advice import advise
@@ -43,6 +42,7 @@ from koordcore.model.decisions import Unschedulable
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.protocol.workload_pods import workload_of
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 

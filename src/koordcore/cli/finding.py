@@ -8,7 +8,6 @@ from typing import Final
 
 from koordcore._record import record
 from koordcore.cli.words import near
-from koordcore.controlplane.workload_pods import workload_of as kueue_workload
 from koordcore.errors import ModelError, Problem
 from koordcore.explaining.groups import waiting_jobs
 from koordcore.explaining.workloads import workload_of
@@ -18,6 +17,7 @@ from koordcore.model.naming import natural_key
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.gang_names import gang_name
+from koordcore.protocol.workload_pods import workload_of as kueue_workload
 from koordcore.reservations.known import waits_for_node
 from koordcore.reservations.state import reserve_pod
 from koordcore.snapshot import ClusterSnapshot

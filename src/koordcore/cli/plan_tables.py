@@ -17,12 +17,12 @@ from koordcore.cli.tables import amount, say, show
 from koordcore.explaining.incomplete_gangs import lacking
 from koordcore.explaining.network import used_domains
 from koordcore.explaining.workloads import by_workload, stand_in_names
-from koordcore.manifests.records import network_used
 from koordcore.model.decisions import Bound, JobPlan, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.preemption import PreemptionPlan
 from koordcore.model.reservations import Reservation
 from koordcore.result import ScheduleResult
+from koordcore.result.networks import network_used
 from koordcore.scheduling.plugins.exact.plugin import NO_CARD
 from koordcore.snapshot import ClusterSnapshot
 

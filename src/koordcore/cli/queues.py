@@ -14,11 +14,11 @@ from koordcore.cli.placing import place
 from koordcore.cli.progress import working
 from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision, admit_workloads
 from koordcore.controlplane.admission_review import PlacedWorkload, review_admitted
-from koordcore.controlplane.workload_pods import workload_of
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
+from koordcore.protocol.workload_pods import workload_of
 from koordcore.result import ScheduleResult
 from koordcore.scheduling.serving import QueuedStart
 from koordcore.snapshot import ClusterSnapshot

@@ -20,7 +20,6 @@ from koordcore.cli.queue_starts import never, place_lines, place_of, place_recor
 from koordcore.cli.queues import decide, in_queue, said, waiting_members, workload_record, workload_starts
 from koordcore.cli.selection import ONE_POD, add_selection, need_use, selection_of
 from koordcore.cli.tables import check_heading, say, show
-from koordcore.controlplane.workload_pods import workload_of
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations, newest_start
 from koordcore.explaining.groups import job_of, waiting_jobs
@@ -33,6 +32,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.expectations import EXPECTED_DURATION, EXPECTED_END
 from koordcore.protocol.times import format_time
+from koordcore.protocol.workload_pods import workload_of
 from koordcore.scheduling.backfilling import (
     BackfillPlan,
     EarliestStart,

@@ -16,18 +16,20 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.controlplane.fair_shares import Head, fair_tree
 from koordcore.controlplane.flavors import FlavorChoice, Flavors
+from koordcore.controlplane.quota_offers import Offer, Offers
 from koordcore.controlplane.quota_targets import opened, quota_targets, without
 from koordcore.controlplane.waiting_workloads import Entry, first_pods, rank, why_in_no_queue
-from koordcore.controlplane.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import JobPlan, PodDecision, Waiting
-from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
+from koordcore.model.gangs import PodGroup
+from koordcore.model.kueue import AdmittedWorkload, ClusterQueue, KueueWorkload, LocalQueue
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
-from koordcore.quota.kueue import QueueLedger, QueueShortfall
+from koordcore.protocol.workload_pods import admitted_pods, pod_set_of, without_gang, workload_of
+from koordcore.quota.kueue import QueueLedger
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import schedule
 from koordcore.snapshot import ClusterSnapshot
@@ -80,7 +82,8 @@ class AdmissionPlan:
     ----------
     before
         The cluster with the pods of admitted Workloads as their admission makes them: on the nodes of their
-        flavors, in their gang. :func:`koordcore.verify` takes it with ``result``.
+        flavors, in their gang. :func:`koordcore.verify` takes it with ``result``; or the cluster as it was
+        given, but for a plan by quota alone.
     result
         Decisions about all pods that wait; those of Workloads without quota wait.
     workloads
@@ -134,6 +137,22 @@ def admit_workloads(
     return decided.plan()
 
 
+@record(eq=False)
+class _Start:
+    """Places for the pods of a Workload, which are no gang where they start one by one."""
+
+    offer: Offer
+    taken: Mapping[str, int]
+    group: PodGroup | None
+    made: tuple[Pod, ...]
+    result: ScheduleResult
+
+    @property
+    def pods(self) -> int:
+        """How many of them there are."""
+        return len(self.result.bound)
+
+
 class _Admission:
     """One call: the queues, the ledger and the cluster as they stand after each decision."""
 
@@ -154,8 +173,8 @@ class _Admission:
         )
         self._queues = {one.name: one for one in snapshot.of(ClusterQueue)}
         self._ledger = opened(snapshot)
-        waiting = {one.key: one for one in snapshot.of(KueueWorkload) if one.waits}
-        self._members: dict[str, list[Pod]] = {key: [] for key in waiting}
+        self._waiting = sorted((one for one in snapshot.of(KueueWorkload) if one.waits), key=rank)
+        self._members: dict[str, list[Pod]] = {one.key: [] for one in self._waiting}
         self._free: list[Pod] = []
         for pod in snapshot.pending:
             self._members.get(workload_of(pod), self._free).append(pod)
@@ -166,12 +185,10 @@ class _Admission:
         self._evicted: set[str] = set()
         self._results: list[ScheduleResult] = []
         self._changed: dict[str, tuple[Pod, ...]] = {}
-        self._groups: list[object] = []
+        self._groups: list[PodGroup] = []
         self._decided: list[WorkloadDecision] = []
         self._plans: list[JobPlan] = []
         self._lines: dict[str, list[Entry]] = {}
-        for key in sorted(waiting, key=lambda key: rank(waiting[key])):
-            self._enqueue(waiting[key])
 
     def others(self, preempt: PreemptionRules | None) -> None:
         """Decide about the pods that belong to no Workload."""
@@ -181,6 +198,8 @@ class _Admission:
 
     def run(self, progress: Callable[[int, int], None]) -> None:
         """Decide about the Workloads."""
+        for one in self._waiting:
+            self._enqueue(one)
         while heads := [line[0] for line in self._lines.values() if line]:
             for entry in self._in_turn(heads):
                 decided = self._decide(entry)
@@ -217,7 +236,7 @@ class _Admission:
         before, after = self._given, self._cluster
         waiting: list[PodDecision] = []
         if self._groups:
-            before = before.with_records(*self._groups)  # type: ignore[arg-type]  # PodGroups
+            before = before.with_records(*self._groups)
         before = before.with_pending(*(pod for pods in self._changed.values() for pod in pods))
         for key, members in sorted(self._members.items()):
             left = [pod for pod in members if pod.key not in after.location]
@@ -237,10 +256,19 @@ class _Admission:
             jobs=(*(one for part in parts for one in part.jobs), *self._plans),
             together=tuple(one for part in parts for one in part.together),
             preemptions=tuple(one for part in parts for one in part.preemptions),
+            admitted=self._admitted(),
             policy=self._policy,
             stats=_stats(parts, len(waiting)),
         )
         return AdmissionPlan(before=before, result=result, workloads=tuple(self._decided))
+
+    def _admitted(self) -> tuple[AdmittedWorkload, ...]:
+        """List who got quota; nobody by quota alone, where others may have to go first."""
+        return tuple(
+            AdmittedWorkload(workload=one.workload, queue=one.queue, flavors=one.flavors)
+            for one in self._decided
+            if one.admitted and not self._by_quota_alone
+        )
 
     def _enqueue(self, workload: KueueWorkload) -> None:
         """Put a Workload into the line of its queue, or say why it is in none."""
@@ -248,7 +276,9 @@ class _Admission:
         queue = None if local is None else self._queues.get(local.cluster_queue)
         pods = tuple(self._members[workload.key])
         name = "" if local is None else local.cluster_queue
-        why = why_in_no_queue(workload, local, queue, self._given) or self._ledger.broken.get(name, "")
+        why = why_in_no_queue(workload, local, queue, self._given, self._now) or self._ledger.broken.get(
+            name, ""
+        )
         if not why and not pods:
             why = "none of its pods is there"
         if why or queue is None:
@@ -290,102 +320,103 @@ class _Admission:
         return amounts is None or self._ledger.borrows(entry.queue.name, amounts)
 
     def _decide(self, entry: Entry) -> WorkloadDecision:
-        passed: list[str] = []
-        missed: list[tuple[str, JobPlan | None]] = []
-        for choice in self._ordered(entry):
-            found = self._with_quota(entry, choice)
-            if isinstance(found, QueueShortfall):
-                passed.append(found.message)
+        """Start a Workload with as many pods as it may, on the first flavors that allow so many."""
+        offers = Offers(entry, self._ledger)
+        missed: list[JobPlan | None] = []
+        best: _Start | None = None
+        evicts: list[str] = []
+        for offer in self._offered(entry, offers, evicts):
+            if best is not None and offer.pods <= best.pods:
                 continue
-            outcome = self._placed(entry, choice, found)
-            if isinstance(outcome, WorkloadDecision):
-                return attrs.evolve(outcome, passed_over=tuple(passed))
-            named = ", ".join(
-                sorted({one.name for given in choice.pod_sets.values() for one in given.flavors})
-            )
-            why = (outcome.detail or outcome.message) if outcome else "its pods find no nodes"
-            passed.append(f"on {named}: {why}" if named else why)
-            missed.append((passed[-1], outcome))
-            if self._by_quota_alone:
+            found = self._placed(entry, offer)
+            if isinstance(found, _Start):
+                best = found if best is None or found.pods > best.pods else best
+                offers.whys[offer.number] = f"{offer.on}{offer.pods - found.pods} of its pods find no nodes"
+            else:
+                why = (found.detail or found.message) if found else "its pods find no nodes"
+                offers.whys[offer.number] = offer.on + why
+                missed.append(found)
+            if self._by_quota_alone or (best is not None and best.pods == len(entry.pods)):
                 break
-        if missed and missed[0][1] is not None:
-            self._plans.append(missed[0][1])
+        if best is not None:
+            return self._started(entry, best, offers.passed(best.offer.number))
+        if missed and missed[0] is not None:
+            self._plans.append(missed[0])
+        passed = offers.passed()
         waits = self._waits(entry.workload, entry.queue.name, "; ".join(dict.fromkeys(passed)), passed)
-        return attrs.evolve(waits, evicts=() if missed or not self._by_quota_alone else self._evicts(entry))
+        return attrs.evolve(waits, evicts=tuple(evicts))
 
-    def _evicts(self, entry: Entry) -> tuple[str, ...]:
+    def _offered(self, entry: Entry, offers: Offers, evicts: list[str]) -> Iterator[Offer]:
+        """Give what quota there is for all pods, then for fewer; add whom Kueue would evict before that."""
+        stops = self._by_quota_alone and entry.queue.stops_to_preempt
+        stop = offers.stop(lambda choice: self._stops(entry, choice)) if stops else None
+        yield from (one for one in offers.whole() if stop is None)
+        if self._by_quota_alone:
+            evicts += self._evicts(entry, entry.choices if stop is None else (stop,))
+        if not evicts:
+            yield from offers.fewer()
+
+    def _stops(self, entry: Entry, choice: FlavorChoice) -> bool:
+        """Tell whether who goes makes room: without borrowing, where that comes last."""
+        found, amounts = self._goes_for(entry, choice)
+        if not found or not entry.queue.next_for_borrowing:
+            return bool(found)
+        return not without(self._ledger, found).borrows(entry.queue.name, amounts)
+
+    def _goes_for(
+        self, entry: Entry, choice: FlavorChoice
+    ) -> tuple[tuple[KueueWorkload, ...], dict[str, int]]:
+        """Give who would go for some flavors, and what is asked of these."""
+        amounts = choice.amounts(entry.asked, entry.counts())
+        found = self._targets.evicted_for(entry.workload, entry.queue, amounts, self._ledger, self._evicted)
+        return found, amounts
+
+    def _evicts(self, entry: Entry, choices: Sequence[FlavorChoice]) -> tuple[str, ...]:
         """Name whom Kueue would evict; their quota is the Workload's from then on."""
         key, queue = entry.workload.key, entry.queue
-        for choice in entry.choices:
-            amounts = choice.amounts(entry.asked, entry.counts())
-            found = self._targets.evicted_for(entry.workload, queue, amounts, self._ledger, self._evicted)
+        for choice in choices:
+            found, amounts = self._goes_for(entry, choice)
             if found:
                 self._ledger = without(self._ledger, found).with_usage(key, queue.name, amounts)
                 self._evicted.update(one.key for one in found)
                 return tuple(one.key for one in found)
         return ()
 
-    def _ordered(self, entry: Entry) -> Iterable[FlavorChoice]:
-        if not entry.queue.next_for_borrowing:
-            return entry.choices
-        counts = entry.counts()
-        return sorted(
-            entry.choices,
-            key=lambda one: self._ledger.borrows(entry.queue.name, one.amounts(entry.asked, counts)),
-        )
-
-    def _with_quota(self, entry: Entry, choice: FlavorChoice) -> dict[str, int] | QueueShortfall:
-        """Count the pods of each pod set that quota allows; at most one pod set may have fewer than all."""
-        counts = entry.counts()
-        shortfall = self._lacks(entry, choice, counts)
-        elastic = next((one for one in entry.workload.pod_sets if one.least < counts[one.name]), None)
-        if shortfall is None or elastic is None:
-            return counts if shortfall is None else shortfall
-        low, high = elastic.least, counts[elastic.name] - 1
-        shortfall = self._lacks(entry, choice, {**counts, elastic.name: low})
-        if shortfall is not None:
-            return shortfall
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self._lacks(entry, choice, {**counts, elastic.name: middle}) is None
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return {**counts, elastic.name: low}
-
-    def _lacks(self, entry: Entry, choice: FlavorChoice, counts: Mapping[str, int]) -> QueueShortfall | None:
-        amounts = choice.amounts(entry.asked, counts)
-        found = self._ledger.admit(entry.workload.key, entry.queue.name, amounts)
-        return found if isinstance(found, QueueShortfall) else None
-
-    def _placed(
-        self, entry: Entry, choice: FlavorChoice, counts: Mapping[str, int]
-    ) -> WorkloadDecision | JobPlan | None:
+    def _placed(self, entry: Entry, offer: Offer) -> _Start | JobPlan | None:
         """Place a Workload on the nodes of some flavors; else give the plan that says why not."""
-        workload = entry.workload
-        pods = list(first_pods(entry, counts))
-        group, made = admitted_pods(pods, workload, choice, self._flavors.topologies)
+        workload, choice = entry.workload, offer.choice
+        pods = list(first_pods(entry, offer.counts))
+        group, made = admitted_pods(pods, workload, choice.flavors, self._flavors.topologies)
         result = self._scheduled(self._cluster.with_records(group), made, None)
-        bound = [one.pod for one in result.bound]
+        if result.bound:
+            bound = {one.pod for one in result.bound}
+            taken = dict.fromkeys(offer.counts, 0)
+            for pod in made:
+                taken[pod_set_of(pod, workload)] += pod.key in bound
+            # A gang counts the pod sets of one group together: none of them stands in for another.
+            if any(taken[one.name] < min(one.least, offer.counts[one.name]) for one in workload.pod_sets):
+                return None
+            return _Start(offer, taken, group, tuple(made), result)
+        if not self._by_quota_alone or self._flavors.lay_out(choice):
+            return result.jobs[0] if result.jobs else None
+        # Without a topology the reference asks nobody for nodes: pods are made, and start one by one.
+        made = [without_gang(pod) for pod in made]
+        return _Start(offer, offer.counts, None, tuple(made), self._scheduled(self._cluster, made, None))
+
+    def _started(self, entry: Entry, start: _Start, passed: tuple[str, ...]) -> WorkloadDecision:
+        """Count quota and places of a Workload as taken."""
+        workload, queue, choice = entry.workload, entry.queue.name, start.offer.choice
+        amounts = choice.amounts(entry.asked, start.taken)
+        borrows = self._ledger.borrows(queue, amounts)
+        self._ledger = self._ledger.with_usage(workload.key, queue, amounts)
+        self._cluster = start.result.snapshot
+        self._results.append(start.result)
+        self._changed[workload.key] = start.made
         reason = ""
-        taken = dict.fromkeys(counts, 0)
-        for pod in made:
-            taken[pod_set_of(pod, workload)] += pod.key in bound
-        if not bound:
-            if not self._by_quota_alone or any(one.levels for one in self._given_topologies(choice)):
-                return result.jobs[0] if result.jobs else None
-            # Without a topology the reference asks nobody for nodes: pods are made, and start one by one.
-            made = [without_gang(pod) for pod in made]
-            result = self._scheduled(self._cluster, made, None)
-            bound = [one.pod for one in result.bound]
-            reason = f"{len(made) - len(bound)} of its pods find no nodes, and its quota is used"
-            taken = dict(counts)
-        amounts = choice.amounts(entry.asked, taken)
-        borrows = self._ledger.borrows(entry.queue.name, amounts)
-        self._ledger = self._ledger.with_usage(workload.key, entry.queue.name, amounts)
-        self._cluster = result.snapshot
-        self._results.append(result)
-        if not reason:
-            self._groups.append(group)
-        self._changed[workload.key] = tuple(made)
+        if start.group is not None:
+            self._groups.append(start.group)
+        else:
+            reason = f"{len(start.made) - start.pods} of its pods find no nodes, and its quota is used"
         flavors = {
             f"{name}/{resource}": flavor
             for name, given in choice.pod_sets.items()
@@ -393,18 +424,15 @@ class _Admission:
         }
         return WorkloadDecision(
             workload=workload.key,
-            queue=entry.queue.name,
+            queue=queue,
             admitted=True,
-            pods=len(bound),
+            pods=start.pods,
             asked=len(entry.pods),
             flavors=immutabledict(flavors),
             borrows=borrows,
             reason=reason,
+            passed_over=passed,
         )
-
-    def _given_topologies(self, choice: FlavorChoice) -> list[KueueTopology]:
-        names = {one.topology for given in choice.pod_sets.values() for one in given.flavors}
-        return [one for name, one in self._flavors.topologies.items() if name in names]
 
     def _scheduled(
         self, cluster: ClusterSnapshot, pods: Iterable[Pod], preempt: PreemptionRules | None

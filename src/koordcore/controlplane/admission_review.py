@@ -11,12 +11,12 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice, PodSetFlavors
-from koordcore.controlplane.workload_pods import HOSTNAME, admitted_pods, workload_of
 from koordcore.model.kueue import KueueWorkload
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
+from koordcore.protocol.workload_pods import HOSTNAME, admitted_pods, workload_of
 from koordcore.scheduling import schedule
 from koordcore.scheduling.reset import unbound
 from koordcore.snapshot import ClusterSnapshot
@@ -89,7 +89,7 @@ def review_admitted(
         levels = next(_levels(choice, topologies), ())
         before = {pod.key: str(pod.node_name) for pod in pods}
         away = snapshot.forget(*before)
-        group, made = admitted_pods([unbound(pod) for pod in pods], workload, choice, topologies)
+        group, made = admitted_pods([unbound(pod) for pod in pods], workload, choice.flavors, topologies)
         result = schedule(away.with_records(group), made, policy=policy, now=now)
         after = {one.pod: one.node for one in result.bound}
         found.append(

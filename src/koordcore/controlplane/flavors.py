@@ -33,17 +33,17 @@ class PodSetFlavors:
     by_resource: immutabledict[str, str]
     flavors: tuple[ResourceFlavor, ...]
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """Labels that its pods' nodes have."""
-        return {key: value for one in self.flavors for key, value in one.node_labels.items()}
-
 
 @record(kw_only=True)
 class FlavorChoice:
     """One assignment of flavors to all pod sets of a Workload, by name of the pod set."""
 
     pod_sets: immutabledict[str, PodSetFlavors]
+
+    @property
+    def flavors(self) -> dict[str, tuple[ResourceFlavor, ...]]:
+        """The flavors of each pod set, by its name."""
+        return {name: given.flavors for name, given in self.pod_sets.items()}
 
     def amounts(self, asked: Mapping[str, Mapping[str, int]], counts: Mapping[str, int]) -> dict[str, int]:
         """Add up what the pod sets ask for, by flavor and resource.
@@ -78,6 +78,8 @@ class Flavors:
 
         Parameters
         ----------
+        queue
+            Whose flavors are all known.
         pods
             One pod of each pod set that has any.
 
@@ -104,6 +106,11 @@ class Flavors:
             for parts in combined
         ]
 
+    def lay_out(self, choice: FlavorChoice) -> bool:
+        """Tell whether any of some flavors has a topology that is known."""
+        names = {one.topology for given in choice.flavors.values() for one in given}
+        return any(self.topologies[name].levels for name in names if name in self.topologies)
+
     def _of_group(
         self, queue: ClusterQueue, members: Sequence[PodSet], pods: Mapping[str, Pod]
     ) -> list[dict[str, PodSetFlavors]] | str:
@@ -114,7 +121,7 @@ class Flavors:
             for name in sorted(asked[one.name] - covered):
                 return f"{one.name}: ClusterQueue {queue.name} has no {name}"
         named = [quota.flavor for group in queue.groups for quota in group.flavors]
-        whole = all(name in self.flavors and self.flavors[name].topology for name in named)
+        whole = all(self.flavors[name].topology for name in named)
         lists: list[list[tuple[tuple[str, ...], ResourceFlavor]]] = []
         for group in queue.groups:
             wanted = {name for names in asked.values() for name in names}
@@ -154,10 +161,7 @@ class Flavors:
         whole: bool,
     ) -> Iterator[tuple[tuple[str, ...], ResourceFlavor] | str]:
         for quota in quotas:
-            flavor = self.flavors.get(quota.flavor)
-            if flavor is None:
-                yield f"there is no ResourceFlavor {quota.flavor}"
-                continue
+            flavor = self.flavors[quota.flavor]
             whys = (self._refused(flavor, one, pods[one.name], whole) for one in members)
             why = next(filter(None, whys), "")
             yield why or (resources, flavor)
@@ -174,6 +178,8 @@ class Flavors:
         for key, value in flavor.node_labels.items():
             if pod.node_selector.get(key, value) != value:
                 return f"{one.name} wants {key}={pod.node_selector[key]}, not flavor {flavor.name}"
+        if not _affine(pod, flavor):
+            return f"{one.name} requires other nodes than those of flavor {flavor.name} (node affinity)"
         wanted = (one.topology.required, one.topology.preferred, one.topology.slice_level)
         topology = self.topologies.get(flavor.topology)
         levels = () if topology is None else topology.levels
@@ -189,6 +195,16 @@ class Flavors:
 
 def _resources(pod: Pod) -> set[str]:
     return {name for name, amount in pod.requests.items() if amount}
+
+
+def _affine(pod: Pod, flavor: ResourceFlavor) -> bool:
+    """Tell whether required node affinity allows a flavor, by the labels that the flavor has."""
+    affinity = pod.affinity.node if pod.affinity else None
+    terms = () if affinity is None or affinity.required is None else affinity.required.terms
+    labels = flavor.node_labels
+    return not terms or any(
+        all(each.matches(labels) for each in term.expressions if each.key in labels) for term in terms
+    )
 
 
 def _agree(flavors: Sequence[ResourceFlavor]) -> bool:

@@ -19,6 +19,7 @@ from koordcore.quota.kueue import QueueLedger, open_queues
 from koordcore.snapshot import ClusterSnapshot
 
 _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def opened(snapshot: ClusterSnapshot) -> QueueLedger:
@@ -107,10 +108,12 @@ class QuotaTargets:
             and any(usage_of(one).get(name) for name in lacking)
             and self._may_go(one, workload, queue, ledger, lacking)
         ]
-        # Those of other queues first, then the less important, then who came last.
+        # Who is being evicted first, then those of other queues, the less important, and who got quota last;
+        # whose reservation has no time yet has got it just now.
         able.sort(key=lambda one: one.key)
         able.sort(key=lambda one: one.created or _EARLIEST, reverse=True)
-        able.sort(key=lambda one: (one.admitted_by == queue.name, one.priority))
+        able.sort(key=lambda one: one.reserved or _LATEST, reverse=True)
+        able.sort(key=lambda one: (not one.leaving, one.admitted_by == queue.name, one.priority))
         search = _Search(workload, queue, amounts, frozenset(lacking))
         if self.fair is not None:
             return search.fairly(ledger, able, self.fair)

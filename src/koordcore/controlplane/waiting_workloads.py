@@ -8,10 +8,12 @@ from typing import Final
 
 from koordcore._record import record
 from koordcore.controlplane.flavors import FlavorChoice
-from koordcore.controlplane.workload_pods import pod_set_of
 from koordcore.model.cluster import Namespace
 from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
+from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod
+from koordcore.protocol.times import format_time
+from koordcore.protocol.workload_pods import pod_set_of
 from koordcore.snapshot import ClusterSnapshot
 
 _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC)
@@ -54,10 +56,13 @@ def why_in_no_queue(
     local: LocalQueue | None,
     queue: ClusterQueue | None,
     snapshot: ClusterSnapshot,
+    now: datetime | None,
 ) -> str:
     """Say why a Workload is in no line; empty where it is."""
     if not workload.active:
         return "it is not active"
+    if why := _why_held_back(workload, now):
+        return why
     if local is None:
         named = f"LocalQueue {workload.queue}" if workload.queue else "queue named"
         return f"there is no {named} in namespace {workload.namespace}"
@@ -65,10 +70,34 @@ def why_in_no_queue(
         return f"there is no ClusterQueue {local.cluster_queue}"
     if local.stopped or queue.stopped:
         return f"{'LocalQueue ' + local.name if local.stopped else 'ClusterQueue ' + queue.name} is stopped"
+    if why := _why_inactive(queue, snapshot):
+        return f"ClusterQueue {queue.name} is not active: {why}"
     known = snapshot.find(Namespace, workload.namespace)
     labels = {_NAME_LABEL: workload.namespace, **({} if known is None else known.labels)}
     if not queue.namespace_selector.matches(labels):
         return f"ClusterQueue {queue.name} does not select namespace {workload.namespace}"
+    return ""
+
+
+def _why_inactive(queue: ClusterQueue, snapshot: ClusterSnapshot) -> str:
+    """Say which object a queue refers to is not there; without it Kueue admits nobody."""
+    for name in dict.fromkeys(one.flavor for group in queue.groups for one in group.flavors):
+        flavor = snapshot.find(ResourceFlavor, name)
+        if flavor is None:
+            return f"there is no ResourceFlavor {name}"
+        if flavor.topology and snapshot.find(KueueTopology, flavor.topology) is None:
+            return f"there is no Topology {flavor.topology}, which ResourceFlavor {name} names"
+    return ""
+
+
+def _why_held_back(workload: KueueWorkload, now: datetime | None) -> str:
+    """Say why a Workload is not queued again after its eviction; empty where it is, or was never evicted."""
+    until = workload.requeue_at
+    if until is None:
+        return "it was evicted and is not queued again yet (Requeued is False)" if workload.held_back else ""
+    # Once the time has come Kueue says that it is queued again.
+    if (now is None and workload.held_back) or (now is not None and now < until):
+        return f"it was evicted and is not queued again before {format_time(until)} (requeueAt)"
     return ""
 
 

@@ -40,6 +40,8 @@ _GROUP: Final = "kueue.x-k8s.io"
 _evicting: Final = choice(QueuePreemption)
 _WHOLE: Final = 10**9
 _RUNS: Final = ("", "None")
+_STOPS: Final = ("MayStopSearch", "Preempt")
+"""The first is the word of ``v1beta2``."""
 _DEFAULTS: Final[Mapping[str, Sequence[str]]] = {
     "reclaimWithinCohort": ("Never",),
     "withinClusterQueue": ("Never",),
@@ -74,10 +76,21 @@ def _flavor(reading: Reading, raw: Mapping[str, Json]) -> ResourceFlavor:
 
 def _group(raw: Json) -> ResourceGroup:
     entry = as_mapping(raw)
-    return ResourceGroup(
+    group = ResourceGroup(
         resources=required(entry, "coveredResources", as_strings),
         flavors=required(entry, "flavors", list_of(_flavor_quota)),
     )
+    for one in group.flavors:
+        lacking = [name for name in group.resources if name not in one.nominal]
+        strange = [name for name in one.nominal if name not in group.resources]
+        if lacking:
+            what = f"has no quota for {', '.join(lacking)}, which coveredResources names"
+        elif strange:
+            what = f"has quota for {', '.join(strange)}, which coveredResources does not name"
+        else:
+            continue
+        raise ManifestError.at("", f"flavor {one.flavor} {what}")
+    return group
 
 
 def _flavor_quota(raw: Json) -> FlavorQuota:
@@ -157,6 +170,8 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
         stopped=reading.take(spec, "stopPolicy", "spec", as_str, "") not in _RUNS,
         next_for_borrowing=reading.take(fungible, "whenCanBorrow", "spec.flavorFungibility", as_str, "")
         == "TryNextFlavor",
+        stops_to_preempt=reading.take(fungible, "whenCanPreempt", "spec.flavorFungibility", as_str, "")
+        in _STOPS,
         checks=(*checks, *named),
         within=reading.take(
             policies, "withinClusterQueue", "spec.preemption", _evicting, QueuePreemption.NEVER
@@ -171,6 +186,12 @@ def _cluster_queue(reading: Reading, raw: Mapping[str, Json]) -> ClusterQueue:
     )
     if queue.checks:
         reading.warn("spec.admissionChecks", f"not asked: {', '.join(queue.checks)}")
+    if (
+        reading.take(fungible, "preference", "spec.flavorFungibility", as_str, "")
+        == "PreemptionOverBorrowing"
+    ):
+        message = "not looked at: a flavor where borrowing is enough comes before one for which somebody goes"
+        reading.warn("spec.flavorFungibility.preference", message)
     _not_decided(reading, spec, "admissionScope", "who used little lately does not come first")
     _not_decided(reading, spec, "concurrentAdmissionPolicy", "a Workload takes one flavor, and keeps it")
     for field, idle in _DEFAULTS.items():

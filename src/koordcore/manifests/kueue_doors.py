@@ -126,14 +126,14 @@ def pods_missing(
     for raw in there:
         name = raw["metadata"]["labels"][POD_SET_LABEL]
         counts[name] = counts.get(name, 0) + 1
-    known = roles(members)
+    known, back = roles(members), _reclaimed(workload)
     for one in _pod_sets(workload):
         name, count = str(one.get("name") or "main"), one.get("count", 1)
         template = _part(one, "template")
         meta, spec = _part(template, "metadata"), _part(template, "spec")
         # What is wrong with a count is said where the Workload is read.
         number = count if isinstance(count, int) and 0 <= count <= MOST_PODS else 0
-        for index in range(counts.get(name, 0), number):
+        for index in range(counts.get(name, 0), number - back.get(name, 0)):
             member = known[name][index] if name in known else None
             yield {
                 "apiVersion": "v1",
@@ -225,6 +225,14 @@ def _part(raw: Mapping[str, Any], name: str) -> Object:
 def _pod_sets(workload: Object) -> list[Object]:
     listed = _part(workload, "spec").get("podSets")
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _reclaimed(workload: Object) -> dict[str, int]:
+    """Count the pods of each pod set that have ended, which nobody makes again."""
+    listed = _part(workload, "status").get("reclaimablePods")
+    stated = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    counts = {str(one.get("name")): one.get("count") for one in stated}
+    return {name: count for name, count in counts.items() if isinstance(count, int) and count > 0}
 
 
 def _owners(raw: Object) -> list[Object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 import attrs
 
@@ -30,6 +31,8 @@ SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
 SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
 GROUP = "kueue.x-k8s.io/podset-group-name"
 """Annotations of a pod template: its topology request, before Kueue has made the Workload."""
+_SENT_BACK: Final = ("PodsReadyTimeout", "AdmissionCheck")
+"""Reasons of an eviction from which on a Workload's age counts anew."""
 MOST_PODS = 100_000
 """Pods of one pod set; more are a slip of the pen."""
 
@@ -58,31 +61,46 @@ def read_kueue_workload(reading: Reading, raw: Mapping[str, Json]) -> KueueWorkl
         for number, one in enumerate(conditions)
         if one.get("status") == "True"
     }
-    number, eviction = true.get("Evicted", (0, {}))
-    place = f"status.conditions[{number}]"
-    evicted = reading.take(eviction, "lastTransitionTime", place, as_time, None)
+    evicted = _since(reading, true, "Evicted")
+    # Who was preempted keeps its turn; who did not come up, or was turned down by a check, goes behind.
+    back_in_line = "Evicted" in true and true["Evicted"][1].get("reason") in _SENT_BACK
     admission = section(reading, status, "admission", "status")
+    requeuing = section(reading, status, "requeueState", "status")
     sets = reading.take(spec, "podSets", "spec", list_of(_pod_set), ())
     if not sets:
         reading.problem("spec.podSets", "required")
     if any(one.topology.slice_size > 1 and not one.topology.slice_level for one in sets):
         reading.warn("spec.podSets", "a slice size without the level of slices binds nothing")
+    back = dict(reading.take(status, "reclaimablePods", "status", list_of(_reclaimed), ()))
+    admitted_by = reading.take(admission, "clusterQueue", "status.admission", as_str, "")
     return KueueWorkload(
         name=meta.name,
         namespace=meta.namespace,
         queue=reading.take(spec, "queueName", "spec", as_str, ""),
         priority=reading.take(spec, "priority", "spec", as_int, 0),
-        created=_later(meta.created, evicted),
-        pod_sets=sets,
+        created=_later(meta.created, evicted) if back_in_line else meta.created,
+        pod_sets=sets if admitted_by else tuple(_still(one, back) for one in sets),
         active=reading.take(spec, "active", "spec", as_bool, True),
         finished="Finished" in true or meta.deleted is not None,
-        admitted_by=reading.take(admission, "clusterQueue", "status.admission", as_str, ""),
+        held_back=any(one.get("type") == "Requeued" and one.get("status") == "False" for one in conditions),
+        requeue_at=reading.take(requeuing, "requeueAt", "status.requeueState", as_time, None),
+        admitted_by=admitted_by,
         assignments=_less(
             reading.take(admission, "podSetAssignments", "status.admission", list_of(_assignment), ()),
-            reading.take(status, "reclaimablePods", "status", list_of(_reclaimed), ()),
+            back,
             sets,
         ),
+        reserved=_since(reading, true, "QuotaReserved") if admitted_by else None,
+        leaving=bool(admitted_by) and "Evicted" in true,
     )
+
+
+def _since(
+    reading: Reading, true: Mapping[str, tuple[int, Mapping[str, Json]]], kind: str
+) -> datetime | None:
+    """Read since when a condition is true; ``None`` where it is not."""
+    number, condition = true.get(kind, (0, {}))
+    return reading.take(condition, "lastTransitionTime", f"status.conditions[{number}]", as_time, None)
 
 
 def _later(created: datetime | None, evicted: datetime | None) -> datetime | None:
@@ -127,13 +145,15 @@ def _topology(raw: Json) -> TopologyRequest:
     )
 
 
-def _assignment(raw: Json) -> PodSetAssignment:
+def _assignment(raw: Json) -> tuple[PodSetAssignment, int | None]:
+    """Read what a pod set was given, and for how many pods; for all of them where it does not say."""
     entry = as_mapping(raw)
-    return PodSetAssignment(
+    given = PodSetAssignment(
         name=optional(entry, "name", as_str, "main"),
         flavors=optional(entry, "flavors", as_labels, {}),
         usage=optional(entry, "resourceUsage", lambda one: parse_resources(as_mapping(one)), NO_RESOURCES),
     )
+    return given, optional(entry, "count", _count, None)
 
 
 def _reclaimed(raw: Json) -> tuple[str, int]:
@@ -141,17 +161,25 @@ def _reclaimed(raw: Json) -> tuple[str, int]:
     return required(entry, "name", as_str), required(entry, "count", _count)
 
 
+def _still(one: PodSet, back: Mapping[str, int]) -> PodSet:
+    """Give a pod set without the pods that have ended."""
+    left = max(0, one.count - back.get(one.name, 0))
+    return attrs.evolve(one, count=left, least=min(one.least, left))
+
+
 def _less(
-    given: Sequence[PodSetAssignment], reclaimed: Sequence[tuple[str, int]], sets: Sequence[PodSet]
+    given: Sequence[tuple[PodSetAssignment, int | None]], back: Mapping[str, int], sets: Sequence[PodSet]
 ) -> tuple[PodSetAssignment, ...]:
-    """Leave out the quota of pods that have ended and given it back."""
-    counts, back = {one.name: one.count for one in sets}, dict(reclaimed)
+    """Leave out the quota of pods that have ended and given it back.
+
+    A pod set that was admitted with fewer pods than it has gives quota back once so few are left.
+    """
+    counts = {one.name: one.count for one in sets}
+    left = {one.name: _still(one, back).count for one in sets}
     found = []
-    for one in given:
-        count, gone = counts.get(one.name, 0), back.get(one.name, 0)
-        left = max(0, count - gone)
-        usage = {
-            name: amount * left // count if gone and count else amount for name, amount in one.usage.items()
-        }
+    for one, stated in given:
+        count = counts.get(one.name, 0) if stated is None else stated
+        now = min(count, left.get(one.name, count))
+        usage = one.usage if now == count else {name: each // count * now for name, each in one.usage.items()}
         found.append(attrs.evolve(one, usage=usage))
     return tuple(found)

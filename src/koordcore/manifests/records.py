@@ -9,6 +9,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
+from koordcore.manifests.admitted_records import admitted_from_records, admitted_record
 from koordcore.manifests.held_claims import held_claim_from_record, held_claim_record
 from koordcore.manifests.proof_records import certificate_from_record, claim_record
 from koordcore.model.decisions import (
@@ -25,7 +26,6 @@ from koordcore.model.decisions import (
     Victim,
     Waiting,
 )
-from koordcore.model.network import ClusterNetworkTopology, KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import NO_DAMAGE, Alternative, Damage, Move, PreemptionPlan
@@ -42,14 +42,14 @@ from koordcore.protocol.fields import (
     required,
 )
 from koordcore.protocol.holdings import without
-from koordcore.protocol.networks import network_of
 from koordcore.protocol.reservation import RESERVATION_ALLOCATED, format_allocated_reservation
 from koordcore.protocol.reservation_status import made_available, made_nominated, with_decided_users
 from koordcore.result import ScheduleResult, with_victims_leaving
+from koordcore.result.networks import network_used
 from koordcore.snapshot import ClusterSnapshot, PodEnded
+from koordcore.snapshot.admitted_workloads import with_admitted
 from koordcore.snapshot.claim_records import with_claims
 from koordcore.snapshot.cluster import bind
-from koordcore.topology.network import NODE_LAYER
 
 FORMAT: Final = "koordcore/plan/v1"
 _UNHURT: Final[dict[str, int]] = attrs.asdict(NO_DAMAGE)
@@ -62,6 +62,7 @@ def result_record(result: ScheduleResult) -> dict[str, Any]:
         "together": [joint_record(one) for one in result.together],
         "preemptions": [preemption_record(one) for one in result.preemptions],
         "withdrawn": [str(pod) for pod in result.withdrawn],
+        "workloads": [admitted_record(one) for one in result.admitted],
     }
     return {
         "format": FORMAT,
@@ -78,20 +79,6 @@ def _left_out(result: ScheduleResult) -> dict[str, Any]:
     """Write what no decision looked at; it follows from the rest, so it is not read back."""
     found = [{"what": one.what, "count": one.count, "why": one.why} for one in result.not_looked_at]
     return {"notLookedAt": found} if found else {}
-
-
-def network_used(result: ScheduleResult) -> str:
-    """Say what the network was read from that gangs were gathered in; empty where none was looked at."""
-    if not any(layer != NODE_LAYER for plan in result.jobs for layer in plan.domains):
-        return ""
-    snapshot = result.snapshot
-    known = network_of(
-        snapshot.of(ClusterNetworkTopology),
-        snapshot.of(KueueTopology),
-        snapshot.of(ResourceFlavor),
-        {state.name: state.node.labels for state in snapshot.nodes},
-    )
-    return "" if known is None else known.source
 
 
 def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:
@@ -296,6 +283,8 @@ def result_from_record(
     if required(raw, "format", as_str) != FORMAT:
         raise ManifestError.at("format", f'expected "{FORMAT}"')
     decisions = required(raw, "decisions", list_of(decision_from_record))
+    admitted = optional(raw, "workloads", admitted_from_records, ())
+    snapshot = with_admitted(snapshot, admitted, decisions)
     pending = {pod.key: pod for pod in snapshot.pending}
     nodes = {state.name for state in snapshot.nodes}
     reservations = {one.pod_key: one for one in snapshot.of(Reservation) if one.pending}
@@ -328,6 +317,7 @@ def result_from_record(
         together=optional(raw, "together", list_of(_joint), ()),
         preemptions=plans,
         withdrawn=optional(raw, "withdrawn", list_of(_key), ()),
+        admitted=admitted,
         policy=policy,
         stats=optional(raw, "stats", _counts, {}),
     )

@@ -100,6 +100,9 @@ class ClusterQueue:
         ``stopPolicy`` is ``Hold`` or ``HoldAndDrain``.
     next_for_borrowing
         ``flavorFungibility.whenCanBorrow`` is ``TryNextFlavor``: a flavor without borrowing comes first.
+    stops_to_preempt
+        ``flavorFungibility.whenCanPreempt`` is ``MayStopSearch``: where somebody can be evicted for a flavor
+        the next is not looked at; told, not done.
     checks
         Admission checks; nobody here asks them.
     within, reclaim
@@ -120,6 +123,7 @@ class ClusterQueue:
     strict: bool = False
     stopped: bool = False
     next_for_borrowing: bool = False
+    stops_to_preempt: bool = False
     checks: tuple[str, ...] = ()
     within: QueuePreemption = QueuePreemption.NEVER
     reclaim: QueuePreemption = QueuePreemption.NEVER
@@ -254,15 +258,24 @@ class KueueWorkload:
     priority
         Its own, which may differ from its pods'.
     created
-        When it was made, or when it was last evicted.
+        When it was made, or since when its age counts anew: it was evicted because its pods did not get
+        ready, or by an admission check.
     pod_sets
         What it consists of.
     active, finished
         Whether it may be admitted; whether it has ended.
+    held_back
+        It was evicted and is not in its queue again (``Requeued`` is false).
+    requeue_at
+        When it is queued again after that; ``None`` where nobody says.
     admitted_by
         ClusterQueue in which quota is reserved for it; empty while it waits.
     assignments
         What is reserved.
+    reserved
+        Since when; ``None`` where nobody says.
+    leaving
+        It is being evicted, and holds its quota until its pods are gone.
     """
 
     name: str
@@ -273,8 +286,12 @@ class KueueWorkload:
     pod_sets: tuple[PodSet, ...] = ()
     active: bool = True
     finished: bool = False
+    held_back: bool = False
+    requeue_at: datetime | None = None
     admitted_by: str = ""
     assignments: tuple[PodSetAssignment, ...] = ()
+    reserved: datetime | None = None
+    leaving: bool = False
 
     __attrs_post_init__ = check_fields
 
@@ -287,3 +304,24 @@ class KueueWorkload:
     def waits(self) -> bool:
         """Whether it waits for quota."""
         return not (self.finished or self.admitted_by)
+
+
+@record(kw_only=True)
+class AdmittedWorkload:
+    """A Workload that a plan gives its quota.
+
+    Parameters
+    ----------
+    workload
+        ``namespace/name``.
+    queue
+        Its ClusterQueue.
+    flavors
+        By pod set and resource, as ``podset/resource``, the flavor that it is given.
+    """
+
+    workload: str
+    queue: str
+    flavors: immutabledict[str, str] = attrs.field(default=_NO_TEXTS, converter=frozen_texts)
+
+    __attrs_post_init__ = check_fields

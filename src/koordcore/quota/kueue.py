@@ -305,7 +305,13 @@ class _Tree:
 def _amounts(groups: Sequence[ResourceGroup]) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
     """Name what groups say by flavor and resource: nominal, borrowing limit, lending limit."""
     flavors = [one for group in groups for one in group.flavors]
-    nominal = {key: amount for one in flavors for key, amount in flavored(one.flavor, one.nominal).items()}
+    # What a flavor gives no quota of that its group covers is there in no amount at all.
+    nominal = {
+        f"{one.flavor}/{name}": one.nominal.get(name, 0)
+        for group in groups
+        for one in group.flavors
+        for name in group.resources
+    }
     borrowing = {key: each for one in flavors for key, each in flavored(one.flavor, one.borrowing).items()}
     lending = {key: each for one in flavors for key, each in flavored(one.flavor, one.lending).items()}
     return nominal, borrowing, lending

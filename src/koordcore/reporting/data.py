@@ -11,7 +11,6 @@ from immutabledict import immutabledict
 from koordcore.descheduling.card_moves import fragments_of
 from koordcore.explaining.network import job_of, used_domains
 from koordcore.explaining.workloads import by_workload, stand_in_names, workload_of
-from koordcore.manifests.records import network_used
 from koordcore.model.certificates import Certificate
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
 from koordcore.model.nodes import NodeState
@@ -22,6 +21,7 @@ from koordcore.reporting.cards import Card, cards_of
 from koordcore.reporting.quotas import quota_data
 from koordcore.reporting.steps import Change, Story
 from koordcore.result import ScheduleResult
+from koordcore.result.networks import network_used
 from koordcore.scheduling.network_trees import known_network, network_tree
 from koordcore.scheduling.plain_cards import CARD_NAMES
 from koordcore.scoring.fragmentation import FragmentationMeasure

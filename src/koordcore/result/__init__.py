@@ -15,6 +15,7 @@ from koordcore._notebook import html_table
 from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
 from koordcore.model.decisions import Bound, JobPlan, JointPlan, PodDecision
+from koordcore.model.kueue import AdmittedWorkload
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -48,6 +49,8 @@ class ScheduleResult:
     withdrawn
         Pods that were nominated before, found no place, and wait for no victim any more: they hold no room
         now. Only where preemption was asked for.
+    admitted
+        Workloads of Kueue that get quota, with their flavors: their pods go where these allow.
     policy
         What was asked of the decisions; :func:`koordcore.verify` holds them to it.
     stats
@@ -60,6 +63,7 @@ class ScheduleResult:
     together: tuple[JointPlan, ...] = ()
     preemptions: tuple[model.PreemptionPlan, ...] = ()
     withdrawn: tuple[PodKey, ...] = ()
+    admitted: tuple[AdmittedWorkload, ...] = ()
     policy: Policy = Policy()
     stats: immutabledict[str, int] = attrs.field(default=EMPTY, converter=frozen)
 

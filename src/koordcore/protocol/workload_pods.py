@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
-from koordcore.controlplane.flavors import FlavorChoice, PodSetFlavors
 from koordcore.model.affinity import Affinity, NodeAffinity
 from koordcore.model.gangs import GatherRule, GatherStrategy, NetworkTopologySpec, PodGroup
 from koordcore.model.kueue import GATES, POD_SET_LABEL, WORKLOAD_ANNOTATION, KueueWorkload, PodSet
-from koordcore.model.network import KueueTopology
+from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.protocol.gang_names import LABEL_POD_GROUP
@@ -20,6 +19,8 @@ from koordcore.protocol.sub_groups import ANNOTATION_SUB_GROUPS, LABEL_SUB_GROUP
 from koordcore.topology.network import NODE_LAYER
 
 HOSTNAME: Final = "kubernetes.io/hostname"
+FlavorsOf: TypeAlias = Mapping[str, Sequence[ResourceFlavor]]
+"""By pod set the flavors that it is given."""
 
 
 def pod_set_of(pod: Pod, workload: KueueWorkload) -> str:
@@ -38,7 +39,7 @@ def workload_of(pod: Pod) -> str:
 def admitted_pods(
     pods: Sequence[Pod],
     workload: KueueWorkload,
-    choice: FlavorChoice,
+    flavors: FlavorsOf,
     topologies: Mapping[str, KueueTopology],
 ) -> tuple[PodGroup, list[Pod]]:
     """Make the gang of an admitted Workload.
@@ -47,8 +48,8 @@ def admitted_pods(
     ----------
     pods
         Those of its pods that take part.
-    choice
-        The flavors that it is given.
+    flavors
+        Those that each pod set is given, by its name.
     topologies
         By name.
     """
@@ -56,9 +57,8 @@ def admitted_pods(
     made = []
     for pod in pods:
         name = pod_set_of(pod, workload)
-        given = choice.pod_sets[name]
-        made.append(_admitted(pod, workload, given, _levels(given, topologies), parts[name]))
-    return _gang(workload, choice, topologies), made
+        made.append(_admitted(pod, workload, flavors[name], _levels(flavors[name], topologies), parts[name]))
+    return _gang(workload, flavors, topologies), made
 
 
 def without_gang(pod: Pod) -> Pod:
@@ -71,27 +71,28 @@ def _part_name(one: PodSet) -> str:
     return f"group-{one.topology.group}" if one.topology.group else one.name
 
 
-def _levels(given: PodSetFlavors, topologies: Mapping[str, KueueTopology]) -> tuple[str, ...]:
+def _levels(given: Sequence[ResourceFlavor], topologies: Mapping[str, KueueTopology]) -> tuple[str, ...]:
     """Give the levels of the topology of a pod set's flavors, from the top down."""
-    found = (topologies[one.topology].levels for one in given.flavors if one.topology in topologies)
+    found = (topologies[one.topology].levels for one in given if one.topology in topologies)
     return next(found, ())
 
 
 def _admitted(
     pod: Pod,
     workload: KueueWorkload,
-    given: PodSetFlavors,
+    given: Sequence[ResourceFlavor],
     levels: Sequence[str],
     part: str,
 ) -> Pod:
-    extra = [one for flavor in given.flavors for one in flavor.tolerations if one not in pod.tolerations]
+    extra = [one for flavor in given for one in flavor.tolerations if one not in pod.tolerations]
+    labels = {key: value for flavor in given for key, value in flavor.node_labels.items()}
     # A node without a level's label is in no domain of the topology.
     known = [level for level in levels if level != HOSTNAME]
     return attrs.evolve(
         pod,
         labels={**pod.labels, LABEL_POD_GROUP: workload.name, LABEL_SUB_GROUP: part},
         gates=tuple(one for one in pod.gates if one not in GATES),
-        node_selector={**pod.node_selector, **given.labels},
+        node_selector={**labels, **pod.node_selector},
         tolerations=(*pod.tolerations, *dict.fromkeys(extra)),
         affinity=_with_labels(pod.affinity, known) if known else pod.affinity,
     )
@@ -103,21 +104,24 @@ def _with_labels(affinity: Affinity | None, keys: Sequence[str]) -> Affinity:
     there = tuple(Requirement(key, SelectorOperator.EXISTS) for key in keys)
     before = (NodeSelectorTerm(),) if node.required is None else node.required.terms
     terms = tuple(
-        attrs.evolve(term, expressions=(*term.expressions, *there))
+        attrs.evolve(
+            term,
+            expressions=(*term.expressions, *(one for one in there if one not in term.expressions)),
+        )
         for term in before
         if node.required is None or term.expressions or term.fields
     )
     return attrs.evolve(affinity, node=attrs.evolve(node, required=NodeSelector(terms)))
 
 
-def _gang(workload: KueueWorkload, choice: FlavorChoice, topologies: Mapping[str, KueueTopology]) -> PodGroup:
+def _gang(workload: KueueWorkload, flavors: FlavorsOf, topologies: Mapping[str, KueueTopology]) -> PodGroup:
     """Write the pod sets' requests as a gang has them: wishes for all of it, demands for its parts."""
-    sets = [one for one in workload.pod_sets if one.name in choice.pod_sets]
+    sets = [one for one in workload.pod_sets if one.name in flavors]
     least: dict[str, int] = {}
     demands: dict[str, dict[GatherRule, None]] = {}
     wishes: dict[GatherRule, None] = {}
     for one in sets:
-        part, levels = _part_name(one), _levels(choice.pod_sets[one.name], topologies)
+        part, levels = _part_name(one), _levels(flavors[one.name], topologies)
         least[part] = least.get(part, 0) + one.least
         demands.setdefault(part, {}).update(dict.fromkeys(_demands(one)))
         if one.topology.preferred in levels:

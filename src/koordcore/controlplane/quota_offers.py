@@ -1,0 +1,112 @@
+"""With how many pods a Workload may start on which flavors, as far as quota goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from koordcore._record import record
+from koordcore.controlplane.flavors import FlavorChoice
+from koordcore.controlplane.waiting_workloads import Entry
+from koordcore.quota.kueue import QueueLedger, QueueShortfall
+
+
+@record(eq=False)
+class Offer:
+    """Quota for some pods of each pod set, on flavors that are tried at that place of their order."""
+
+    number: int
+    choice: FlavorChoice
+    counts: Mapping[str, int]
+
+    @property
+    def pods(self) -> int:
+        """How many pods it is for."""
+        return sum(self.counts.values())
+
+    @property
+    def on(self) -> str:
+        """Name its flavors at the head of a message."""
+        flavors = self.choice.flavors.values()
+        named = ", ".join(sorted({one.name for given in flavors for one in given}))
+        return f"on {named}: " if named else ""
+
+
+class Offers:
+    """What quota there is for one Workload.
+
+    Parameters
+    ----------
+    entry
+        The Workload with its queue.
+    ledger
+        What is used.
+    """
+
+    def __init__(self, entry: Entry, ledger: QueueLedger) -> None:
+        self._entry, self._ledger, self._counts = entry, ledger, entry.counts()
+        self._short: list[int] = []
+        self.choices = entry.choices
+        """In the order in which they are tried."""
+        if entry.queue.next_for_borrowing:
+            self.choices = tuple(sorted(entry.choices, key=self._borrows))
+        self.whys: dict[int, str] = {}
+        """By their number why flavors are not taken."""
+
+    def stop(self, goes: Callable[[FlavorChoice], bool]) -> FlavorChoice | None:
+        """Give the flavors at which Kueue evicts before it looks at the next; ``None`` for none.
+
+        ``goes`` tells of flavors without quota whether Kueue stops there.
+        """
+        for choice in self._entry.choices:
+            if self._lacks(choice, self._counts) is not None:
+                if goes(choice):
+                    return choice
+            elif not (self._entry.queue.next_for_borrowing and self._borrows(choice)):
+                break
+        return None
+
+    def whole(self) -> Iterator[Offer]:
+        """Give the flavors that have quota for all pods."""
+        for number, choice in enumerate(self.choices):
+            lacks = self._lacks(choice, self._counts)
+            if lacks is None:
+                yield Offer(number, choice, self._counts)
+            else:
+                self.whys[number] = lacks.message
+                self._short.append(number)
+
+    def fewer(self) -> list[Offer]:
+        """Give the others where they have quota for enough pods, those for the most pods first.
+
+        At most one pod set starts with fewer than all.
+        """
+        sets = self._entry.workload.pod_sets
+        elastic = next((one for one in sets if one.least < self._counts[one.name]), None)
+        if elastic is None:
+            return []
+        found = []
+        for number in self._short:
+            choice, low, high = self.choices[number], elastic.least, self._counts[elastic.name] - 1
+            lacks = self._lacks(choice, {**self._counts, elastic.name: low})
+            if lacks is not None:
+                self.whys[number] = lacks.message
+                continue
+            while low < high:
+                middle = (low + high + 1) // 2
+                fits = self._lacks(choice, {**self._counts, elastic.name: middle}) is None
+                low, high = (middle, high) if fits else (low, middle - 1)
+            found.append(Offer(number, choice, {**self._counts, elastic.name: low}))
+        return sorted(found, key=lambda one: -one.pods)
+
+    def passed(self, before: int | None = None) -> tuple[str, ...]:
+        """Say in their order why flavors were not taken; those before some number alone."""
+        return tuple(self.whys[each] for each in sorted(self.whys) if before is None or each < before)
+
+    def _borrows(self, choice: FlavorChoice) -> bool:
+        amounts = choice.amounts(self._entry.asked, self._counts)
+        return self._ledger.borrows(self._entry.queue.name, amounts)
+
+    def _lacks(self, choice: FlavorChoice, counts: Mapping[str, int]) -> QueueShortfall | None:
+        amounts = choice.amounts(self._entry.asked, counts)
+        found = self._ledger.admit(self._entry.workload.key, self._entry.queue.name, amounts)
+        return found if isinstance(found, QueueShortfall) else None
