@@ -109,7 +109,7 @@ class QuotaTargets:
             and self._may_go(one, workload, queue, ledger, lacking)
         ]
         # Who is being evicted first, then those of other queues, the less important, and who got quota last;
-        # whose reservation has no time yet has got it just now.
+        # whose quota has no time yet has got it just now.
         able.sort(key=lambda one: one.key)
         able.sort(key=lambda one: one.created or _EARLIEST, reverse=True)
         able.sort(key=lambda one: one.reserved or _LATEST, reverse=True)
