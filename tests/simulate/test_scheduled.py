@@ -71,6 +71,40 @@ def test_nodes_drain_fail_and_come_back() -> None:
     assert [state.name for state in failed.snapshot.nodes] == ["b"]
 
 
+def member(name: str) -> Pod:
+    """One of a NonStrict gang of three."""
+    prefix = "gang.scheduling.koordinator.sh/"
+    gang = {f"{prefix}name": "g", f"{prefix}min-available": "3", f"{prefix}mode": "NonStrict"}
+    return attrs.evolve(pod(name), annotations=gang)
+
+
+def test_members_that_keep_places_wait() -> None:
+    """They count as pods that wait, and wait from their arrival on until the others have come."""
+    two = [PodArrival(0, member("g0")), PodArrival(3, member("g1"))]
+    nodes = (node("a"), node("b"))
+    assert run(*two, nodes=nodes).pending.tolist() == [1, 2]
+    result = run(*two, PodArrival(5, member("g2")), NodeJoined(9, node("c")), nodes=nodes)
+    assert result.pending.tolist() == [1, 2, 3, 0]
+    assert result.requested[0].tolist() == [0, 0, 2000, 3000], "places are kept once all have come"
+    assert sorted(places(result)) == [("g0", "a", 9, 9), ("g1", "b", 9, 6), ("g2", "c", 9, 4)]
+
+
+def test_members_ask_again_where_the_node_fails_on_which_they_keep_places() -> None:
+    gang = [PodArrival(0, member(f"g{turn}")) for turn in range(3)]
+    failed = run(*gang, NodeFailed(10, "a"), nodes=(node("a"), node("b")))
+    assert failed.pending.tolist() == [3, 3]
+    assert not failed.placements
+    joined = run(
+        *gang,
+        NodeFailed(10, "a"),
+        *(NodeJoined(20, node(name)) for name in "ac"),
+        nodes=(node("a"), node("b")),
+    )
+    assert {(one.task, one.time, one.waited) for one in joined.placements} == {
+        (f"default/g{turn}", 20, 20) for turn in range(3)
+    }
+
+
 def test_departures_free_room_and_end_waits() -> None:
     result = run(
         PodArrival(0, pod("x")),

@@ -30,6 +30,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.reservations.lifecycle import controlled
 from koordcore.scheduling import schedule
+from koordcore.scheduling.permit_holds import kept_places
 from koordcore.simulate.claimed_cards import CountedCards, PublishedCards, counted_cards, published_cards
 from koordcore.simulate.course import Placement
 from koordcore.simulate.events import Departure, NodeDrained, NodeFailed
@@ -79,18 +80,18 @@ class ScheduledReplay:
     time
         ``(E,)``: the seconds at which something happened.
     pending
-        ``(E,)``: pods that wait after each.
+        ``(E,)``: pods that wait after each, members of NonStrict gangs that keep places among them.
     waited
         ``(E,)``: seconds that the pods bound then had waited, added up.
     resources, requested
-        Names, and ``(R, E)`` what the bound pods ask for, in the resource's unit.
+        Names, and ``(R, E)`` what the bound pods ask for, and those that keep places, in the resource's unit.
     cards, in_use
         Cards, and ``(E,)`` the thousandths of one that are held after each: of those that drivers publish by
         claims; where none does, of those of the nodes at the start by what pods ask for.
     placements
         Every binding, in order; ``slots`` is empty, what a pod holds is told by its annotations.
     snapshot
-        The cluster at the end, with the pods that still wait.
+        The cluster at the end, with the pods that still wait; who keeps a place stands on its node.
     """
 
     time: NDArray[np.int64]
@@ -180,9 +181,13 @@ class _Clock:
         lost = [key for key in gone if key in self.arrived]
         self.snapshot = self.snapshot.forget(*gone).without_nodes(name)
         for key in lost:
-            del self.runs[key]
-            self.since[key] = time
+            if self.runs.pop(key, None) is not None:  # who only kept a place goes on waiting
+                self.since[key] = time
             self.snapshot = self.snapshot.with_pending(self.arrived[key].pod)
+
+    def waiting(self) -> int:
+        """Count those who wait, on places that they keep or without one."""
+        return len(self.snapshot.pending) + len(kept_places(self.snapshot))
 
     def decide(self, now: int) -> None:
         """Ask about the pending pods, once, and note how things stand."""
@@ -191,7 +196,7 @@ class _Clock:
         held = self.snapshot.of(Reservation)
         if held:
             self.snapshot = controlled(self.snapshot, moment)
-        if self.snapshot.pending or any(one.pending for one in held):
+        if self.waiting() or any(one.pending for one in held):
             result = schedule(self.snapshot, policy=self.policy, now=moment)
             self.snapshot = result.snapshot
             for one in result.bound:
@@ -206,7 +211,7 @@ class _Clock:
                 if lasts is not None and now + lasts <= _seconds(_LAST) - _seconds(self.start):
                     heapq.heappush(self.ends, (now + lasts, len(self.placements), one.pod))
                 self.placements.append(Placement(str(one.pod), one.node, (), now, now - since))
-        self.rows.append((now, len(self.snapshot.pending), waited))
+        self.rows.append((now, self.waiting(), waited))
         index, columns = self.snapshot.layout.index, self.snapshot.columns
         self.used.append(
             [int(columns.requested[index[name]].sum()) if name in index else 0 for name in self.resources]
