@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import attrs
 import pytest
@@ -12,6 +12,7 @@ from koordcore.model.nodes import Node
 from koordcore.model.plugin_args import FitArgs, ScoringStrategy
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.scheduling import schedule
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.simulate import Departure, NodeDrained, NodeFailed, PodArrival, replay, replay_schedule
@@ -122,6 +123,42 @@ def test_pods_that_were_there_stay_until_named() -> None:
     cluster = ClusterSnapshot(nodes=[node("a")]).assume(there)
     result = replay_schedule(cluster, [PodArrival(0, pod("x")), Departure(7, "there")])
     assert places(result) == [("x", "a", 7, 7)]
+
+
+def test_pods_that_wait_at_the_start_wait_from_second_0_on() -> None:
+    """Or from their creation, where that is later, and never from after the first event on."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    since = {"young": 30, "old": -30, "later": 90}
+    made = [
+        attrs.evolve(pod(name), created=start + timedelta(seconds=second)) for name, second in since.items()
+    ]
+    full = ClusterSnapshot(nodes=[node("a", 4000)]).assume(
+        *(pod(f"x{turn}", node_name="a") for turn in range(4))
+    )
+    waiting = full.with_pending(*made, pod("undated"))
+    events = [Departure(60 + 20 * turn, f"x{turn}") for turn in range(4)]
+    result = replay_schedule(waiting, events, start=start)
+    began = {name: time - waited for name, _, time, waited in places(result)}
+    assert began == {"young": 30, "old": 0, "later": 60, "undated": 0}
+    assert result.waited.tolist() == [waited for _, _, _, waited in places(result)]
+
+
+def test_pods_that_waited_at_the_start_ask_again_when_their_node_fails() -> None:
+    cluster = ClusterSnapshot(nodes=[node("a"), node("b")]).with_pending(pod("x"))
+    result = replay_schedule(cluster, [PodArrival(0, pod("y")), NodeFailed(10, "a"), NodeFailed(20, "b")])
+    assert result.pending.tolist() == [0, 1, 2]
+    assert {one.key.name for one in result.snapshot.pending} == {"x", "y"}
+    back = replay_schedule(cluster, [NodeFailed(10, "a"), NodeFailed(20, "b"), NodeJoined(50, node("b"))])
+    assert places(back) == [("x", "b", 10, 10), ("x", "b", 50, 30)]
+
+
+def test_who_keeps_a_place_at_the_start_asks_again_when_its_node_fails() -> None:
+    gang = [member(f"g{turn}") for turn in range(3)]
+    held = schedule(ClusterSnapshot(nodes=[node("a"), node("b")], pending=gang)).snapshot
+    assert len(held.pending) == 1
+    result = replay_schedule(held, [NodeFailed(10, "a"), NodeJoined(20, node("a", 2000))])
+    assert result.pending.tolist() == [3, 0]
+    assert {one[0] for one in places(result)} == {"g0", "g1", "g2"}
 
 
 def test_the_start_dates_the_pods() -> None:

@@ -130,6 +130,8 @@ class _Clock:
     in_use: list[int] = attrs.Factory(list)
 
     def play(self, events: Sequence[ClusterEvent], progress: Callable[[int, int], None]) -> None:
+        if events:
+            self.begin(events[0].time)
         position = 0
         while position < len(events) or self.ends:
             moments = [self.ends[0][0]] if self.ends else []
@@ -145,6 +147,15 @@ class _Clock:
                 position += 1
             self.decide(now)
             progress(position, len(events))
+
+    def begin(self, first: int) -> None:
+        """Take those who wait at the start for arrivals, none of them later than the first event."""
+        keeping = (one.pod for one in kept_places(self.snapshot))
+        for pod in (*self.snapshot.pending, *keeping):
+            made = 0 if pod.created is None else (pod.created - self.start) // timedelta(seconds=1)
+            time = min(max(made, 0), first)
+            self.arrived[pod.key] = PodArrival(time, pod)
+            self.since[pod.key] = time
 
     def happen(self, event: ClusterEvent) -> None:
         match event:
@@ -176,7 +187,7 @@ class _Clock:
         self.snapshot = self.snapshot.forget(key)
 
     def fail(self, time: int, name: str) -> None:
-        """Take a node away; those of its pods that arrived in this replay ask for a place again."""
+        """Take a node away; its pods ask for a place again unless they were bound at the start."""
         gone = [pod.key for pod in self.snapshot.node(name).pods]
         lost = [key for key in gone if key in self.arrived]
         self.snapshot = self.snapshot.forget(*gone).without_nodes(name)
@@ -233,9 +244,11 @@ def replay_schedule(
     Parameters
     ----------
     snapshot
-        The cluster at the start. Its pending pods are asked about at the first event; pods that are bound
-        stay until they are named, and vanish with their node when that fails. Its reservations live as their
-        controller has it, one turn before each question; one without a creation time is new at the start.
+        The cluster at the start. Its pending pods are asked about at the first event, and have waited from
+        second 0 on, or from their creation where that is later; once bound they are as any that arrived.
+        Pods that are bound at the start stay until they are named, and vanish with their node when that
+        fails. Its reservations live as their controller has it, one turn before each question; one without a
+        creation time is new at the start.
     events
         In the order of time, in seconds since the start. At equal times runs end before anything else.
     policy
