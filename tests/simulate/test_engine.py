@@ -27,12 +27,15 @@ WHOLE = GpuDemand(cpu=1000, gpus=1)
 MIX = WorkloadMix(((GpuDemand(cpu=1000, gpus=1), 1),), 1)
 
 
-def node(name: str, cards: int = 1, memory: int = 100) -> GpuNode:
-    return GpuNode(name=name, cpu=8000, memory=memory, cards=(1000,) * cards)
-
-
 def task(name: str, duration: int | None = None, demand: GpuDemand = WHOLE) -> Task:
     return Task(name=name, demand=demand, duration=duration)
+
+
+TWO = (task("x"), task("y"))
+
+
+def node(name: str, cards: int = 1, memory: int = 100) -> GpuNode:
+    return GpuNode(name=name, cpu=8000, memory=memory, cards=(1000,) * cards)
 
 
 def run(
@@ -79,6 +82,18 @@ def test_members_and_whole_gangs_can_stop_waiting() -> None:
     none = run(GangArrival(0, "g", gang), Departure(1, "g"), NodeArrival(2, node("b", 2)))
     assert not none.placements
     assert not none.waiting
+
+
+def test_a_task_that_has_stopped_waiting_or_running_may_come_again() -> None:
+    gang = tuple(task(f"g-{i}") for i in range(3))
+    result = run(
+        GangArrival(0, "g", gang),
+        Departure(1, "g-1"),
+        Departure(2, "g"),
+        *(Arrival(3 + turn, task(f"g-{turn}", 0)) for turn in range(3)),
+        Arrival(9, task("g-0")),
+    )
+    assert places(result) == [("g-0", "a", 3, 0), ("g-1", "a", 4, 0), ("g-2", "a", 5, 0), ("g-0", "a", 9, 0)]
 
 
 def test_a_drained_node_keeps_its_tasks_and_takes_no_more() -> None:
@@ -146,6 +161,14 @@ def test_ties_go_to_the_lowest_rank() -> None:
     [
         ((Arrival(1, task("x")), Arrival(0, task("y"))), "order of time"),
         ((Arrival(0, task("x")), Arrival(0, task("x"))), "there already"),
+        ((Arrival(0, task("x")), Arrival(1, task("y")), Arrival(2, task("y"))), "y waits already"),
+        ((GangArrival(0, "g", (task("x"), task("x"))),), "gang g: two of its tasks have the same name"),
+        ((Arrival(0, task("x")), GangArrival(0, "g", (task("x"),))), "task x is there already"),
+        ((GangArrival(0, "g", TWO), Arrival(1, task("y"))), "task y is there already"),
+        ((GangArrival(0, "g", TWO), GangArrival(1, "h", (task("y"), task("z")))), "task y is there already"),
+        ((GangArrival(0, "g", TWO), GangArrival(1, "x", (task("z"),))), "task x is there already"),
+        ((GangArrival(0, "g", TWO), GangArrival(1, "h", (task("g"),))), "task g is there already"),
+        ((Arrival(0, task("g")), GangArrival(1, "g", TWO)), "task g is there already"),
         ((NodeDrained(0, "nowhere"),), "no node nowhere"),
         ((NodeArrival(0, node("a")),), "there already"),
     ],

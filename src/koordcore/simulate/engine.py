@@ -175,6 +175,7 @@ class _Run:
         self.placements: list[Placement] = []
         self.running: dict[str, _Held] = {}
         self.queue: dict[str, tuple[int, tuple[Task, ...]]] = {}
+        self.asking: set[str] = set()  # the tasks in the queue, those within gangs among them
         self.ends: list[tuple[int, int, str]] = []
         self.runs = 0
         self.rows: list[tuple[int, int, int, int, int, int]] = []
@@ -230,10 +231,14 @@ class _Run:
     def arrive(self, time: int, name: str, tasks: tuple[Task, ...]) -> None:
         if name in self.queue:
             raise ModelError(f"{name} waits already")
-        for task in tasks:
-            if task.name in self.running:
-                raise ModelError(f"task {task.name} is there already")
-            self.arrived += task.demand.total
+        names = {task.name for task in tasks}
+        if len(names) < len(tasks):
+            raise ModelError(f"gang {name}: two of its tasks have the same name")
+        # A task asks under its own name when its node fails, so gangs and tasks share their names.
+        for task in sorted(names | {name}):
+            if task in self.running or task in self.asking or task in self.queue:
+                raise ModelError(f"task {task} is there already")
+        self.arrived += sum(task.demand.total for task in tasks)
         self.ask(time, time, name, tasks)
 
     def ask(self, time: int, since: int, name: str, tasks: tuple[Task, ...]) -> bool:
@@ -246,12 +251,14 @@ class _Run:
                     self.board.release(earlier.demand, row, slots)
                 if self.refused is Refused.WAITS:
                     self.queue[name] = (since, tasks)
+                    self.asking.update(one.name for one in tasks)
                 else:
                     self.placements.extend(Placement(one.name, "", (), time, time - since) for one in tasks)
                 return False
             got.append(place)
         self.queue.pop(name, None)
         for task, (row, slots) in zip(tasks, got, strict=True):
+            self.asking.discard(task.name)
             self.runs += 1
             self.running[task.name] = _Held(task, row, slots, self.runs)
             if task.duration is not None:
@@ -272,11 +279,14 @@ class _Run:
 
     def give_up(self, name: str) -> None:
         """Let a task, a whole gang or a member of one stop waiting."""
-        if self.queue.pop(name, None):
+        if name in self.queue:
+            _, tasks = self.queue.pop(name)
+            self.asking.difference_update(task.name for task in tasks)
             return
         for gang, (since, tasks) in self.queue.items():
             rest = tuple(task for task in tasks if task.name != name)
             if len(rest) < len(tasks):
+                self.asking.discard(name)
                 self.queue[gang] = (since, rest)
                 if not rest:
                     del self.queue[gang]
