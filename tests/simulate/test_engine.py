@@ -84,6 +84,15 @@ def test_members_and_whole_gangs_can_stop_waiting() -> None:
     assert not none.waiting
 
 
+def test_a_gang_that_gets_smaller_while_it_waits_is_tried_again() -> None:
+    """Nothing else happens that would give it room."""
+    gang = tuple(task(f"g-{i}") for i in range(3))
+    result = run(GangArrival(0, "g", gang), Departure(3, "g-2"), nodes=(node("a", 2),))
+    assert places(result) == [("g-0", "a", 3, 3), ("g-1", "a", 3, 3)]
+    assert result.columns.pending.tolist() == [1, 0]
+    assert result.columns.waited.tolist() == [0, 6]
+
+
 def test_a_task_that_has_stopped_waiting_or_running_may_come_again() -> None:
     gang = tuple(task(f"g-{i}") for i in range(3))
     result = run(

@@ -216,7 +216,7 @@ class _Run:
                     self.leave(name)
                     self.retry(time)
                 else:
-                    self.give_up(name)
+                    self.give_up(time, name)
             case NodeArrival(time, node):
                 row = board.row_of.get(node.name, -1)
                 board.add(node, in_use=any(held.row == row for held in self.running.values()))
@@ -277,8 +277,8 @@ class _Run:
             if demands not in failed and not self.ask(time, since, name, tasks):
                 failed.add(demands)
 
-    def give_up(self, name: str) -> None:
-        """Let a task, a whole gang or a member of one stop waiting."""
+    def give_up(self, time: int, name: str) -> None:
+        """Let a task, a whole gang or a member of one stop waiting; the other members may find room."""
         if name in self.queue:
             _, tasks = self.queue.pop(name)
             self.asking.difference_update(task.name for task in tasks)
@@ -287,8 +287,10 @@ class _Run:
             rest = tuple(task for task in tasks if task.name != name)
             if len(rest) < len(tasks):
                 self.asking.discard(name)
-                self.queue[gang] = (since, rest)
-                if not rest:
+                # Nobody else has more room than before, so nobody else is asked about.
+                if rest:
+                    self.ask(time, since, gang, rest)
+                else:
                     del self.queue[gang]
                 return
 
