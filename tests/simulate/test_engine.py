@@ -93,6 +93,23 @@ def test_a_gang_that_gets_smaller_while_it_waits_is_tried_again() -> None:
     assert result.columns.waited.tolist() == [0, 6]
 
 
+@pytest.mark.parametrize("refused", Refused)
+def test_who_has_gone_by_itself_may_be_let_depart_once_more(refused: Refused) -> None:
+    """Recorded traces tell of the end of everybody, of those that were refused as well."""
+    result = run(
+        Arrival(0, task("x", 5)),
+        GangArrival(1, "g", (task("y"),)),
+        *(Departure(6, name) for name in ("y", "g", "x", "y")),
+        refused=refused,
+    )
+    assert [one.task for one in result.placements if one.node] == ["x", "y"][: 1 + (refused is Refused.WAITS)]
+
+
+def test_nodes_are_drained_twice_and_fail_after() -> None:
+    result = run(NodeDrained(0, "a"), NodeDrained(1, "a"), NodeFailed(2, "a"), NodeArrival(3, node("a")))
+    assert len(result.columns.time) == 4
+
+
 def test_a_task_that_has_stopped_waiting_or_running_may_come_again() -> None:
     gang = tuple(task(f"g-{i}") for i in range(3))
     result = run(
@@ -179,6 +196,9 @@ def test_ties_go_to_the_lowest_rank() -> None:
         ((GangArrival(0, "g", TWO), GangArrival(1, "h", (task("g"),))), "task g is there already"),
         ((Arrival(0, task("g")), GangArrival(1, "g", TWO)), "task g is there already"),
         ((NodeDrained(0, "nowhere"),), "no node nowhere"),
+        ((NodeFailed(0, "a"), NodeFailed(1, "a")), "no node a: it has failed"),
+        ((NodeFailed(0, "a"), NodeDrained(1, "a")), "no node a: it has failed"),
+        ((Departure(0, "x"), Arrival(1, task("x"))), "no task x"),
         ((NodeArrival(0, node("a")),), "there already"),
     ],
 )

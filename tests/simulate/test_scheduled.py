@@ -113,9 +113,17 @@ def test_departures_free_room_and_end_waits() -> None:
         PodArrival(1, pod("z")),
         Departure(2, "default/y"),
         Departure(3, "x"),
-        Departure(4, "never-there"),
+        Departure(4, "y"),
     )
     assert places(result) == [("x", "a", 0, 0), ("z", "a", 3, 2)]
+
+
+def test_who_has_gone_by_itself_may_be_let_depart_once_more() -> None:
+    """Recorded traces tell of the end of everybody."""
+    cluster = ClusterSnapshot(nodes=[node("a"), node("b")]).assume(pod("there", node_name="b"))
+    events: list[ClusterEvent] = [PodArrival(0, pod("x"), 5), NodeFailed(6, "b")]
+    events += [Departure(7, "x"), Departure(8, "there")]
+    assert places(replay_schedule(cluster, events)) == [("x", "a", 0, 0)]
 
 
 def test_pods_that_were_there_stay_until_named() -> None:
@@ -205,7 +213,16 @@ def test_the_fast_replay_decides_alike() -> None:
     [
         ((PodArrival(1, pod("x")), PodArrival(0, pod("y"))), "order of time"),
         ((PodArrival(0, pod("x")), PodArrival(0, pod("x"))), "there already"),
+        ((Departure(0, "x"), PodArrival(1, pod("x"))), "no pod default/x"),
+        ((Departure(0, "other/x"),), "no pod other/x"),
         ((NodeDrained(0, "nowhere"),), "no node nowhere"),
+        ((NodeFailed(0, "a"), NodeFailed(1, "a")), "no node a"),
+        ((NodeFailed(0, "a"), NodeDrained(1, "a")), "no node a"),
+        ((NodeJoined(0, node("a")),), "node a is there already"),
+        (
+            (NodeDrained(0, "a"), NodeJoined(1, node("a")), NodeJoined(2, node("a"))),
+            "node a is there already",
+        ),
     ],
 )
 def test_impossible_streams_are_refused(events: tuple[ClusterEvent, ...], message: str) -> None:

@@ -64,6 +64,7 @@ class _Board:
     def __init__(self, nodes: Sequence[GpuNode], policy: GpuPolicy, measure: FragmentationMeasure) -> None:
         self.nodes = list(nodes)
         self.open = [True] * len(nodes)
+        self.failed: set[int] = set()
         self.row_of = {node.name: row for row, node in enumerate(nodes)}
         self.memory = np.array([node.memory for node in nodes], np.int64)
         # Asking a protocol takes longer than a placement, so it is asked once.
@@ -136,12 +137,16 @@ class _Board:
         elif self.open[row]:
             raise ModelError(f"node {node.name} is there already")
         self.open[row] = True
+        self.failed.discard(row)
         self.change(row, self.nodes[row] if in_use else node)
 
     def row(self, name: str) -> int:
-        if name not in self.row_of:
+        row = self.row_of.get(name)
+        if row is None:
             raise ModelError(f"no node {name}")
-        return self.row_of[name]
+        if row in self.failed:
+            raise ModelError(f"no node {name}: it has failed")
+        return row
 
     def _fresh_scores(
         self, demand: GpuDemand, score: Callable[[GpuNode, GpuDemand], int]
@@ -176,6 +181,7 @@ class _Run:
         self.running: dict[str, _Held] = {}
         self.queue: dict[str, tuple[int, tuple[Task, ...]]] = {}
         self.asking: set[str] = set()  # the tasks in the queue, those within gangs among them
+        self.known: set[str] = set()  # the tasks and gangs that have arrived
         self.ends: list[tuple[int, int, str]] = []
         self.runs = 0
         self.rows: list[tuple[int, int, int, int, int, int]] = []
@@ -215,8 +221,10 @@ class _Run:
                 if name in self.running:
                     self.leave(name)
                     self.retry(time)
-                else:
+                elif name in self.known:
                     self.give_up(time, name)
+                else:
+                    raise ModelError(f"no task {name}")
             case NodeArrival(time, node):
                 row = board.row_of.get(node.name, -1)
                 board.add(node, in_use=any(held.row == row for held in self.running.values()))
@@ -238,6 +246,7 @@ class _Run:
         for task in sorted(names | {name}):
             if task in self.running or task in self.asking or task in self.queue:
                 raise ModelError(f"task {task} is there already")
+        self.known |= names | {name}
         self.arrived += sum(task.demand.total for task in tasks)
         self.ask(time, time, name, tasks)
 
@@ -302,6 +311,7 @@ class _Run:
         lost = [held for held in self.running.values() if held.row == row]
         for held in lost:
             self.leave(held.task.name)
+        self.board.failed.add(row)
         self.board.open[row] = False
         self.board.touch(row)
         for held in lost:
@@ -367,7 +377,8 @@ def replay(
     Raises
     ------
     ModelError
-        When events are out of order, or name nodes and tasks that are not there or are there already.
+        When events are out of order, a node or task arrives that is there already, or one is named that is
+        not there or, if a task, never was: one that has left by itself may be let depart once more.
     """
     given = list(nodes)
     by_name = sorted(range(len(given)), key=lambda row: given[row].name)

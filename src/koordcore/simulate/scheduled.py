@@ -62,7 +62,10 @@ class PodArrival:
 
 @record
 class NodeJoined:
-    """A node is new, or comes back after it failed or was drained; a drained one keeps its pods."""
+    """A node is new, or comes back after it failed or was drained; a drained one keeps its pods.
+
+    One that is unschedulable at the start counts as drained.
+    """
 
     time: int
     node: Node
@@ -124,6 +127,7 @@ class _Clock:
     arrived: dict[PodKey, PodArrival] = attrs.Factory(dict)
     since: dict[PodKey, int] = attrs.Factory(dict)
     runs: dict[PodKey, int] = attrs.Factory(dict)
+    gone: set[PodKey] = attrs.Factory(set)
     placements: list[Placement] = attrs.Factory(list)
     rows: list[tuple[int, int, int]] = attrs.Factory(list)
     used: list[list[int]] = attrs.Factory(list)
@@ -171,8 +175,12 @@ class _Clock:
                 key = PodKey(*name.split("/", 1)) if "/" in name else PodKey("default", name)
                 if self.snapshot.pod(key):
                     self.forget(key)
+                elif key not in self.gone:
+                    raise ModelError(f"no pod {key}")
             case NodeJoined(_, node):
                 known = node.name in self.snapshot.layout.row_of
+                if known and not self.snapshot.node(node.name).node.unschedulable:
+                    raise ModelError(f"node {node.name} is there already")
                 pods = self.snapshot.node(node.name).pods if known else ()
                 self.snapshot = self.snapshot.with_nodes(NodeState(node, pods))
             case NodeDrained(_, name):
@@ -184,12 +192,14 @@ class _Clock:
 
     def forget(self, key: PodKey) -> None:
         self.runs.pop(key, None)
+        self.gone.add(key)
         self.snapshot = self.snapshot.forget(key)
 
     def fail(self, time: int, name: str) -> None:
         """Take a node away; its pods ask for a place again unless they were bound at the start."""
         gone = [pod.key for pod in self.snapshot.node(name).pods]
         lost = [key for key in gone if key in self.arrived]
+        self.gone.update(gone)
         self.snapshot = self.snapshot.forget(*gone).without_nodes(name)
         for key in lost:
             if self.runs.pop(key, None) is not None:  # who only kept a place goes on waiting
@@ -263,7 +273,8 @@ def replay_schedule(
     Raises
     ------
     ModelError
-        When events are out of order, or name what is not there or is there already.
+        When events are out of order, a pod or node arrives that is there already, or one is named that is
+        not there or, if a pod, never was: one that has ended by itself may be let depart once more.
 
     Examples
     --------
