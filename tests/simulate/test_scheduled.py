@@ -17,7 +17,7 @@ from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.simulate import Departure, NodeDrained, NodeFailed, PodArrival, replay, replay_schedule
 from koordcore.simulate.cluster import nodes_of
-from koordcore.simulate.scheduled import ClusterEvent, NodeJoined, ScheduledReplay
+from koordcore.simulate.scheduled import ClusterEvent, NodeJoined, ScheduledReplay, stream_of
 from koordcore.simulate.trace import untimed_events
 from koordcore.snapshot import ClusterSnapshot
 from tests.scheduling.test_gpu_share import pod as card_pod, small_snapshot
@@ -116,6 +116,24 @@ def test_departures_free_room_and_end_waits() -> None:
         Departure(4, "y"),
     )
     assert places(result) == [("x", "a", 0, 0), ("z", "a", 3, 2)]
+
+
+def test_a_duration_is_not_negative() -> None:
+    """Time would run backwards."""
+    with pytest.raises(ModelError, match="pod default/x: duration is negative: -7"):
+        PodArrival(3, pod("x"), -7)
+    with pytest.raises(ModelError, match=r"PodArrival: duration: expected int \| None, got 'long'"):
+        PodArrival(3, pod("x"), "long")  # type: ignore[arg-type]  # what is tested
+    assert places(run(PodArrival(3, pod("x"), 0), PodArrival(3, pod("y")))) == [
+        ("x", "a", 3, 0),
+        ("y", "a", 3, 0),
+    ]
+
+
+def test_a_pod_of_a_dump_that_expects_less_than_no_time_ends_at_once() -> None:
+    dump = ClusterSnapshot(nodes=[node("a")], pending=[pod("x"), pod("y")])
+    cluster, events = stream_of(dump, {}, {dump.pending[0].key: timedelta(seconds=-5)})
+    assert places(replay_schedule(cluster, events)) == [("x", "a", 0, 0), ("y", "a", 0, 0)]
 
 
 def test_who_has_gone_by_itself_may_be_let_depart_once_more() -> None:

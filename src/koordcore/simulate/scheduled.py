@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from koordcore._record import record
 from koordcore.errors import ModelError
+from koordcore.model.checks import names_its_fields
 from koordcore.model.device_slices import ResourceSlice
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -41,6 +42,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
+@names_its_fields
 @record
 class PodArrival:
     """A pod is created.
@@ -58,6 +60,10 @@ class PodArrival:
     time: int
     pod: Pod
     duration: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.duration is not None and self.duration < 0:
+            raise ModelError(f"pod {self.pod.key}: duration is negative: {self.duration}")
 
 
 @record
@@ -336,7 +342,8 @@ def stream_of(
     for pod in snapshot.pending:
         second = _seconds(pod.created) if pod.created else 0
         lasts = durations.get(pod.key)
-        whole = None if lasts is None else -(-lasts // timedelta(seconds=1))
+        # What a pod says of itself may be less than nothing, as a deadline may: it ends at once.
+        whole = None if lasts is None else max(0, -(-lasts // timedelta(seconds=1)))
         events.append((second, pod.key, PodArrival(second, pod, whole)))
     for key, end in ends.items():
         events.append((_seconds(end), key, Departure(_seconds(end), str(key))))
