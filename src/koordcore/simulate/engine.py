@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from koordcore.errors import ModelError
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
-from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, ScoredPolicy
+from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, OwnScored, ScoredPolicy, looked_at
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.simulate.course import Placement, Replay, ReplayColumns
 from koordcore.simulate.events import (
@@ -37,7 +37,7 @@ _NEVER: Final = -(1 << 62)
 
 @attrs.define
 class _Row:
-    """Scores of all nodes for one shape of demand, which is without memory."""
+    """Scores of all nodes for one shape of demand, which the library's policies see without memory."""
 
     shape: GpuDemand
     scores: NDArray[np.int64]
@@ -67,6 +67,9 @@ class _Board:
         self.failed: set[int] = set()
         self.row_of = {node.name: row for row, node in enumerate(nodes)}
         self.memory = np.array([node.memory for node in nodes], np.int64)
+        policy = looked_at(policy)
+        # Memory moves no score of the library's and is looked at when a node is chosen; its shapes are few.
+        self._by_memory = isinstance(policy, OwnScored)
         # Asking a protocol takes longer than a placement, so it is asked once.
         self._choose = (
             partial(self._draw, policy) if isinstance(policy, DrawnPolicy) else partial(self._best, policy)
@@ -77,7 +80,7 @@ class _Board:
         self.allocated = sum(CARD * len(node.cards) - node.idle for node in nodes)
         self._turn = 0
         self._log: list[int] = []
-        self._rows: dict[tuple[int, int, int, tuple[str, ...]], _Row] = {}
+        self._rows: dict[tuple[int, int, int, int, tuple[str, ...]], _Row] = {}
 
     def place(self, demand: GpuDemand) -> tuple[int, tuple[int, ...]] | None:
         """Choose node and cards and take them; ``None`` when it fits nowhere."""
@@ -151,11 +154,11 @@ class _Board:
     def _fresh_scores(
         self, demand: GpuDemand, score: Callable[[GpuNode, GpuDemand], int]
     ) -> NDArray[np.int64]:
-        key = (demand.cpu, demand.gpus, demand.milli, demand.models)
+        memory = demand.memory if self._by_memory else 0
+        key = (demand.cpu, memory, demand.gpus, demand.milli, demand.models)
         row = self._rows.get(key)
         if row is None:
-            # Memory moves no score and is looked at when a node is chosen.
-            shape = attrs.evolve(demand, memory=0)
+            shape = attrs.evolve(demand, memory=memory)
             row = _Row(shape, np.full(len(self.nodes), _NEVER, np.int64), len(self._log))
             self._rows[key] = row
             stale: Iterable[int] = range(len(self.nodes))
