@@ -193,6 +193,23 @@ def test_only_what_would_come_can_be_left_out(capsys: pytest.CaptureFixture[str]
     assert "without: there is no injection 99999" in capsys.readouterr().err
 
 
+def test_one_line_replays_what_broke(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names what was set in the profile, and the policy, too."""
+    monkeypatch.setattr("koordcore.cli.world.own_scheduler", lambda seat, policy: Hasty())
+    sets = ["--set", "seconds=60", "--set", "storm=40"]
+    assert main(["world", "--profile", "network", *sets, "--policy", "stock", "--shrink"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    (line,) = (one for one in told if one.startswith("replay: koordcore "))
+    assert "--set storm=40 --policy stock --without " in line
+    assert main(line.split()[2:]) == 1
+    again = capsys.readouterr().out.splitlines()
+    assert [one for one in again if one.startswith("BROKEN")] == [
+        one for one in told if one.startswith("BROKEN")
+    ]
+
+
 def test_the_command_tells_a_story_in_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["world", "--seed", "7", "--profile", "storm", "--set", "seconds=60", "--limit", "0"])
     told = capsys.readouterr().out
