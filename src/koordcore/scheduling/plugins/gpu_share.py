@@ -67,7 +67,8 @@ class GpuShareArgs:
     ----------
     policy
         Whose score counts: a name, or a policy of one's own as for
-        :func:`~koordcore.scoring.gpu_policies.make_policy`, whose scores may be any integers.
+        :func:`~koordcore.scoring.gpu_policies.make_policy`, whose scores may be any whole numbers
+        between -2^62 and 2^62.
     mix
         The work to be expected; left out, the pods of the snapshot, bound and pending.
     seed
