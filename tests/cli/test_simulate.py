@@ -95,6 +95,8 @@ def test_the_published_figure_is_printed(capsys: pytest.CaptureFixture[str]) -> 
         (["--compress", "0"], "--compress: must be at least 1, got 0"),
         (["--compress", "4"], "--compress: changes nothing without --clock trace"),
         (["--kind", "waiting", "--plot", "w.png"], "--kind waiting: nobody waits without --clock trace"),
+        (["--kind", "waiting", "--clock", "trace"], "--kind: changes nothing without --plot"),
+        (["--kind", "allocation"], "--kind: changes nothing without --plot"),
         (["--store", "/dev/null/x"], "--store: /dev/null/x: Not a directory"),
         (
             ["--policy", "own_needs:Needs"],

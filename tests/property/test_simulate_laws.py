@@ -137,6 +137,7 @@ def busy_streams(draw: st.DrawFn, cluster: tuple[GpuNode, ...]) -> tuple[Event, 
     time = 0
     events: list[Event] = []
     closed: set[str] = set()
+    failed: set[str] = set()
     names: list[str] = []
     for turn in range(draw(st.integers(1, 18))):
         time += draw(st.integers(0, 3))
@@ -156,12 +157,16 @@ def busy_streams(draw: st.DrawFn, cluster: tuple[GpuNode, ...]) -> tuple[Event, 
         elif kind == "leave" and names:
             events.append(Departure(time, draw(st.sampled_from(names))))
         elif kind in ("drain", "fail"):
-            name = draw(st.sampled_from([node.name for node in cluster]))
-            closed.add(name)
-            events.append(NodeDrained(time, name) if kind == "drain" else NodeFailed(time, name))
+            there = [node.name for node in cluster if node.name not in failed]
+            if there:
+                name = draw(st.sampled_from(there))
+                closed.add(name)
+                events.append(NodeDrained(time, name) if kind == "drain" else NodeFailed(time, name))
+                failed |= {name} if kind == "fail" else set()
         elif kind == "back" and closed:
             name = draw(st.sampled_from(sorted(closed)))
             closed.remove(name)
+            failed.discard(name)
             events.append(NodeArrival(time, next(node for node in cluster if node.name == name)))
     return tuple(events)
 

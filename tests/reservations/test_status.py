@@ -164,7 +164,7 @@ def test_in_a_replay_reservations_are_used_released_and_run_out() -> None:
     events: list[ClusterEvent] = [
         PodArrival(0, pod("owner", 6, "a"), 10),
         PodArrival(20, pod("stranger", 6), 10),
-        Departure(101, "nobody"),
+        Departure(101, "owner"),
     ]
     run = replay_schedule(snapshot, events, policy=POLICY)
     assert [(one.task, one.time) for one in run.placements] == [
@@ -178,7 +178,7 @@ def test_in_a_replay_reservations_are_used_released_and_run_out() -> None:
 
 def test_in_a_replay_a_reservation_that_waits_is_placed() -> None:
     snapshot = ClusterSnapshot(nodes=[node("n1")], records=[reservation("r1", 6)])
-    run = replay_schedule(snapshot, [Departure(5, "nobody")], policy=POLICY)
+    run = replay_schedule(snapshot, [PodArrival(5, pod("large", 99))], policy=POLICY)
     assert run.placements == ()
     (one,) = run.snapshot.of(Reservation)
     assert one.status.node_name == "n1"

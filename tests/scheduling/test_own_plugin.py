@@ -196,6 +196,9 @@ POINTS = """
 Licensed = acme_scheduling:Licensed
 Bare = acme_scheduling:Bare
 Broken = os:sep
+Missing = acme_scheduling:Nobody
+Gone = acme_is_gone:Licensed
+Raises = acme_raises:Licensed
 NodeName = os:sep
 """
 
@@ -263,6 +266,29 @@ def test_what_is_offered_wrongly_is_told(installed: Path) -> None:
     (policy,) = policies_from_manifest(configuration("filter", suffix="x"))
     with pytest.raises(ModelError, match=r"Licensed: args: .*unexpected keyword argument 'suffix'"):
         schedule(ClusterSnapshot(nodes=NODES), policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Missing", "entry point acme_scheduling:Nobody in koordcore.plugins: AttributeError: "),
+        ("Gone", "entry point acme_is_gone:Licensed in koordcore.plugins: ModuleNotFoundError: "),
+        ("Raises", "entry point acme_raises:Licensed in koordcore.plugins: ValueError: not today"),
+    ],
+)
+def test_what_is_offered_and_cannot_be_imported_is_told(
+    installed: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
+) -> None:
+    """It is no defect of the library."""
+    (installed / "acme_raises.py").write_text("raise ValueError('not today')")
+    policy, cluster = installed / "policy.json", installed / "cluster.json"
+    policy.write_text(json.dumps(configuration("filter", name)))
+    cluster.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}))
+    for verb in ("schedule", "report", "compare"):
+        status = main([verb, str(cluster), "--policy", str(policy)])
+        err = capsys.readouterr().err
+        assert status == 2, (verb, err)
+        assert f"plugin {name}: {told}" in err
 
 
 def test_the_command_line_asks_it(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:

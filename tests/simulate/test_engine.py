@@ -27,12 +27,15 @@ WHOLE = GpuDemand(cpu=1000, gpus=1)
 MIX = WorkloadMix(((GpuDemand(cpu=1000, gpus=1), 1),), 1)
 
 
-def node(name: str, cards: int = 1, memory: int = 100) -> GpuNode:
-    return GpuNode(name=name, cpu=8000, memory=memory, cards=(1000,) * cards)
-
-
 def task(name: str, duration: int | None = None, demand: GpuDemand = WHOLE) -> Task:
     return Task(name=name, demand=demand, duration=duration)
+
+
+TWO = (task("x"), task("y"))
+
+
+def node(name: str, cards: int = 1, memory: int = 100) -> GpuNode:
+    return GpuNode(name=name, cpu=8000, memory=memory, cards=(1000,) * cards)
 
 
 def run(
@@ -79,6 +82,44 @@ def test_members_and_whole_gangs_can_stop_waiting() -> None:
     none = run(GangArrival(0, "g", gang), Departure(1, "g"), NodeArrival(2, node("b", 2)))
     assert not none.placements
     assert not none.waiting
+
+
+def test_a_gang_that_gets_smaller_while_it_waits_is_tried_again() -> None:
+    """Nothing else happens that would give it room."""
+    gang = tuple(task(f"g-{i}") for i in range(3))
+    result = run(GangArrival(0, "g", gang), Departure(3, "g-2"), nodes=(node("a", 2),))
+    assert places(result) == [("g-0", "a", 3, 3), ("g-1", "a", 3, 3)]
+    assert result.columns.pending.tolist() == [1, 0]
+    assert result.columns.waited.tolist() == [0, 6]
+
+
+@pytest.mark.parametrize("refused", Refused)
+def test_who_has_gone_by_itself_may_be_let_depart_once_more(refused: Refused) -> None:
+    """Recorded traces tell of the end of everybody, of those that were refused as well."""
+    result = run(
+        Arrival(0, task("x", 5)),
+        GangArrival(1, "g", (task("y"),)),
+        *(Departure(6, name) for name in ("y", "g", "x", "y")),
+        refused=refused,
+    )
+    assert [one.task for one in result.placements if one.node] == ["x", "y"][: 1 + (refused is Refused.WAITS)]
+
+
+def test_nodes_are_drained_twice_and_fail_after() -> None:
+    result = run(NodeDrained(0, "a"), NodeDrained(1, "a"), NodeFailed(2, "a"), NodeArrival(3, node("a")))
+    assert len(result.columns.time) == 4
+
+
+def test_a_task_that_has_stopped_waiting_or_running_may_come_again() -> None:
+    gang = tuple(task(f"g-{i}") for i in range(3))
+    result = run(
+        GangArrival(0, "g", gang),
+        Departure(1, "g-1"),
+        Departure(2, "g"),
+        *(Arrival(3 + turn, task(f"g-{turn}", 0)) for turn in range(3)),
+        Arrival(9, task("g-0")),
+    )
+    assert places(result) == [("g-0", "a", 3, 0), ("g-1", "a", 4, 0), ("g-2", "a", 5, 0), ("g-0", "a", 9, 0)]
 
 
 def test_a_drained_node_keeps_its_tasks_and_takes_no_more() -> None:
@@ -146,7 +187,18 @@ def test_ties_go_to_the_lowest_rank() -> None:
     [
         ((Arrival(1, task("x")), Arrival(0, task("y"))), "order of time"),
         ((Arrival(0, task("x")), Arrival(0, task("x"))), "there already"),
+        ((Arrival(0, task("x")), Arrival(1, task("y")), Arrival(2, task("y"))), "y waits already"),
+        ((GangArrival(0, "g", (task("x"), task("x"))),), "gang g: two of its tasks have the same name"),
+        ((Arrival(0, task("x")), GangArrival(0, "g", (task("x"),))), "task x is there already"),
+        ((GangArrival(0, "g", TWO), Arrival(1, task("y"))), "task y is there already"),
+        ((GangArrival(0, "g", TWO), GangArrival(1, "h", (task("y"), task("z")))), "task y is there already"),
+        ((GangArrival(0, "g", TWO), GangArrival(1, "x", (task("z"),))), "task x is there already"),
+        ((GangArrival(0, "g", TWO), GangArrival(1, "h", (task("g"),))), "task g is there already"),
+        ((Arrival(0, task("g")), GangArrival(1, "g", TWO)), "task g is there already"),
         ((NodeDrained(0, "nowhere"),), "no node nowhere"),
+        ((NodeFailed(0, "a"), NodeFailed(1, "a")), "no node a: it has failed"),
+        ((NodeFailed(0, "a"), NodeDrained(1, "a")), "no node a: it has failed"),
+        ((Departure(0, "x"), Arrival(1, task("x"))), "no task x"),
         ((NodeArrival(0, node("a")),), "there already"),
     ],
 )

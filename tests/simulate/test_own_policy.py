@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
-from koordcore import ModelError
+from koordcore import ClusterSnapshot, ModelError, Node, PluginSetting, Pod, Policy, schedule
 from koordcore.cli import main
-from koordcore.scoring.gpu_policies import PolicyLike
-from koordcore.simulate import Cell, PolicyName, ResultFolder, make_policy, play_cell, plot, summaries, sweep
+from koordcore.model.devices import GPU_COUNT
+from koordcore.scheduling.plugins.gpu_share import GPU_MILLI, GpuShareArgs
+from koordcore.scoring import GpuDemand, GpuNode, workload_mix
+from koordcore.scoring.gpu_policies import GpuPolicy, PolicyLike
+from koordcore.simulate import (
+    Arrival,
+    Cell,
+    PolicyName,
+    ResultFolder,
+    Task,
+    make_policy,
+    play_cell,
+    plot,
+    replay,
+    summaries,
+    sweep,
+)
 from koordcore.simulate.plots import PlotKind
 from koordcore.simulate.scenario import CellResult
 from tests.simulate.small import SMALL, small_mix
@@ -39,6 +57,89 @@ def test_a_sweep_over_processes_keeps_and_averages_it(tmp_path: Path) -> None:
 def test_a_maker_is_given_what_it_asks_for() -> None:
     scaled_run, tight_run = PLAY(Cell("small", "scaled", 1)), PLAY(Cell("small", "tight", 1))
     assert scaled_run.digest == tight_run.digest
+
+
+class Answers:
+    """A policy that answers what it is told to."""
+
+    def __init__(
+        self, *, score: Callable[[GpuNode, GpuDemand], Any] = lambda *_: 0, slots: object = (0,)
+    ) -> None:
+        self._score, self._slots = score, slots
+
+    def score(self, node: GpuNode, demand: GpuDemand) -> Any:
+        return self._score(node, demand)
+
+    def slots(self, node: GpuNode, demand: GpuDemand) -> Any:
+        return self._slots
+
+
+class Draws:
+    """The same for one that draws."""
+
+    def __init__(self, row: object, slots: object = (0,)) -> None:
+        self._row, self._slots = row, slots
+
+    def draw(self, turn: int, nodes: int) -> Any:
+        return self._row
+
+    def drawn_slots(self, turn: int, node: GpuNode, demand: GpuDemand) -> Any:
+        return self._slots
+
+
+CARDS = tuple(GpuNode(name=name, cpu=9000, memory=1 << 40, cards=(400, 1000)) for name in "ab")
+SHARE = GpuDemand(cpu=1000, memory=1 << 33, gpus=1, milli=300)
+MEANT: list[tuple[GpuPolicy, str]] = [
+    (
+        Answers(score=lambda node, _: {"a": 0.1, "b": 0.5}[node.name]),
+        r"score: expected a whole number .* got 0\.1",
+    ),
+    (Answers(score=lambda *_: None), "score: expected a whole number .* got None"),
+    (Answers(score=lambda *_: -(1 << 62)), "score: expected a whole number between .* got -46"),
+    (Answers(score=lambda *_: 1 << 70), "score: expected a whole number between .* got 11"),
+    (Answers(slots=(-1,)), r"slots: expected 1 different cards of a with 300 milli left, got \(-1,\)"),
+    (Answers(slots=(2,)), "slots: expected 1 different cards of a"),
+    (Answers(slots=(0, 0)), "slots: expected 1 different cards of a"),
+    (Answers(slots=0), "slots: expected 1 different cards of a"),
+    (Draws(2), "draw: expected a whole number from 0 to 1, got 2"),
+    (Draws(-1), "draw: expected a whole number from 0 to 1, got -1"),
+    (Draws(0.5), r"draw: expected a whole number from 0 to 1, got 0\.5"),
+    (Draws(0, ()), "drawn_slots: expected 1 different cards of a"),
+]
+
+
+@pytest.mark.parametrize(("policy", "told"), MEANT)
+def test_wrong_answers_are_named_and_not_misread(policy: GpuPolicy, told: str) -> None:
+    mix = workload_mix([SHARE])
+    with pytest.raises(ModelError, match=f"policy (Answers|Draws): {told}"):
+        replay(CARDS, [Arrival(0, Task(name="x", demand=SHARE))], policy, mix=mix)
+
+
+def test_wrong_answers_are_named_within_schedule() -> None:
+    """GpuShare would cut the scores off as well."""
+    nodes = [
+        Node(name=name, allocatable={"cpu": 9000, "pods": 9, GPU_COUNT: 2, GPU_MILLI: 2000}) for name in "ab"
+    ]
+    pod = Pod(name="p", requests={"cpu": 1000}, annotations={GPU_MILLI: "300", GPU_COUNT: "1"})
+    for policy, told in ((MEANT[0]), (MEANT[4])):
+        setting = PluginSetting(name="GpuShare", args=GpuShareArgs(policy=policy))
+        with pytest.raises(ModelError, match=f"policy Answers: {told}"):
+            schedule(ClusterSnapshot(nodes=nodes, pending=[pod]), policy=Policy(plugins=(setting,)))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    policy = Answers(score=lambda node, _: np.int64(node.name == "b"), slots=np.array([1]))
+    arrival = Arrival(0, Task(name="x", demand=SHARE))
+    (one,) = replay(CARDS, [arrival], policy, mix=workload_mix([SHARE])).placements
+    assert (one.node, one.slots) == ("b", (1,))
+
+
+def test_it_is_asked_about_the_whole_demand() -> None:
+    """Tasks that differ in memory alone are rated apart."""
+    policy = Answers(score=lambda node, demand: (node.name == "b") == (demand.memory > 1 << 31))
+    tasks = [Task(name=str(shift), demand=attrs.evolve(SHARE, memory=1 << shift)) for shift in (33, 30)]
+    result = replay(CARDS, [Arrival(0, one) for one in tasks], policy, mix=workload_mix([SHARE]))
+    assert [(one.task, one.node) for one in result.placements] == [("33", "b"), ("30", "a")]
 
 
 def test_its_line_is_in_the_picture(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import attrs
 import pytest
@@ -12,11 +12,12 @@ from koordcore.model.nodes import Node
 from koordcore.model.plugin_args import FitArgs, ScoringStrategy
 from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
+from koordcore.scheduling import schedule
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
 from koordcore.simulate import Departure, NodeDrained, NodeFailed, PodArrival, replay, replay_schedule
 from koordcore.simulate.cluster import nodes_of
-from koordcore.simulate.scheduled import ClusterEvent, NodeJoined, ScheduledReplay
+from koordcore.simulate.scheduled import ClusterEvent, NodeJoined, ScheduledReplay, stream_of
 from koordcore.simulate.trace import untimed_events
 from koordcore.snapshot import ClusterSnapshot
 from tests.scheduling.test_gpu_share import pod as card_pod, small_snapshot
@@ -71,6 +72,40 @@ def test_nodes_drain_fail_and_come_back() -> None:
     assert [state.name for state in failed.snapshot.nodes] == ["b"]
 
 
+def member(name: str) -> Pod:
+    """One of a NonStrict gang of three."""
+    prefix = "gang.scheduling.koordinator.sh/"
+    gang = {f"{prefix}name": "g", f"{prefix}min-available": "3", f"{prefix}mode": "NonStrict"}
+    return attrs.evolve(pod(name), annotations=gang)
+
+
+def test_members_that_keep_places_wait() -> None:
+    """They count as pods that wait, and wait from their arrival on until the others have come."""
+    two = [PodArrival(0, member("g0")), PodArrival(3, member("g1"))]
+    nodes = (node("a"), node("b"))
+    assert run(*two, nodes=nodes).pending.tolist() == [1, 2]
+    result = run(*two, PodArrival(5, member("g2")), NodeJoined(9, node("c")), nodes=nodes)
+    assert result.pending.tolist() == [1, 2, 3, 0]
+    assert result.requested[0].tolist() == [0, 0, 2000, 3000], "places are kept once all have come"
+    assert sorted(places(result)) == [("g0", "a", 9, 9), ("g1", "b", 9, 6), ("g2", "c", 9, 4)]
+
+
+def test_members_ask_again_where_the_node_fails_on_which_they_keep_places() -> None:
+    gang = [PodArrival(0, member(f"g{turn}")) for turn in range(3)]
+    failed = run(*gang, NodeFailed(10, "a"), nodes=(node("a"), node("b")))
+    assert failed.pending.tolist() == [3, 3]
+    assert not failed.placements
+    joined = run(
+        *gang,
+        NodeFailed(10, "a"),
+        *(NodeJoined(20, node(name)) for name in "ac"),
+        nodes=(node("a"), node("b")),
+    )
+    assert {(one.task, one.time, one.waited) for one in joined.placements} == {
+        (f"default/g{turn}", 20, 20) for turn in range(3)
+    }
+
+
 def test_departures_free_room_and_end_waits() -> None:
     result = run(
         PodArrival(0, pod("x")),
@@ -78,9 +113,35 @@ def test_departures_free_room_and_end_waits() -> None:
         PodArrival(1, pod("z")),
         Departure(2, "default/y"),
         Departure(3, "x"),
-        Departure(4, "never-there"),
+        Departure(4, "y"),
     )
     assert places(result) == [("x", "a", 0, 0), ("z", "a", 3, 2)]
+
+
+def test_a_duration_is_not_negative() -> None:
+    """Time would run backwards."""
+    with pytest.raises(ModelError, match="pod default/x: duration is negative: -7"):
+        PodArrival(3, pod("x"), -7)
+    with pytest.raises(ModelError, match=r"PodArrival: duration: expected int \| None, got 'long'"):
+        PodArrival(3, pod("x"), "long")  # type: ignore[arg-type]  # what is tested
+    assert places(run(PodArrival(3, pod("x"), 0), PodArrival(3, pod("y")))) == [
+        ("x", "a", 3, 0),
+        ("y", "a", 3, 0),
+    ]
+
+
+def test_a_pod_of_a_dump_that_expects_less_than_no_time_ends_at_once() -> None:
+    dump = ClusterSnapshot(nodes=[node("a")], pending=[pod("x"), pod("y")])
+    cluster, events = stream_of(dump, {}, {dump.pending[0].key: timedelta(seconds=-5)})
+    assert places(replay_schedule(cluster, events)) == [("x", "a", 0, 0), ("y", "a", 0, 0)]
+
+
+def test_who_has_gone_by_itself_may_be_let_depart_once_more() -> None:
+    """Recorded traces tell of the end of everybody."""
+    cluster = ClusterSnapshot(nodes=[node("a"), node("b")]).assume(pod("there", node_name="b"))
+    events: list[ClusterEvent] = [PodArrival(0, pod("x"), 5), NodeFailed(6, "b")]
+    events += [Departure(7, "x"), Departure(8, "there")]
+    assert places(replay_schedule(cluster, events)) == [("x", "a", 0, 0)]
 
 
 def test_pods_that_were_there_stay_until_named() -> None:
@@ -88,6 +149,42 @@ def test_pods_that_were_there_stay_until_named() -> None:
     cluster = ClusterSnapshot(nodes=[node("a")]).assume(there)
     result = replay_schedule(cluster, [PodArrival(0, pod("x")), Departure(7, "there")])
     assert places(result) == [("x", "a", 7, 7)]
+
+
+def test_pods_that_wait_at_the_start_wait_from_second_0_on() -> None:
+    """Or from their creation, where that is later, and never from after the first event on."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    since = {"young": 30, "old": -30, "later": 90}
+    made = [
+        attrs.evolve(pod(name), created=start + timedelta(seconds=second)) for name, second in since.items()
+    ]
+    full = ClusterSnapshot(nodes=[node("a", 4000)]).assume(
+        *(pod(f"x{turn}", node_name="a") for turn in range(4))
+    )
+    waiting = full.with_pending(*made, pod("undated"))
+    events = [Departure(60 + 20 * turn, f"x{turn}") for turn in range(4)]
+    result = replay_schedule(waiting, events, start=start)
+    began = {name: time - waited for name, _, time, waited in places(result)}
+    assert began == {"young": 30, "old": 0, "later": 60, "undated": 0}
+    assert result.waited.tolist() == [waited for _, _, _, waited in places(result)]
+
+
+def test_pods_that_waited_at_the_start_ask_again_when_their_node_fails() -> None:
+    cluster = ClusterSnapshot(nodes=[node("a"), node("b")]).with_pending(pod("x"))
+    result = replay_schedule(cluster, [PodArrival(0, pod("y")), NodeFailed(10, "a"), NodeFailed(20, "b")])
+    assert result.pending.tolist() == [0, 1, 2]
+    assert {one.key.name for one in result.snapshot.pending} == {"x", "y"}
+    back = replay_schedule(cluster, [NodeFailed(10, "a"), NodeFailed(20, "b"), NodeJoined(50, node("b"))])
+    assert places(back) == [("x", "b", 10, 10), ("x", "b", 50, 30)]
+
+
+def test_who_keeps_a_place_at_the_start_asks_again_when_its_node_fails() -> None:
+    gang = [member(f"g{turn}") for turn in range(3)]
+    held = schedule(ClusterSnapshot(nodes=[node("a"), node("b")], pending=gang)).snapshot
+    assert len(held.pending) == 1
+    result = replay_schedule(held, [NodeFailed(10, "a"), NodeJoined(20, node("a", 2000))])
+    assert result.pending.tolist() == [3, 0]
+    assert {one[0] for one in places(result)} == {"g0", "g1", "g2"}
 
 
 def test_the_start_dates_the_pods() -> None:
@@ -134,7 +231,16 @@ def test_the_fast_replay_decides_alike() -> None:
     [
         ((PodArrival(1, pod("x")), PodArrival(0, pod("y"))), "order of time"),
         ((PodArrival(0, pod("x")), PodArrival(0, pod("x"))), "there already"),
+        ((Departure(0, "x"), PodArrival(1, pod("x"))), "no pod default/x"),
+        ((Departure(0, "other/x"),), "no pod other/x"),
         ((NodeDrained(0, "nowhere"),), "no node nowhere"),
+        ((NodeFailed(0, "a"), NodeFailed(1, "a")), "no node a"),
+        ((NodeFailed(0, "a"), NodeDrained(1, "a")), "no node a"),
+        ((NodeJoined(0, node("a")),), "node a is there already"),
+        (
+            (NodeDrained(0, "a"), NodeJoined(1, node("a")), NodeJoined(2, node("a"))),
+            "node a is there already",
+        ),
     ],
 )
 def test_impossible_streams_are_refused(events: tuple[ClusterEvent, ...], message: str) -> None:

@@ -182,6 +182,34 @@ def test_a_profile_refuses_what_it_cannot_mean() -> None:
         named_profile("breeze")
 
 
+def test_only_what_would_come_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    profile = FaultProfile(seconds=20, nodes=2, storm=0)
+    last = len(injections(1, profile)) - 1
+    assert run_world(1, profile, own_scheduler, without=frozenset({last})).breaches == ()
+    for wrong in (last + 1, -1):
+        with pytest.raises(ModelError, match=f"without: there is no injection {wrong}, only 0 to {last}"):
+            run_world(1, profile, own_scheduler, without=frozenset({0, wrong}))
+    assert main(["world", "--set", "seconds=3", "--without", "99999"]) == 2
+    assert "without: there is no injection 99999" in capsys.readouterr().err
+
+
+def test_one_line_replays_what_broke(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names what was set in the profile, and the policy, too."""
+    monkeypatch.setattr("koordcore.cli.world.own_scheduler", lambda seat, policy: Hasty())
+    sets = ["--set", "seconds=60", "--set", "storm=40"]
+    assert main(["world", "--profile", "network", *sets, "--policy", "stock", "--shrink"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    (line,) = (one for one in told if one.startswith("replay: koordcore "))
+    assert "--set storm=40 --policy stock --without " in line
+    assert main(line.split()[2:]) == 1
+    again = capsys.readouterr().out.splitlines()
+    assert [one for one in again if one.startswith("BROKEN")] == [
+        one for one in told if one.startswith("BROKEN")
+    ]
+
+
 def test_the_command_tells_a_story_in_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["world", "--seed", "7", "--profile", "storm", "--set", "seconds=60", "--limit", "0"])
     told = capsys.readouterr().out

@@ -119,7 +119,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_quiet(parser)
     add_output(parser, "csv")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG, SVG or PDF")
-    parser.add_argument("--kind", choices=tuple(PlotKind), default=PlotKind.ALLOCATION, help="what to draw")
+    parser.add_argument(
+        "--kind", choices=tuple(PlotKind), help=f"what to draw with --plot ({PlotKind.ALLOCATION})"
+    )
     parser.set_defaults(run=run)
 
 
@@ -130,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.folder.is_file():
         text = read_text(arguments.folder)
         if is_record(text):
-            idle = ("--policy", "--plot", "--as-gangs", *_OF_TRACES, "--seed")
+            idle = ("--policy", "--plot", "--kind", "--as-gangs", *_OF_TRACES, "--seed")
             need_use_of(arguments, "a recorded call is made again as it was", *idle)
             return _replay_record(text)
         need_use_of(arguments, "is about traces; pods of a dump arrive when they were created", *_OF_TRACES)
@@ -159,7 +161,9 @@ def _check(arguments: argparse.Namespace) -> None:
     fills = arguments.clock in (None, Clock.FILL) and not arguments.folder.is_file()
     if fills and (arguments.compress or 1) > 1:
         raise ModelError("--compress: changes nothing without --clock trace")
-    if fills and arguments.plot and arguments.kind == PlotKind.WAITING:
+    if arguments.plot is None:
+        need_use_of(arguments, "changes nothing without --plot", "--kind")
+    if fills and arguments.kind == PlotKind.WAITING:
         raise ModelError("--kind waiting: nobody waits without --clock trace")
     if arguments.as_gangs and not arguments.folder.is_file():
         raise ModelError("--as-gangs: a folder of traces has no jobs; it is about a dump")
@@ -180,8 +184,12 @@ def _print(result: SweepResult, arguments: argparse.Namespace) -> int:
     elif result.results:
         _print_tables(result.results)
     if arguments.plot and result.results:
-        plot(result.results, PlotKind(arguments.kind), arguments.plot)
+        plot(result.results, _kind(arguments), arguments.plot)
     return 1 if result.failed else 0
+
+
+def _kind(arguments: argparse.Namespace) -> PlotKind:
+    return PlotKind.ALLOCATION if arguments.kind is None else PlotKind(arguments.kind)
 
 
 def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
@@ -254,8 +262,8 @@ def _play_scheduled(
     """Let the pods arrive one after another and ``schedule`` give them nodes, devices of claims among it."""
     if arguments.output == "csv":
         raise ModelError("-o csv: is by percent arrived; of claims -o json tells what is in use over time")
-    if arguments.plot and arguments.kind != PlotKind.WAITING:
-        raise ModelError(f"--kind {arguments.kind}: of claims only those who wait are drawn (--kind waiting)")
+    if arguments.plot and (kind := _kind(arguments)) is not PlotKind.WAITING:
+        raise ModelError(f"--kind {kind}: of claims only those who wait are drawn (--kind waiting)")
     cluster, events = stream_of(snapshot, *expectations(snapshot, None))
     for name, policy in (policies or {name: named_policy(name) for name in _OF_CLAIMS}).items():
         with working(f"playing {name}") as step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import textwrap
 from collections.abc import Sequence
 from functools import partial
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     if for_programs(arguments):
         print_record(arguments, _record(found))
     else:
-        _tell(found, arguments.limit)
+        _tell(found, arguments)
     if arguments.plot:
         plot_world(found, arguments.plot)
     return 1 if found.breaches else 0
@@ -148,8 +149,8 @@ def _record(found: WorldRun) -> dict[str, Any]:
     }
 
 
-def _tell(found: WorldRun, limit: int) -> None:
-    profile = found.profile
+def _tell(found: WorldRun, arguments: argparse.Namespace) -> None:
+    profile, limit = found.profile, arguments.limit
     print(
         f"seed {found.seed}, profile {profile.name}: {profile.nodes} nodes, {profile.schedulers} "
         f"scheduler{'s' * (profile.schedulers != 1)}, {found.ended // SECOND} s"
@@ -173,8 +174,11 @@ def _tell(found: WorldRun, limit: int) -> None:
         message = f"BROKEN at {breach.time / SECOND:.1f} s, {breach.rule.value}: {breach.what}"
         print(*textwrap.wrap(message, _WIDTH, subsequent_indent="  "), sep="\n")
     if found.breaches:
-        left = f" --without {','.join(map(str, sorted(found.without)))}" if found.without else ""
-        print(f"replay: koordcore world --seed {found.seed} --profile {profile.name}{left}")
+        words = ["koordcore", "world", "--seed", str(found.seed), "--profile", profile.name]
+        words += (word for one in arguments.set for word in ("--set", one))
+        words += () if arguments.policy is None else ("--policy", arguments.policy)
+        words += ("--without", ",".join(map(str, sorted(found.without)))) if found.without else ()
+        print(f"replay: {shlex.join(words)}")
     else:
         print("every rule holds")
 

@@ -22,7 +22,7 @@ from koordcore.framework.guarded import guarded
 from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.readable import Readable
 from koordcore.framework.workspace import Workspace
-from koordcore.model.installed import offered_plugins
+from koordcore.model.installed import PLUGIN_GROUP, offered_plugins
 from koordcore.model.policy import PluginSetting, Policy
 
 _HOME: Final = "koordcore.scheduling.plugins"
@@ -70,13 +70,19 @@ def plugin_type(name: str) -> type[Plugin]:
     Raises
     ------
     ModelError
-        When there is no such plugin, or what an entry point offers is none.
+        When there is no such plugin, or what an entry point offers is none or cannot be imported.
     """
     if name in PLUGINS:
         return _own_type(name)
     if name not in offered_plugins():
         raise ModelError(f"no plugin {name}")
-    return _checked(name, offered_plugins()[name].load())
+    offer = offered_plugins()[name]
+    try:
+        found = offer.load()
+    except Exception as error:  # the module is its author's, and so is what it raises
+        place = f"entry point {offer.value} in {PLUGIN_GROUP}"
+        raise ModelError(f"plugin {name}: {place}: {type(error).__name__}: {error}") from error
+    return _checked(name, found)
 
 
 @cache

@@ -63,6 +63,12 @@ class Kept:
 NOBODY: Final[Mapping[PodKey, Kept]] = {}
 
 
+def kept_places(snapshot: ClusterSnapshot) -> list[Kept]:
+    """Give who keeps which place, by the names of the nodes."""
+    marked = derived(snapshot, _marked, _marked_again, replaced=True)
+    return [Kept(_back(pod), name, _until(pod)) for name, pods in sorted(marked.items()) for pod in pods]
+
+
 def reopened(
     snapshot: ClusterSnapshot, policy: Policy, asked: Collection[Pod] | None, now: datetime | None
 ) -> tuple[ClusterSnapshot, Mapping[PodKey, Kept]]:
@@ -76,12 +82,11 @@ def reopened(
         Whom a call is about; where no gang member is among them, only places whose time is up concern it.
         ``None`` for all.
     """
-    marked = derived(snapshot, _marked, _marked_again, replaced=True)
-    if not marked:
+    kept = kept_places(snapshot)
+    if not kept:
         return snapshot, NOBODY
     others = {pod.key for pod in asked or ()}
     whole = asked is None or any(map(belongs, asked))
-    kept = [Kept(_back(pod), name, _until(pod)) for name, pods in sorted(marked.items()) for pod in pods]
     found = {
         one.pod.key: one
         for one in kept

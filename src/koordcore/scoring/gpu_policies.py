@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from inspect import signature
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+
+from koordcore._blame import shown
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.scoring.foresight import Foresight
@@ -41,7 +44,10 @@ class ScoredPolicy(Protocol):
     """Takes the node with the highest score, the first one in the order of ranks among equals."""
 
     def score(self, node: GpuNode, demand: GpuDemand) -> int:
-        """Rate a node on which the task fits; equal nodes and demands must give equal scores."""
+        """Rate a node on which the task fits, by a whole number between -2^62 and 2^62.
+
+        Equal nodes and demands must give equal scores.
+        """
 
     def slots(self, node: GpuNode, demand: GpuDemand) -> tuple[int, ...]:
         """Choose the cards on the node that was taken."""
@@ -59,6 +65,7 @@ class DrawnPolicy(Protocol):
 
 
 GpuPolicy: TypeAlias = ScoredPolicy | DrawnPolicy
+_BOUND: Final = 1 << 62
 
 
 @record
@@ -135,6 +142,70 @@ _MAKERS: Final[Mapping[PolicyName, Callable[[WorkloadMix, Sequence[GpuNode], int
         }
     )
 )
+
+
+_LIBRARY: Final = frozenset({_Scored, _Random, FragmentationGradient, Foresight})
+
+
+@record(eq=False)
+class OwnScored:
+    """A policy of one's own whose answers are looked at, since wrong ones would be misread in silence."""
+
+    policy: ScoredPolicy
+
+    def score(self, node: GpuNode, demand: GpuDemand) -> int:
+        """Rate a node as the policy does, by a whole number."""
+        found: object = self.policy.score(node, demand)
+        if type(found) is int and -_BOUND < found < _BOUND:
+            return found
+        if isinstance(found, int | np.integer) and -_BOUND < found < _BOUND:
+            return int(found)
+        raise _misread(self.policy, "score", "a whole number between -2^62 and 2^62", found)
+
+    def slots(self, node: GpuNode, demand: GpuDemand) -> tuple[int, ...]:
+        """Choose cards as the policy does, of those that will do."""
+        return _own_slots(self.policy, "slots", node, demand, self.policy.slots(node, demand))
+
+
+@record(eq=False)
+class _OwnDrawn:
+    """The same for one that draws."""
+
+    policy: DrawnPolicy
+
+    def draw(self, turn: int, nodes: int) -> int:
+        found: object = self.policy.draw(turn, nodes)
+        if not isinstance(found, int | np.integer) or not 0 <= found < nodes:
+            raise _misread(self.policy, "draw", f"a whole number from 0 to {nodes - 1}", found)
+        return int(found)
+
+    def drawn_slots(self, turn: int, node: GpuNode, demand: GpuDemand) -> tuple[int, ...]:
+        return _own_slots(
+            self.policy, "drawn_slots", node, demand, self.policy.drawn_slots(turn, node, demand)
+        )
+
+
+def _own_slots(
+    policy: GpuPolicy, question: str, node: GpuNode, demand: GpuDemand, found: object
+) -> tuple[int, ...]:
+    slots = tuple(found) if isinstance(found, Iterable) else ()
+    fitting = [slot for slot, left in enumerate(node.cards) if left >= demand.milli]
+    known = len(slots) == demand.gpus and all(slot in fitting for slot in slots)
+    if not known or len(set(slots)) < len(slots):
+        asked = f"{demand.gpus} different cards of {node.name} with {demand.milli} milli left"
+        raise _misread(policy, question, asked, found)
+    return tuple(map(int, slots))
+
+
+def _misread(policy: GpuPolicy, question: str, expected: str, found: object) -> ModelError:
+    return ModelError(f"policy {type(policy).__name__}: {question}: expected {expected}, got {shown(found)}")
+
+
+def looked_at(policy: GpuPolicy) -> GpuPolicy:
+    """Give a policy such that a wrong answer of one's own ends in a ModelError; the library's as they are."""
+    if type(policy) in _LIBRARY:
+        return policy
+    return _OwnDrawn(policy) if isinstance(policy, DrawnPolicy) else OwnScored(policy)
 
 
 PolicyLike: TypeAlias = str | GpuPolicy | Callable[..., GpuPolicy]

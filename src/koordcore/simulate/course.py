@@ -54,7 +54,7 @@ class ReplayColumns:
     fragmented
         Idle card milli that the mix cannot use, as an expectation.
     pending
-        Tasks that wait.
+        Tasks that wait, a gang as one.
     waited
         Seconds that the tasks placed at this event had waited, added up.
     """

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from koordcore.errors import ModelError
 from koordcore.scoring.fragmentation import FragmentationMeasure, WorkloadMix
-from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, ScoredPolicy
+from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, OwnScored, ScoredPolicy, looked_at
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.simulate.course import Placement, Replay, ReplayColumns
 from koordcore.simulate.events import (
@@ -37,7 +37,7 @@ _NEVER: Final = -(1 << 62)
 
 @attrs.define
 class _Row:
-    """Scores of all nodes for one shape of demand, which is without memory."""
+    """Scores of all nodes for one shape of demand, which the library's policies see without memory."""
 
     shape: GpuDemand
     scores: NDArray[np.int64]
@@ -64,8 +64,12 @@ class _Board:
     def __init__(self, nodes: Sequence[GpuNode], policy: GpuPolicy, measure: FragmentationMeasure) -> None:
         self.nodes = list(nodes)
         self.open = [True] * len(nodes)
+        self.failed: set[int] = set()
         self.row_of = {node.name: row for row, node in enumerate(nodes)}
         self.memory = np.array([node.memory for node in nodes], np.int64)
+        policy = looked_at(policy)
+        # Memory moves no score of the library's and is looked at when a node is chosen; its shapes are few.
+        self._by_memory = isinstance(policy, OwnScored)
         # Asking a protocol takes longer than a placement, so it is asked once.
         self._choose = (
             partial(self._draw, policy) if isinstance(policy, DrawnPolicy) else partial(self._best, policy)
@@ -76,7 +80,7 @@ class _Board:
         self.allocated = sum(CARD * len(node.cards) - node.idle for node in nodes)
         self._turn = 0
         self._log: list[int] = []
-        self._rows: dict[tuple[int, int, int, tuple[str, ...]], _Row] = {}
+        self._rows: dict[tuple[int, int, int, int, tuple[str, ...]], _Row] = {}
 
     def place(self, demand: GpuDemand) -> tuple[int, tuple[int, ...]] | None:
         """Choose node and cards and take them; ``None`` when it fits nowhere."""
@@ -136,21 +140,25 @@ class _Board:
         elif self.open[row]:
             raise ModelError(f"node {node.name} is there already")
         self.open[row] = True
+        self.failed.discard(row)
         self.change(row, self.nodes[row] if in_use else node)
 
     def row(self, name: str) -> int:
-        if name not in self.row_of:
+        row = self.row_of.get(name)
+        if row is None:
             raise ModelError(f"no node {name}")
-        return self.row_of[name]
+        if row in self.failed:
+            raise ModelError(f"no node {name}: it has failed")
+        return row
 
     def _fresh_scores(
         self, demand: GpuDemand, score: Callable[[GpuNode, GpuDemand], int]
     ) -> NDArray[np.int64]:
-        key = (demand.cpu, demand.gpus, demand.milli, demand.models)
+        memory = demand.memory if self._by_memory else 0
+        key = (demand.cpu, memory, demand.gpus, demand.milli, demand.models)
         row = self._rows.get(key)
         if row is None:
-            # Memory moves no score and is looked at when a node is chosen.
-            shape = attrs.evolve(demand, memory=0)
+            shape = attrs.evolve(demand, memory=memory)
             row = _Row(shape, np.full(len(self.nodes), _NEVER, np.int64), len(self._log))
             self._rows[key] = row
             stale: Iterable[int] = range(len(self.nodes))
@@ -175,6 +183,8 @@ class _Run:
         self.placements: list[Placement] = []
         self.running: dict[str, _Held] = {}
         self.queue: dict[str, tuple[int, tuple[Task, ...]]] = {}
+        self.asking: set[str] = set()  # the tasks in the queue, those within gangs among them
+        self.known: set[str] = set()  # the tasks and gangs that have arrived
         self.ends: list[tuple[int, int, str]] = []
         self.runs = 0
         self.rows: list[tuple[int, int, int, int, int, int]] = []
@@ -214,8 +224,10 @@ class _Run:
                 if name in self.running:
                     self.leave(name)
                     self.retry(time)
+                elif name in self.known:
+                    self.give_up(time, name)
                 else:
-                    self.give_up(name)
+                    raise ModelError(f"no task {name}")
             case NodeArrival(time, node):
                 row = board.row_of.get(node.name, -1)
                 board.add(node, in_use=any(held.row == row for held in self.running.values()))
@@ -230,10 +242,15 @@ class _Run:
     def arrive(self, time: int, name: str, tasks: tuple[Task, ...]) -> None:
         if name in self.queue:
             raise ModelError(f"{name} waits already")
-        for task in tasks:
-            if task.name in self.running:
-                raise ModelError(f"task {task.name} is there already")
-            self.arrived += task.demand.total
+        names = {task.name for task in tasks}
+        if len(names) < len(tasks):
+            raise ModelError(f"gang {name}: two of its tasks have the same name")
+        # A task asks under its own name when its node fails, so gangs and tasks share their names.
+        for task in sorted(names | {name}):
+            if task in self.running or task in self.asking or task in self.queue:
+                raise ModelError(f"task {task} is there already")
+        self.known |= names | {name}
+        self.arrived += sum(task.demand.total for task in tasks)
         self.ask(time, time, name, tasks)
 
     def ask(self, time: int, since: int, name: str, tasks: tuple[Task, ...]) -> bool:
@@ -246,12 +263,14 @@ class _Run:
                     self.board.release(earlier.demand, row, slots)
                 if self.refused is Refused.WAITS:
                     self.queue[name] = (since, tasks)
+                    self.asking.update(one.name for one in tasks)
                 else:
                     self.placements.extend(Placement(one.name, "", (), time, time - since) for one in tasks)
                 return False
             got.append(place)
         self.queue.pop(name, None)
         for task, (row, slots) in zip(tasks, got, strict=True):
+            self.asking.discard(task.name)
             self.runs += 1
             self.running[task.name] = _Held(task, row, slots, self.runs)
             if task.duration is not None:
@@ -270,15 +289,20 @@ class _Run:
             if demands not in failed and not self.ask(time, since, name, tasks):
                 failed.add(demands)
 
-    def give_up(self, name: str) -> None:
-        """Let a task, a whole gang or a member of one stop waiting."""
-        if self.queue.pop(name, None):
+    def give_up(self, time: int, name: str) -> None:
+        """Let a task, a whole gang or a member of one stop waiting; the other members may find room."""
+        if name in self.queue:
+            _, tasks = self.queue.pop(name)
+            self.asking.difference_update(task.name for task in tasks)
             return
         for gang, (since, tasks) in self.queue.items():
             rest = tuple(task for task in tasks if task.name != name)
             if len(rest) < len(tasks):
-                self.queue[gang] = (since, rest)
-                if not rest:
+                self.asking.discard(name)
+                # Nobody else has more room than before, so nobody else is asked about.
+                if rest:
+                    self.ask(time, since, gang, rest)
+                else:
                     del self.queue[gang]
                 return
 
@@ -290,6 +314,7 @@ class _Run:
         lost = [held for held in self.running.values() if held.row == row]
         for held in lost:
             self.leave(held.task.name)
+        self.board.failed.add(row)
         self.board.open[row] = False
         self.board.touch(row)
         for held in lost:
@@ -355,7 +380,8 @@ def replay(
     Raises
     ------
     ModelError
-        When events are out of order, or name nodes and tasks that are not there or are there already.
+        When events are out of order, a node or task arrives that is there already, or one is named that is
+        not there or, if a task, never was: one that has left by itself may be let depart once more.
     """
     given = list(nodes)
     by_name = sorted(range(len(given)), key=lambda row: given[row].name)

@@ -67,7 +67,11 @@ class GangArrival:
 
 @record
 class Departure:
-    """A task ends; one that waits stops waiting, and so does a gang that is named here."""
+    """A task ends; one that waits stops waiting, and so does a gang that is named here.
+
+    Nothing happens where it has ended or was dropped before, as in recorded traces. One that never arrived is
+    an error.
+    """
 
     time: int
     task: str
@@ -86,7 +90,7 @@ class NodeArrival:
 
 @record
 class NodeDrained:
-    """A node takes no further tasks; those on it run on."""
+    """A node takes no further tasks; those on it run on. One that has failed is not there."""
 
     time: int
     node: str

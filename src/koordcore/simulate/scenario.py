@@ -237,7 +237,7 @@ def summarise_schedule(cell: Cell, result: ScheduledReplay) -> CellResult:
     rows = rows if events > CURVE_POINTS else list(range(events))
     percent = max(1, WHOLE * result.cards) / 100
     placed = len(result.placements)
-    left = len(result.snapshot.pending)
+    left = int(result.pending[-1]) if events else len(result.snapshot.pending)
     return CellResult(
         cell=cell,
         digest=result.digest,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from koordcore._record import record
 from koordcore.errors import ModelError
+from koordcore.model.checks import names_its_fields
 from koordcore.model.device_slices import ResourceSlice
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -30,6 +31,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.reservations.lifecycle import controlled
 from koordcore.scheduling import schedule
+from koordcore.scheduling.permit_holds import kept_places
 from koordcore.simulate.claimed_cards import CountedCards, PublishedCards, counted_cards, published_cards
 from koordcore.simulate.course import Placement
 from koordcore.simulate.events import Departure, NodeDrained, NodeFailed
@@ -40,6 +42,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
+@names_its_fields
 @record
 class PodArrival:
     """A pod is created.
@@ -58,10 +61,17 @@ class PodArrival:
     pod: Pod
     duration: int | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if self.duration is not None and self.duration < 0:
+            raise ModelError(f"pod {self.pod.key}: duration is negative: {self.duration}")
+
 
 @record
 class NodeJoined:
-    """A node is new, or comes back after it failed or was drained; a drained one keeps its pods."""
+    """A node is new, or comes back after it failed or was drained; a drained one keeps its pods.
+
+    One that is unschedulable at the start counts as drained.
+    """
 
     time: int
     node: Node
@@ -79,18 +89,18 @@ class ScheduledReplay:
     time
         ``(E,)``: the seconds at which something happened.
     pending
-        ``(E,)``: pods that wait after each.
+        ``(E,)``: pods that wait after each, members of NonStrict gangs that keep places among them.
     waited
         ``(E,)``: seconds that the pods bound then had waited, added up.
     resources, requested
-        Names, and ``(R, E)`` what the bound pods ask for, in the resource's unit.
+        Names, and ``(R, E)`` what the bound pods ask for, and those that keep places, in the resource's unit.
     cards, in_use
         Cards, and ``(E,)`` the thousandths of one that are held after each: of those that drivers publish by
         claims; where none does, of those of the nodes at the start by what pods ask for.
     placements
         Every binding, in order; ``slots`` is empty, what a pod holds is told by its annotations.
     snapshot
-        The cluster at the end, with the pods that still wait.
+        The cluster at the end, with the pods that still wait; who keeps a place stands on its node.
     """
 
     time: NDArray[np.int64]
@@ -123,12 +133,15 @@ class _Clock:
     arrived: dict[PodKey, PodArrival] = attrs.Factory(dict)
     since: dict[PodKey, int] = attrs.Factory(dict)
     runs: dict[PodKey, int] = attrs.Factory(dict)
+    gone: set[PodKey] = attrs.Factory(set)
     placements: list[Placement] = attrs.Factory(list)
     rows: list[tuple[int, int, int]] = attrs.Factory(list)
     used: list[list[int]] = attrs.Factory(list)
     in_use: list[int] = attrs.Factory(list)
 
     def play(self, events: Sequence[ClusterEvent], progress: Callable[[int, int], None]) -> None:
+        if events:
+            self.begin(events[0].time)
         position = 0
         while position < len(events) or self.ends:
             moments = [self.ends[0][0]] if self.ends else []
@@ -145,6 +158,15 @@ class _Clock:
             self.decide(now)
             progress(position, len(events))
 
+    def begin(self, first: int) -> None:
+        """Take those who wait at the start for arrivals, none of them later than the first event."""
+        keeping = (one.pod for one in kept_places(self.snapshot))
+        for pod in (*self.snapshot.pending, *keeping):
+            made = 0 if pod.created is None else (pod.created - self.start) // timedelta(seconds=1)
+            time = min(max(made, 0), first)
+            self.arrived[pod.key] = PodArrival(time, pod)
+            self.since[pod.key] = time
+
     def happen(self, event: ClusterEvent) -> None:
         match event:
             case PodArrival(time, pod):
@@ -159,8 +181,12 @@ class _Clock:
                 key = PodKey(*name.split("/", 1)) if "/" in name else PodKey("default", name)
                 if self.snapshot.pod(key):
                     self.forget(key)
+                elif key not in self.gone:
+                    raise ModelError(f"no pod {key}")
             case NodeJoined(_, node):
                 known = node.name in self.snapshot.layout.row_of
+                if known and not self.snapshot.node(node.name).node.unschedulable:
+                    raise ModelError(f"node {node.name} is there already")
                 pods = self.snapshot.node(node.name).pods if known else ()
                 self.snapshot = self.snapshot.with_nodes(NodeState(node, pods))
             case NodeDrained(_, name):
@@ -172,17 +198,23 @@ class _Clock:
 
     def forget(self, key: PodKey) -> None:
         self.runs.pop(key, None)
+        self.gone.add(key)
         self.snapshot = self.snapshot.forget(key)
 
     def fail(self, time: int, name: str) -> None:
-        """Take a node away; those of its pods that arrived in this replay ask for a place again."""
+        """Take a node away; its pods ask for a place again unless they were bound at the start."""
         gone = [pod.key for pod in self.snapshot.node(name).pods]
         lost = [key for key in gone if key in self.arrived]
+        self.gone.update(gone)
         self.snapshot = self.snapshot.forget(*gone).without_nodes(name)
         for key in lost:
-            del self.runs[key]
-            self.since[key] = time
+            if self.runs.pop(key, None) is not None:  # who only kept a place goes on waiting
+                self.since[key] = time
             self.snapshot = self.snapshot.with_pending(self.arrived[key].pod)
+
+    def waiting(self) -> int:
+        """Count those who wait, on places that they keep or without one."""
+        return len(self.snapshot.pending) + len(kept_places(self.snapshot))
 
     def decide(self, now: int) -> None:
         """Ask about the pending pods, once, and note how things stand."""
@@ -191,7 +223,7 @@ class _Clock:
         held = self.snapshot.of(Reservation)
         if held:
             self.snapshot = controlled(self.snapshot, moment)
-        if self.snapshot.pending or any(one.pending for one in held):
+        if self.waiting() or any(one.pending for one in held):
             result = schedule(self.snapshot, policy=self.policy, now=moment)
             self.snapshot = result.snapshot
             for one in result.bound:
@@ -206,7 +238,7 @@ class _Clock:
                 if lasts is not None and now + lasts <= _seconds(_LAST) - _seconds(self.start):
                     heapq.heappush(self.ends, (now + lasts, len(self.placements), one.pod))
                 self.placements.append(Placement(str(one.pod), one.node, (), now, now - since))
-        self.rows.append((now, len(self.snapshot.pending), waited))
+        self.rows.append((now, self.waiting(), waited))
         index, columns = self.snapshot.layout.index, self.snapshot.columns
         self.used.append(
             [int(columns.requested[index[name]].sum()) if name in index else 0 for name in self.resources]
@@ -228,9 +260,11 @@ def replay_schedule(
     Parameters
     ----------
     snapshot
-        The cluster at the start. Its pending pods are asked about at the first event; pods that are bound
-        stay until they are named, and vanish with their node when that fails. Its reservations live as their
-        controller has it, one turn before each question; one without a creation time is new at the start.
+        The cluster at the start. Its pending pods are asked about at the first event, and have waited from
+        second 0 on, or from their creation where that is later; once bound they are as any that arrived.
+        Pods that are bound at the start stay until they are named, and vanish with their node when that
+        fails. Its reservations live as their controller has it, one turn before each question; one without a
+        creation time is new at the start.
     events
         In the order of time, in seconds since the start. At equal times runs end before anything else.
     policy
@@ -245,7 +279,8 @@ def replay_schedule(
     Raises
     ------
     ModelError
-        When events are out of order, or name what is not there or is there already.
+        When events are out of order, a pod or node arrives that is there already, or one is named that is
+        not there or, if a pod, never was: one that has ended by itself may be let depart once more.
 
     Examples
     --------
@@ -307,7 +342,8 @@ def stream_of(
     for pod in snapshot.pending:
         second = _seconds(pod.created) if pod.created else 0
         lasts = durations.get(pod.key)
-        whole = None if lasts is None else -(-lasts // timedelta(seconds=1))
+        # What a pod says of itself may be less than nothing, as a deadline may: it ends at once.
+        whole = None if lasts is None else max(0, -(-lasts // timedelta(seconds=1)))
         events.append((second, pod.key, PodArrival(second, pod, whole)))
     for key, end in ends.items():
         events.append((_seconds(end), key, Departure(_seconds(end), str(key))))

@@ -43,6 +43,7 @@ from koordcore.scoring.gpu_policies import (
     PolicyLike,
     PolicyName,
     ScoredPolicy,
+    looked_at,
     make_policy,
 )
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
@@ -66,7 +67,8 @@ class GpuShareArgs:
     ----------
     policy
         Whose score counts: a name, or a policy of one's own as for
-        :func:`~koordcore.scoring.gpu_policies.make_policy`, whose scores may be any integers.
+        :func:`~koordcore.scoring.gpu_policies.make_policy`, whose scores may be any whole numbers
+        between -2^62 and 2^62.
     mix
         The work to be expected; left out, the pods of the snapshot, bound and pending.
     seed
@@ -315,7 +317,8 @@ class GpuShare(Plugin):
         self._from = len(workspace.journal)
         empty = [empty_node(snapshot, state) for state in snapshot.nodes]
         mix = settings.mix or mix_of(snapshot)
-        self.policy: GpuPolicy = make_policy(settings.policy, mix, nodes=empty, seed=settings.seed)
+        made = make_policy(settings.policy, mix, nodes=empty, seed=settings.seed)
+        self.policy: GpuPolicy = looked_at(made)
         bounded = set(PolicyName) - {PolicyName.FORESIGHT}
         self._ranked = not (isinstance(settings.policy, str) and settings.policy in bounded)
         self.models = [node.model for node in empty]

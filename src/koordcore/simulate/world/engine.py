@@ -74,7 +74,7 @@ def run_world(
         What nodes have to report before anybody is put there, where the schedulers ask for that: room
         beyond it is not held against them.
     without
-        Numbers of injections that are left out.
+        Numbers of injections that are left out; a run without them keeps the numbers of the others.
     until
         Ends the run earlier, in milliseconds.
     tell
@@ -86,6 +86,11 @@ def run_world(
     -------
     WorldRun
         It ends with the first rule that does not hold.
+
+    Raises
+    ------
+    ModelError
+        When ``without`` has a number that no injection has.
 
     Examples
     --------
@@ -139,7 +144,12 @@ class _World:
             )
             for number in range(profile.schedulers)
         ]
-        self._injections = tuple(one for one in injections(seed, profile) if one.number not in without)
+        drawn = injections(seed, profile)
+        unknown = without.difference(one.number for one in drawn)
+        if unknown:
+            there = f"only 0 to {len(drawn) - 1}" if drawn else "nor any other"
+            raise ModelError(f"without: there is no injection {min(unknown)}, {there}")
+        self._injections = tuple(one for one in drawn if one.number not in without)
 
     def run(self, until: int | None, progress: Callable[[int, int], None]) -> WorldRun:
         line, judge = self._line, self._judge
