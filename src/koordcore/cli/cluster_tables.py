@@ -43,7 +43,7 @@ def states_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
             str(len(groups[key])),
             key[0],
             key[1],
-            str(sum(len(state.pods) for state in groups[key])),
+            str(sum(_pods(state, selection) for state in groups[key])),
             counted((state.name for state in groups[key]), _NAMES),
         )
         for key in ranked[:_SHAPES_SHOWN]
@@ -92,7 +92,7 @@ def nodes_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
                 str(cards.reserved or ""),
                 str(cards.broken or ""),
                 *free,
-                str(len(state.pods)),
+                str(_pods(state, selection)),
                 cards.model,
             )
         )
@@ -142,6 +142,11 @@ def cards_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
     )
     note = _keepers(cards for found in models.values() for _, cards in found)
     return Table(title="Cards", columns=columns, rows=rows, note=note)
+
+
+def _pods(state: NodeState, selection: Selection) -> int:
+    """Count the pods of the namespace that was asked for; labels choose nodes where nodes are shown."""
+    return sum(selection.named(pod.namespace) for pod in state.pods)
 
 
 def _keepers(cards: Iterable[CardCounts]) -> str:

@@ -48,6 +48,7 @@ from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NODES: Final = 10
 _OBJECT: Final = "object"
 """The form of a ScheduleExplanation."""
 _COUNTED: Final = "can serve"
@@ -95,7 +96,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "eviction helps; takes a while in a large cluster",
     )
     parser.add_argument(
-        "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10); 0: none"
+        "--nodes", type=int, metavar="N", help=f"how many rows of nodes to show ({_NODES}); 0: none"
     )
     parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows of members, and of tables with --diff (40)"
@@ -110,11 +111,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.diff:
         if arguments.watch is not None:
             raise ModelError("--watch: two plans do not change; it is about a pod or a gang")
-        need_use_of(arguments, "it is about a pod or a gang, and --diff compares two plans", "--event")
+        alone = "it is about a pod or a gang, and --diff compares two plans"
+        need_use_of(arguments, alone, "--event", "--nodes")
         arguments.paths.insert(0, arguments.pod)
         first, second = (read_plan(one, "--diff") for one in arguments.diff)
         return compare_plans(arguments, first, second)
     need_use(arguments, labels=ONE_POD)
+    if for_programs(arguments) or arguments.output in (NAME, _OBJECT):
+        need_use_of(arguments, f"it is about rows of tables, and -o {arguments.output} has none", "--nodes")
+    arguments.nodes = _NODES if arguments.nodes is None else arguments.nodes
     if arguments.output in (NAME, _OBJECT):
         need_use_of(arguments, f"-o {arguments.output} has no place for an event", "--event")
     arguments.pod, arguments.paths = _name_first(arguments)
