@@ -16,6 +16,7 @@ import pytest
 from koordcore.cli import main
 from koordcore.cli.main import VERBS
 from tests.cli.screens import screen
+from tests.manifests.builders import container, node, obj, pod
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = str(ROOT / "examples" / "gpu-cluster.yaml")
@@ -375,6 +376,57 @@ def test_explain_names_whose_leaving_would_do(capsys: pytest.CaptureFixture[str]
     code, out, _ = run(capsys, "explain", "eight", EXAMPLE, str(path), "--policy", "spread")
     assert code == 1
     assert "gpu-s1b1-1: without default/llama-serve-1 it would do" in out
+
+
+def test_a_member_has_the_event_of_its_gang(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each member fits by itself; one is refused beside the other, and that one for its gang."""
+    labels = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    api = "scheduling.sigs.k8s.io/v1alpha1"
+
+    def member(name: str) -> dict[str, object]:
+        return pod(name, metadata={"labels": labels}, containers=[container(requests={"cpu": "3"})])
+
+    items = [
+        node("n1", {"cpu": "4", "pods": "9"}),
+        obj("PodGroup", "g", api, spec={"minMember": 2}),
+        member("g-0"),
+        member("g-1"),
+    ]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), encoding="utf-8")
+    refused = "0/1 nodes are available: 1 Insufficient cpu."
+    gang = (
+        '0/1 nodes are available: GangGroup "default/g" gets rejected due to member Pod "default/g-1" is '
+        f'unschedulable with reason "{refused}".'
+    )
+    for name, event in (("g", gang), ("g-0", gang), ("g-1", refused)):
+        code, out, _ = run(capsys, "explain", name, str(path), "--event")
+        assert (code, out.splitlines()[-1]) == (1, f"Event: {event}")
+        _, out, _ = run(capsys, "explain", name, str(path), "--event", "-o", "json")
+        assert json.loads(out)["event"] == event
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("web-0", "it gets cpu-3"),
+        ("approval", "it waits: Scheduling is blocked due to non-empty scheduling gates"),
+        ("llama-serve-1", "it runs on gpu-s1b1-1"),
+    ],
+)
+def test_who_gets_no_event_is_told_so(name: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "explain", name, EXAMPLE, "--event")
+    assert out.splitlines()[-1] == f"Event: none: {why}"
+    _, out, _ = run(capsys, "explain", name, EXAMPLE, "--event", "-o", "json")
+    assert json.loads(out)["event"] == ""
+
+
+@pytest.mark.parametrize("form", ["name", "object"])
+def test_an_event_is_refused_where_there_is_no_place_for_it(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "explain", "report", EXAMPLE, "--event", "-o", form)
+    assert (code, err) == (2, f"koordcore: --event: -o {form} has no place for an event\n")
 
 
 def test_the_event_and_the_views_of_debug_endpoints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,3 +86,29 @@ def test_a_reservation_that_is_being_deleted_takes_nobody(
         "fits only inside reservation r, which takes no new owner: it is being deleted"
         in capsys.readouterr().out
     )
+
+
+def test_a_reservation_that_two_plans_decide_differently_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    waiting = reservation({})
+    del waiting["status"]
+    file = tmp_path / "dump.json"
+    items = [node(name, {"cpu": "8", "memory": "8Gi", "pods": "9"}) for name in ("n1", "n2")]
+    file.write_text(json.dumps({"kind": "List", "items": [*items, waiting]}))
+    assert main(["schedule", str(file), "-o", "json"]) == 0
+    text = capsys.readouterr().out
+    plans = [json.loads(text), json.loads(text)]
+    (decision,) = plans[1]["decisions"]
+    assert (decision["pod"], decision["standsFor"]) == ("default/uid-r", "reservation/r")
+    decision["node"] = {"n1": "n2", "n2": "n1"}[decision["node"]]
+    paths = [tmp_path / name for name in ("first.json", "second.json")]
+    for path, plan in zip(paths, plans, strict=True):
+        path.write_text(json.dumps(plan))
+    words = ["diff", *map(str, paths), str(file)]
+    assert main(words) == 1
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in shown if row[1:3] in (["n1", "n2"], ["n2", "n1"])] == ["reservation/r"]
+    assert main([*words, "-o", "json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert (found["pod"], found["standsFor"]) == ("default/uid-r", "reservation/r")

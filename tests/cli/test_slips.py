@@ -10,6 +10,7 @@ import pytest
 from koordcore.cli import main
 from tests.manifests.builders import container, node, obj, pod
 
+VIEW = "/apis/v1/nodes/cpu-1"
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml")
 
 
@@ -223,6 +224,11 @@ def test_no_number_of_nodes_to_be_emptied_is_as_many_as_possible(
         (("explain", "pretrain-0", EXAMPLE, "-l", "a=b"), "about one pod"),
         (("when", "pretrain-0", EXAMPLE, "-l", "a=b"), "about one pod"),
         (("defrag", EXAMPLE, "--for", "pretrain-0", "-l", "a=b"), "about one pod"),
+        (("inspect", "cpu-1", EXAMPLE, "-l", "a=b"), "about one node"),
+        (("inspect", "cpu-1", EXAMPLE, "-n", "default", "-o", "json"), "about one node"),
+        (("inspect", EXAMPLE, "--view", VIEW, "-n", "default"), "-n: it is about nodes or rows"),
+        (("quota", EXAMPLE, "--quota", "research", "-n", "default"), "--quota is about one quota"),
+        (("verify", EXAMPLE, "--plan", "none.json", "-n", "default", "-o", "json"), "is written whole"),
     ],
 )
 def test_a_selection_that_would_choose_nothing_is_refused(
@@ -232,6 +238,72 @@ def test_a_selection_that_would_choose_nothing_is_refused(
     assert main([*words, "-q"]) == 2
     shown = capsys.readouterr()
     assert (shown.out, said in shown.err) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("inspect", "cpu-1", EXAMPLE, "--nodes"), "--nodes: it is about rows of tables, and this is about"),
+        (("inspect", "cpu-1", EXAMPLE, "--sort-by", "node"), "--sort-by: it is about rows of tables"),
+        (("inspect", EXAMPLE, "--view", VIEW, "--nodes"), "--nodes: it is about nodes or rows of tables"),
+        (("inspect", EXAMPLE, "--view", VIEW, "--node", "cpu-1"), "--node: it is about nodes or rows"),
+        (("inspect", EXAMPLE, "--view", VIEW, "--sort-by", "zzz"), "--sort-by: it is about nodes or rows"),
+        (("inspect", EXAMPLE, "--view", VIEW, "-o", "name"), "-o name: --view prints"),
+        (
+            ("inspect", EXAMPLE, "-o", "json", "--sort-by", "node"),
+            "it orders rows of tables, and -o json has",
+        ),
+        (("schedule", EXAMPLE, "-o", "patches", "--sort-by", "pod"), "and -o patches has none"),
+        (("topology", EXAMPLE, "-o", "yaml", "--sort-by", "zzz"), "and -o yaml has none"),
+        (("quota", EXAMPLE, "--quota", "research", "--sort-by", "used"), "--quota is about one quota"),
+        (("colocation", EXAMPLE, "--node", "cpu-1", "--sort-by", "node"), "about one node"),
+        (("explain", "report", EXAMPLE, "-o", "json", "--nodes", "3"), "--nodes: it is about rows of tables"),
+        (("explain", "report", EXAMPLE, "-o", "name", "--nodes", "3"), "--nodes: it is about rows of tables"),
+        (("explain", "--diff", "a.json", "b.json", EXAMPLE, "--nodes", "3"), "--diff compares two plans"),
+    ],
+)
+def test_an_option_that_would_change_nothing_beside_others_is_refused(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "-q"]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, said in shown.err) == ("", True)
+
+
+def test_pods_of_one_namespace_are_counted_where_one_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = {"rack": "r1"}
+    asks = [container(requests={"cpu": "1"})]
+    items = [
+        node("n1", metadata={"labels": layers}),
+        node("n2", metadata={"labels": layers}),
+        *(
+            pod(f"p{number}", metadata={"namespace": name}, containers=asks, nodeName="n1")
+            for number, name in enumerate(("ml", "ml", "web"))
+        ),
+    ]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    for space, pods in ((["-n", "ml"], 2), (["-n", "web"], 1), ([], 3)):
+        assert main(["topology", str(path), "--layers", "rack=rack", "--nodes", "-o", "json", *space]) == 0
+        rows = {one["name"]: one for one in json.loads(capsys.readouterr().out)["domains"]}
+        # Whether a node is empty is no question of whose pods run there.
+        assert [rows[name]["pods"] for name in ("cluster", "n1", "n2")] == [pods, pods, 0]
+        assert [rows[name]["empty"] for name in ("cluster", "n1", "n2")] == [1, 0, 1]
+        assert main(["inspect", str(path), "--nodes", *space]) == 0
+        shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert [row[-1] for row in shown if row[:1] == ["n1"]] == [str(pods)]
+
+
+def test_a_plan_is_checked_whole_whoever_is_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["schedule", EXAMPLE, "-o", "json"])
+    path = tmp_path / "plan.json"
+    path.write_text(capsys.readouterr().out)
+    assert main(["verify", EXAMPLE, "--plan", str(path), "-n", "default"]) == 0
+    assert "-n, -l: they choose rows of what is wrong; the plan is checked whole" in capsys.readouterr().err
 
 
 def test_migration_jobs_are_chosen_by_their_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

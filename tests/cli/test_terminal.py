@@ -107,16 +107,6 @@ def test_rows_are_chosen_and_decisions_are_not(capsys: pytest.CaptureFixture[str
     assert out.split() == ["cpu-1", "cpu-2", "cpu-3", "cpu-4"]
 
 
-def test_a_node_that_is_named_is_shown_whatever_labels_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    code, whole, _ = run(capsys, "inspect", EXAMPLE, "cpu-1", "-o", "json")
-    assert (code, json.loads(whole)["name"]) == (0, "cpu-1")
-    for output in ("json", "yaml"):
-        code, out, _ = run(capsys, "inspect", EXAMPLE, "cpu-1", "-l", "app=web", "-o", output)
-        assert code == 0
-        assert out == whole or output == "yaml"
-        assert "cpu-1" in out
-
-
 @pytest.mark.parametrize(
     "argv",
     [

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from koordcore.cli import main
+from koordcore.cli.plan_tables import nearest_text
 from koordcore.explaining.advice import Advice, advise
 from koordcore.explaining.remedy import Remedy, RemedyKind, exact_amount, rounded_down, rounded_up
 from koordcore.manifests import snapshot_from_objects
+from koordcore.model.decisions import NearMiss, Shortfall, Unschedulable
+from koordcore.model.pods import PodKey
 from koordcore.model.quantity import Scale, parse_quantity
+from koordcore.reporting.data import PageData
 from koordcore.scheduling import schedule
 from tests.manifests.builders import container, node, obj, pod
 
@@ -210,3 +216,52 @@ def test_another_node_has_the_numa_nodes_of_the_one_that_it_is_like(cpus: str, h
     told = [one.text for one in advice(objects, "p").remedies if one.kind is RemedyKind.GROW]
     assert told == ["1 more like n (16 cpu, 64Gi memory)"] * helped
     assert starts([*objects, node("m", room), numa("m", 8)], "p") == helped
+
+
+def _zone(number: int, cpu: str, memory: str) -> Object:
+    amounts = {"cpu": cpu, "memory": memory}
+    told = [
+        {"name": name, "capacity": most, "allocatable": most, "available": most}
+        for name, most in amounts.items()
+    ]
+    return {"name": f"node-{number}", "type": "Node", "resources": told}
+
+
+def _aligned(*zones: tuple[str, str]) -> list[Object]:
+    """A node of which each pod gets one NUMA node."""
+    labels = {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}
+    listed = [_zone(number, *amounts) for number, amounts in enumerate(zones)]
+    topology = "topology.node.k8s.io/v1alpha1"
+    return [
+        node("n1", ROOM, metadata={"labels": labels}),
+        obj("NodeResourceTopology", "n1", topology, topologyPolicies=["None"], zones=listed),
+    ]
+
+
+def test_what_every_numa_node_has_is_not_told_as_lacking(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = [*_aligned(("2", "16Gi"), ("2", "16Gi")), asking("p", cpu="6", memory="2Gi")]
+    snapshot = snapshot_from_objects(objects).snapshot
+    result = schedule(snapshot)
+    (refused,) = result.decisions
+    assert isinstance(refused, Unschedulable)
+    assert refused.message == ("0/1 nodes are available: 1 Unsatisfied NUMA cpu, 1 Unsatisfied NUMA memory.")
+    assert nearest_text(refused) == "n1: lacks 4 cpu"
+    page = PageData(snapshot).values(result, (), {}, lambda _done, _all: None)
+    assert page["queue"][0]["near"] == [0, ["Unsatisfied NUMA cpu", "cpu", 4000]]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    assert main(["explain", "p", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "Unsatisfied NUMA cpu (6 asked, 2 free); Unsatisfied NUMA memory  NodeNUMAResource" in out
+
+
+def test_what_is_there_and_does_not_go_together_is_told_where_nothing_is_short() -> None:
+    apart = Shortfall("Insufficient GPU Devices", "gpu", 3, 4)
+    near = NearMiss("n1", "DeviceShare", (apart, Shortfall("Insufficient RDMA Devices", "rdma", 1, 0)))
+    assert near.short == near.shortfalls[1:]
+    refused = Unschedulable(
+        pod=PodKey("default", "p"), nodes=1, nearest=NearMiss("n1", "DeviceShare", (apart,))
+    )
+    assert nearest_text(refused) == "n1: lacks 3 gpu that go together"

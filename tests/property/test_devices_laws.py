@@ -163,7 +163,8 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         asked["koordinator.sh/rdma"] = draw(st.sampled_from(("1", "50", "100", "200")))
         if draw(st.booleans()):
-            joint: dict[str, Any] = {"deviceTypes": ["gpu", "rdma"]}
+            types = draw(st.permutations(("gpu", "rdma")))
+            joint: dict[str, Any] = {"deviceTypes": types}
             if draw(st.booleans()):
                 joint["requiredScope"] = "SamePCIe"
             annotations["device-joint-allocate"] = joint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import attrs
@@ -118,6 +119,23 @@ def test_a_plan_that_was_written_down_says_the_same() -> None:
     result = schedule(snapshot, policy=POLICY)
     again = result_from_record(snapshot, result_record(result), policy=POLICY)
     assert again.snapshot == result.snapshot
+    assert verify(snapshot, again) == ()
+
+
+def test_a_written_plan_says_which_decisions_are_about_reservations() -> None:
+    """The pod that stands for one is in no cluster, and nobody is to bind it."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1")],
+        pending=[pod("p", 2, "a")],
+        records=[reservation("r1", 2, allocate_once=True), reservation("large", 64)],
+    )
+    result = schedule(snapshot, policy=POLICY)
+    record = json.loads(json.dumps(result_record(result)))
+    told = {one["pod"]: one.get("standsFor") for one in record["decisions"]}
+    held = {str(one.pod_key): f"reservation/{one.name}" for one in snapshot.of(Reservation)}
+    assert told == {**held, "default/p": None}
+    again = result_from_record(snapshot, record, policy=POLICY)
+    assert again.decisions == result.decisions
     assert verify(snapshot, again) == ()
 
 

@@ -114,6 +114,20 @@ def test_a_gpu_and_a_virtual_function_beside_it() -> None:
     assert given(result, "p") == {"gpu": [1], "rdma": [1]}
 
 
+@pytest.mark.parametrize("types", [["gpu", "rdma"], ["rdma", "gpu"]])
+def test_cards_lead_wherever_they_stand_among_joint_types(types: list[str]) -> None:
+    """Every switch of theirs brings a NIC, though one alone was asked for."""
+    wants = {JOINT: {"deviceTypes": types, "requiredScope": "SamePCIe"}}
+    cards = [card(0, pcie="0"), card(1, pcie="0"), card(2, pcie="1")]
+    machine = node("n", *cards, nic(0, pcie="0"), nic(1, pcie="1"))
+    three = pod("three", {KOORD + "gpu": "300", KOORD + "rdma": "100"}, wants)
+    _, result = run(machine, three)
+    assert given(result, "three") == {"gpu": [0, 1, 2], "rdma": [0, 1]}
+    without = node("n", *cards, nic(0, pcie="0"))
+    _, result = run(without, three)
+    assert "three" not in placed(result)
+
+
 def test_half_a_gpu_isolated_by_hami() -> None:
     """Only a node of that provider, by whatever case; ``gpu-shared`` is read as ``gpu.shared``."""
     half = {KOORD + "gpu-shared": "1", KOORD + "gpu-core": "50", KOORD + "gpu-memory-ratio": "50"}

@@ -11,6 +11,7 @@ from koordcore.cli.plan_tables import counted, describe_requests, short_amount
 from koordcore.cli.selection import Selection
 from koordcore.cli.tables import amount
 from koordcore.explaining.groups import group_states, turns_of
+from koordcore.explaining.kept_room import TakenRoom, taken_room
 from koordcore.explaining.node_states import CardCounts, NodeCondition, cards_of, condition_of
 from koordcore.explaining.workloads import by_workload
 from koordcore.manifests import Loaded
@@ -42,7 +43,7 @@ def states_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
             str(len(groups[key])),
             key[0],
             key[1],
-            str(sum(len(state.pods) for state in groups[key])),
+            str(sum(_pods(state, selection) for state in groups[key])),
             counted((state.name for state in groups[key]), _NAMES),
         )
         for key in ranked[:_SHAPES_SHOWN]
@@ -76,15 +77,12 @@ def nodes_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
         Column("MODEL", rank=4),
     )
     shown = [(state, cards_of(snapshot, state)) for state in filter(selection.node, snapshot.nodes)]
+    layout, taken = snapshot.layout, taken_room(snapshot)
+    left = layout.allocatable - taken.used - taken.kept
     rows = []
     for state, cards in shown:
-        free = [
-            amount(
-                name,
-                state.node.allocatable.get(name, 0) - sum(pod.requests.get(name, 0) for pod in state.pods),
-            )
-            for name in ("cpu", "memory")
-        ]
+        row = layout.row_of[state.name]
+        free = [amount(name, int(left[layout.index[name], row])) for name in ("cpu", "memory")]
         rows.append(
             (
                 state.name,
@@ -94,12 +92,13 @@ def nodes_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
                 str(cards.reserved or ""),
                 str(cards.broken or ""),
                 *free,
-                str(len(state.pods)),
+                str(_pods(state, selection)),
                 cards.model,
             )
         )
-    note = _keepers(cards for _, cards in shown)
-    return Table(title="Nodes", columns=columns, rows=rows, note=note)
+    names = [state.name for state, _ in shown]
+    notes = (_keepers(cards for _, cards in shown), _kept_by(snapshot, taken, names))
+    return Table(title="Nodes", columns=columns, rows=rows, note="; ".join(filter(None, notes)))
 
 
 def cards_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
@@ -145,6 +144,11 @@ def cards_table(snapshot: ClusterSnapshot, selection: Selection) -> Table:
     return Table(title="Cards", columns=columns, rows=rows, note=note)
 
 
+def _pods(state: NodeState, selection: Selection) -> int:
+    """Count the pods of the namespace that was asked for; labels choose nodes where nodes are shown."""
+    return sum(selection.named(pod.namespace) for pod in state.pods)
+
+
 def _keepers(cards: Iterable[CardCounts]) -> str:
     """Name the reservations that keep cards without saying which; empty where none does."""
     kept: Counter[str] = Counter()
@@ -156,6 +160,17 @@ def _keepers(cards: Iterable[CardCounts]) -> str:
     shown = ", ".join(f"{name} ({kept[name] / CARD:g})" for name in most[:_NAMES])
     more = f" and {len(most) - _NAMES} more" if len(most) > _NAMES else ""
     return f"kept without saying which cards, by reservation{'s' * (len(most) > 1)} {shown}{more}"
+
+
+def _kept_by(snapshot: ClusterSnapshot, taken: TakenRoom, nodes: Iterable[str]) -> str:
+    """Name the reservations whose room on some nodes is not free; empty where there is none."""
+    rows = map(snapshot.layout.row_of.__getitem__, nodes)
+    names = sorted(name for row in rows for name in taken.keepers.get(row, ()))
+    if not names:
+        return ""
+    shown = counted(names, _NAMES)
+    one = len(names) == 1
+    return f"room that reservation{'' if one else 's'} {shown} still keep{'s' if one else ''} is not free"
 
 
 def _shape(state: NodeState, cards: CardCounts) -> str:
@@ -174,19 +189,20 @@ def _shape(state: NodeState, cards: CardCounts) -> str:
 
 def usage_table(snapshot: ClusterSnapshot, *, wide: bool) -> Table:
     """Add up every resource over the cluster; cards have a table of their own."""
-    layout, columns = snapshot.layout, snapshot.columns
+    layout, taken = snapshot.layout, taken_room(snapshot)
+    left = layout.allocatable - taken.used - taken.kept
     rows = []
     for number, name in enumerate(layout.resources):
         whole = int(layout.allocatable[number].sum())
-        used = int(columns.requested[number].sum())
-        if (not whole and not used) or (name in CARD_NAMES and not wide):
+        used, kept = int(taken.used[number].sum()), int(taken.kept[number].sum())
+        if (not whole and not used and not kept) or (name in CARD_NAMES and not wide):
             continue
         share = f"{100 * used / whole:.1f} %" if whole else "–"
-        largest = int((layout.allocatable[number] - columns.requested[number]).max())
-        amounts = (amount(name, value) for value in (whole, used, whole - used))
-        rows.append((name, *amounts, share, amount(name, largest)))
-    heads = ("ALLOCATABLE", "REQUESTED", "FREE", "USED", "MOST ON ONE")
-    ranks = (3, 4, 0, 1, 2)
+        free, largest = (amount(name, value) for value in (whole - used - kept, int(left[number].max())))
+        amounts = (amount(name, whole), amount(name, used), amount(name, kept) if kept else "", free)
+        rows.append((name, *amounts, share, largest))
+    heads = ("ALLOCATABLE", "REQUESTED", "KEPT", "FREE", "USED", "MOST ON ONE")
+    ranks = (3, 4, 0, 0, 1, 2)
     return Table(
         title="Room",
         columns=(
@@ -194,6 +210,7 @@ def usage_table(snapshot: ClusterSnapshot, *, wide: bool) -> Table:
             *(Column(head, number=True, rank=rank) for head, rank in zip(heads, ranks, strict=True)),
         ),
         rows=rows,
+        note=_kept_by(snapshot, taken, layout.names),
     )
 
 
@@ -301,10 +318,13 @@ def cluster_record(loaded: Loaded, selection: Selection) -> dict[str, Any]:
 def node_record(snapshot: ClusterSnapshot, state: NodeState) -> dict[str, Any]:
     """Give one node as ``inspect`` shows it to programs."""
     cards = cards_of(snapshot, state)
+    layout, amounts = snapshot.layout, taken_room(snapshot).kept[:, snapshot.layout.row_of[state.name]]
+    kept = {name: value for name, value in zip(layout.resources, amounts.tolist(), strict=True) if value}
     record: dict[str, Any] = {
         "name": state.name,
         "state": str(condition_of(snapshot, state)),
         "allocatable": dict(state.node.allocatable),
+        **({"kept": kept} if kept else {}),
         "pods": [str(pod.key) for pod in state.pods],
     }
     if cards.total:

@@ -9,10 +9,11 @@ from typing import Final
 import attrs
 
 from koordcore.cli.finding import find_node
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now, say_unamplified, say_uncounted
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import NAME, TABLE, add_output, for_programs, print_record
-from koordcore.cli.selection import add_selection, need_tables, need_use, selection_of
+from koordcore.cli.selection import ONE_NODE, add_selection, need_tables, need_use, selection_of
 from koordcore.cli.tables import amount, say, show
 from koordcore.colocation import (
     config_of_snapshot,
@@ -57,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "patches":
         need_tables(arguments)
     if arguments.node is not None:
-        need_use(arguments, labels="it chooses rows of tables, and this is about one node")
+        need_use(arguments, labels=ONE_NODE)
+        need_use_of(arguments, ONE_NODE, "--sort-by")
     snapshot = load_paths(arguments).snapshot
     given = read_now(arguments)
     now = latest_report(snapshot) if given is None else moment_of(given)

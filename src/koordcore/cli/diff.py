@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,9 @@ from koordcore.cli.tables import say, show
 from koordcore.errors import ModelError
 from koordcore.explaining.cluster_changes import ClusterDifference, cluster_differences
 from koordcore.explaining.differences import PlanDifference, plan_differences
+from koordcore.explaining.workloads import stand_in_names
 from koordcore.manifests.records import FORMAT, result_from_record
+from koordcore.model.pods import PodKey
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -135,16 +137,21 @@ def _print(
         for one in plan_differences(first, second, changes)
         if selection.all or (one.pod in pods and selection.pod(pods[one.pod]))
     ]
+    names = {**stand_in_names(first.snapshot), **stand_in_names(second.snapshot)}
     if for_programs(arguments):
+        stands = {key: {"standsFor": name} for key, name in names.items()}
         record = {
             "cluster": [attrs.asdict(one) for one in changes],
-            "decisions": [{**attrs.asdict(one, recurse=False), "pod": str(one.pod)} for one in found],
+            "decisions": [
+                {**attrs.asdict(one, recurse=False), "pod": str(one.pod), **stands.get(one.pod, {})}
+                for one in found
+            ],
         }
         print_record(arguments, record)
     else:
         tables = [_changes_table(changes)] if changes else []
         nodes = {*first.snapshot.layout.names, *second.snapshot.layout.names}
-        tables += [_decisions_table(found, nodes)] if found else []
+        tables += [_decisions_table(found, names, nodes)] if found else []
         show(*(cut(one, arguments.limit) for one in tables))
         decided = _count(len(found), "pod")
         say(f"{_count(len(changes), 'change')} of the cluster · {decided} decided differently")
@@ -162,7 +169,9 @@ def _changes_table(changes: tuple[ClusterDifference, ...]) -> Table:
     )
 
 
-def _decisions_table(found: list[PlanDifference], nodes: Collection[str]) -> Table:
+def _decisions_table(
+    found: list[PlanDifference], names: Mapping[PodKey, str], nodes: Collection[str]
+) -> Table:
     columns = (
         Column("POD", tone=Tone.NAME),
         Column("FIRST"),
@@ -174,5 +183,7 @@ def _decisions_table(found: list[PlanDifference], nodes: Collection[str]) -> Tab
         said = {"first": one.first, "second": one.second}
         refused = [f"{which}: {text}" for which, text in said.items() if text and text not in nodes]
         placed = [text if text in nodes else "–" for text in said.values()]
-        rows.append((str(one.pod), *placed, "; ".join([*filter(None, [one.why]), *refused])))
+        rows.append(
+            (names.get(one.pod, str(one.pod)), *placed, "; ".join([*filter(None, [one.why]), *refused]))
+        )
     return Table(title="Decided differently", columns=columns, rows=rows)

@@ -20,6 +20,7 @@ from koordcore.cli.explain_tables import (
     say_head,
 )
 from koordcore.cli.finding import RESERVATION, Subject, find_subject, is_of_jobs, job_named, name_and_paths
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.layout import Table
 from koordcore.cli.output import NAME, add_output, for_programs, print_record
@@ -38,7 +39,7 @@ from koordcore.explaining.groups import job_states
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.explaining.verdicts import NodeVerdicts
-from koordcore.model.decisions import Unschedulable
+from koordcore.model.decisions import Bound, Nominated, PodDecision, Unschedulable, Waiting
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -47,6 +48,9 @@ from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NODES: Final = 10
+_OBJECT: Final = "object"
+"""The form of a ScheduleExplanation."""
 _COUNTED: Final = "can serve"
 """How a line ends that says what the table of nodes says in amounts."""
 EPILOG: Final = """\
@@ -92,13 +96,13 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "eviction helps; takes a while in a large cluster",
     )
     parser.add_argument(
-        "--nodes", type=int, default=10, metavar="N", help="how many rows of nodes to show (10); 0: none"
+        "--nodes", type=int, metavar="N", help=f"how many rows of nodes to show ({_NODES}); 0: none"
     )
     parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows of members, and of tables with --diff (40)"
     )
     add_selection(parser)
-    add_output(parser, "object", watch=True)
+    add_output(parser, _OBJECT, watch=True)
     parser.set_defaults(run=run)
 
 
@@ -107,10 +111,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.diff:
         if arguments.watch is not None:
             raise ModelError("--watch: two plans do not change; it is about a pod or a gang")
+        alone = "it is about a pod or a gang, and --diff compares two plans"
+        need_use_of(arguments, alone, "--event", "--nodes")
         arguments.paths.insert(0, arguments.pod)
         first, second = (read_plan(one, "--diff") for one in arguments.diff)
         return compare_plans(arguments, first, second)
     need_use(arguments, labels=ONE_POD)
+    if for_programs(arguments) or arguments.output in (NAME, _OBJECT):
+        need_use_of(arguments, f"it is about rows of tables, and -o {arguments.output} has none", "--nodes")
+    arguments.nodes = _NODES if arguments.nodes is None else arguments.nodes
+    if arguments.output in (NAME, _OBJECT):
+        need_use_of(arguments, f"-o {arguments.output} has no place for an event", "--event")
     arguments.pod, arguments.paths = _name_first(arguments)
     arguments.as_gangs = arguments.as_gangs or is_of_jobs(arguments.pod)
     arguments.job = job_named(arguments.pod, arguments.namespace or "")
@@ -127,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
         snapshot = decided.before
         subject = attrs.evolve(subject, pods=tuple(snapshot.pod(one.key) or one for one in subject.pods))
         pod = subject.pods[0]
-    if arguments.output == "object":
+    if arguments.output == _OBJECT:
         answer = schedule_explanation(snapshot, pod, now=now or _moment(snapshot), policy=policy)
         print(json.dumps(answer, indent=2))
         return 0 if answer["status"].get("schedulable") else 1
@@ -146,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
     explanation = attrs.evolve(explanation, decision=decision)
     event = _event(arguments, advice.at_turn, pod, explanation, policy)
     if for_programs(arguments):
-        extra: dict[str, object] = {"event": event} if event else {}
+        extra: dict[str, object] = {"event": event} if arguments.event else {}
         extra |= {} if queued is None else {"queued": workload_record(queued)}
         print_record(arguments, _record(explanation) | {"advice": advice_record(advice)} | extra)
         return 0 if advice.settled else 1
@@ -169,8 +180,8 @@ def run(arguments: argparse.Namespace) -> int:
         from koordcore.reservations.occupants import unserving
 
         say("\n".join(unserving(snapshot, pod)))
-    if event:
-        say(f"Event: {event}")
+    if arguments.event:
+        say(f"Event: {event or f'none: {_no_event(decision)}'}")
     return 0 if advice.settled else 1
 
 
@@ -224,7 +235,7 @@ def _alone(
     pod = subject.pods[0]
     explanation = explain(snapshot, pod, policy=policy, now=now)
     if for_programs(arguments):
-        print_record(arguments, _record(explanation))
+        print_record(arguments, _record(explanation) | ({"event": ""} if arguments.event else {}))
     elif arguments.output == NAME:
         _print_fitting(explanation)
     else:
@@ -234,6 +245,8 @@ def _alone(
         say("")
         show(*explanation_tables(explanation, arguments.nodes))
         _say_details(explanation)
+        if arguments.event:
+            say(f"Event: none: it runs on {pod.node_name}")
     return 0 if explanation.best is not None else 1
 
 
@@ -253,7 +266,21 @@ def _event(
         return ""
     # Only Koordinator's own profile has several plugins that evict.
     once = policy.plugin("Coscheduling") is None
-    return failure_event(snapshot, pod, policy=policy, now=read_now(arguments), once=once)
+    event = failure_event(snapshot, pod, policy=policy, now=read_now(arguments), once=once)
+    decision = explanation.decision
+    # Nodes that take a member by itself have nothing to say; it is refused for what became of its gang.
+    return event or (decision.message if isinstance(decision, Unschedulable) else "")
+
+
+def _no_event(decision: PodDecision | None) -> str:
+    """Say why nobody writes a FailedScheduling event."""
+    match decision:
+        case Waiting():
+            return f"it waits: {decision.reason}"
+        case Bound() | Nominated():
+            return f"it gets {decision.node}"
+        case _:
+            return "its scheduler decides"
 
 
 def _say_details(explanation: Explanation) -> None:

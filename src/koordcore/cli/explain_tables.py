@@ -170,13 +170,17 @@ def _refusing_table(refusing: list[NodeVerdict], most: int) -> Table:
 def _lacks(verdict: NodeVerdict) -> str:
     lacks = once(verdict.shortfalls)
     reasons = [one.reason for one in lacks]
-    return "; ".join(_lack(one, named=reasons.count(one.reason) > 1) for one in lacks)
+    short = any(one.lacking for one in lacks)
+    return "; ".join(_lack(one, named=reasons.count(one.reason) > 1, short=short) for one in lacks)
 
 
-def _lack(one: Shortfall, *, named: bool) -> str:
-    """Say what is short; by name where one reason is given for several things."""
+def _lack(one: Shortfall, *, named: bool, short: bool) -> str:
+    """Say what is short; by name where one reason is given for several things.
+
+    What is there in full beside something that is short has no amounts: they would say that it fits.
+    """
     reason = f"{one.reason}: {one.resource}" if one.resource and named else one.reason
-    if not one.resource or not one.requested:
+    if not one.resource or not one.requested or (short and not one.lacking):
         return reason
     asked, free = amount(one.resource, one.requested), amount(one.resource, max(0, one.available))
     return f"{reason} ({asked} asked, {free} free)"

@@ -19,12 +19,14 @@ from koordcore.cli.cluster_tables import (
     usage_table,
 )
 from koordcore.cli.finding import find_node, name_and_paths
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.layout import Table
 from koordcore.cli.node_picture import draw_node
-from koordcore.cli.output import NAME, WIDE, add_output, for_programs, print_record
-from koordcore.cli.selection import Selection, add_selection, selection_of
+from koordcore.cli.output import JSON, NAME, TABLE, WIDE, add_output, for_programs, print_record
+from koordcore.cli.selection import ONE_NODE, Selection, add_selection, need_use, selection_of
 from koordcore.cli.tables import show
+from koordcore.errors import ModelError
 from koordcore.explaining.endpoints import endpoint_view
 from koordcore.manifests import Loaded
 
@@ -67,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         name, arguments.paths = name_and_paths(arguments.paths)
         arguments.node = name or None
     selection = selection_of(arguments)
+    _check(arguments)
     loaded = load_paths(arguments)
     snapshot = loaded.snapshot
     if arguments.view is not None:
@@ -88,6 +91,21 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(*_tables(loaded, selection, wide=arguments.output == WIDE))
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what chooses or orders rows where there are none."""
+    if arguments.view is not None:
+        if arguments.output not in (TABLE, JSON):
+            raise ModelError(f"-o {arguments.output}: --view prints what an endpoint answers, which is JSON")
+        why = "it is about nodes or rows of tables, and --view prints what an endpoint answers"
+        need_use_of(arguments, why, "--node")
+    elif arguments.node is not None:
+        why = ONE_NODE
+    else:
+        return
+    need_use_of(arguments, why, "--nodes", "--sort-by")
+    need_use(arguments, namespace=why, labels=why)
 
 
 def _tables(loaded: Loaded, selection: Selection, *, wide: bool) -> list[Table]:

@@ -147,7 +147,7 @@ def _answer(arguments: argparse.Namespace, words: Sequence[str]) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     """Run the verb once, or again and again where that was asked for."""
-    from koordcore.cli.output import presentation_of, watched
+    from koordcore.cli.output import need_rows, presentation_of, watched
     from koordcore.cli.progress import silenced
     from koordcore.cli.tables import presented
 
@@ -157,6 +157,7 @@ def _run(arguments: argparse.Namespace) -> int:
         # What could not be read is no reason to refuse all else, and none to call it done.
         return EXIT_NO if code == EXIT_OK and getattr(asked, "unreadable", False) else code
 
+    need_rows(arguments)
     return once(arguments) if getattr(arguments, "watch", None) is None else watched(arguments, once)
 
 

@@ -12,6 +12,7 @@ from koordcore.cli.claim_picture import draw_pools
 from koordcore.cli.plan_tables import short_amount
 from koordcore.cli.tables import amount
 from koordcore.cli.words import many
+from koordcore.explaining.kept_room import taken_room
 from koordcore.explaining.node_states import cards_of, condition_of
 from koordcore.model.devices import Device, DeviceInventory, DeviceObject, DeviceType
 from koordcore.model.nodes import NodeState
@@ -65,12 +66,14 @@ def _head(snapshot: ClusterSnapshot, state: NodeState) -> Iterator[str]:
         )
         text += "".join(f", {milli / CARD:g} kept by {name}" for name, milli in sorted(cards.kept.items()))
         yield f"  {_bar(share)} cards: {text}{f' ({cards.model})' * bool(cards.model)}"
+    taken = taken_room(snapshot)
     for number, name in enumerate(snapshot.layout.resources):
         whole = int(snapshot.layout.allocatable[number, row])
-        used = int(snapshot.columns.requested[number, row])
-        if (whole or used) and not (cards.total and name in CARD_NAMES):
-            share = used / whole if whole else 1.0
-            yield f"  {_bar(share)} {name}: {amount(name, used)} of {amount(name, whole)}"
+        used, kept = int(taken.used[number, row]), int(taken.kept[number, row])
+        if (whole or used or kept) and not (cards.total and name in CARD_NAMES):
+            share = (used + kept) / whole if whole else 1.0
+            more = f", {amount(name, kept)} kept" * bool(kept)
+            yield f"  {_bar(share)} {name}: {amount(name, used)} of {amount(name, whole)}{more}"
     yield from _reservation_lines(snapshot, state)
     for taint in state.node.taints:
         yield f"  taint {taint} {taint.effect}"

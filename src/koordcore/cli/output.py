@@ -40,7 +40,7 @@ def add_output(parser: argparse.ArgumentParser, *others: str, watch: bool = Fals
         metavar="FORM",
         help=f"{', '.join((*FORMS, *others))} (table); wide leaves out no column, name prints names alone",
     )
-    parser.add_argument("--sort-by", default="", metavar="COLUMN", help="order rows by this column")
+    parser.add_argument("--sort-by", metavar="COLUMN", help="order rows by this column")
     if watch:
         parser.add_argument(
             "--watch",
@@ -73,7 +73,21 @@ def _seconds(text: str) -> float:
 def presentation_of(arguments: argparse.Namespace) -> Presentation:
     """Give how tables are to be shown; for any arguments, also those of a verb without tables."""
     form = getattr(arguments, "output", TABLE)
-    return Presentation(wide=form == WIDE, names=form == NAME, sort_by=getattr(arguments, "sort_by", ""))
+    heading = getattr(arguments, "sort_by", None) or ""
+    return Presentation(wide=form == WIDE, names=form == NAME, sort_by=heading)
+
+
+def need_rows(arguments: argparse.Namespace) -> None:
+    """Refuse ``--sort-by`` beside a form that is no table; for any arguments, also those of other verbs.
+
+    Raises
+    ------
+    ModelError
+        When it was given there.
+    """
+    form = getattr(arguments, "output", TABLE)
+    if form not in (TABLE, WIDE, NAME) and getattr(arguments, "sort_by", None) is not None:
+        raise ModelError(f"--sort-by: it orders rows of tables, and -o {form} has none")
 
 
 def for_programs(arguments: argparse.Namespace) -> bool:

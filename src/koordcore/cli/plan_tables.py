@@ -370,7 +370,7 @@ def nearest_text(decision: Unschedulable) -> str:
     if near is None:
         return ""
     parts = []
-    for one in near.shortfalls:
+    for one in near.short:
         if one.resource and one.lacking:
             parts.append(f"lacks {short_amount(one.resource, one.lacking)}")
         elif one.resource and one.requested:

@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_paths, load_paths
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import NAME, add_output, for_programs, print_record
@@ -64,6 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
         namespace="who leaves is told for the whole tree" if question else "",
         labels="quotas have no labels here; -n, --tree and --quota choose them",
     )
+    if arguments.quota is not None:
+        why = "it is about rows of the table, and --quota is about one quota"
+        need_use(arguments, namespace=why)
+        need_use_of(arguments, why, "--sort-by")
     if question and not arguments.paths and not arguments.live:
         raise ModelError(f"quota {question}: which dump?")
     snapshot = load_paths(arguments).snapshot

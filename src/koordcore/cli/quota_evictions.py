@@ -14,7 +14,7 @@ from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import for_programs, print_record
 from koordcore.cli.tables import amount, say, show
 from koordcore.manifests.plan_patches import eviction, patches
-from koordcore.manifests.records import preemption_record
+from koordcore.manifests.preemption_records import preemption_record
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPod, QuotaPolicy

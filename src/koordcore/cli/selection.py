@@ -75,6 +75,8 @@ class Selection:
 
 ONE_POD: Final = "it chooses rows of tables, and this is about one pod, gang or job"
 """Why labels choose nothing where somebody is named."""
+ONE_NODE: Final = "it is about rows of tables, and this is about one node"
+"""Why nothing is chosen or ordered where a node is named."""
 _ALL_THE_SAME: Final = "; what is decided is the whole cluster's all the same"
 ALL: Final = Selection()
 """Everybody."""

@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.folder.is_file():
         text = read_text(arguments.folder)
         if is_record(text):
-            idle = ("--policy", "--plot", "--kind", "--as-gangs", *_OF_TRACES, "--seed")
+            idle = ("--policy", "--plot", "--kind", "--as-gangs", *_OF_TRACES, "--seed", "--sort-by")
             need_use_of(arguments, "a recorded call is made again as it was", *idle)
             return _replay_record(text)
         need_use_of(arguments, "is about traces; pods of a dump arrive when they were created", *_OF_TRACES)

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     selection = selection_of(arguments)
     need_use(arguments, labels="" if arguments.nodes else "it chooses nodes, which --nodes lists")
     snapshot = load_paths(arguments).snapshot
-    found = domain_rows(snapshot)
+    found = domain_rows(snapshot, selection.namespace)
     if found is None:
         raise ModelError(
             "no network: the dump has no ClusterNetworkTopology, no Kueue Topology and no known node labels; "
@@ -85,14 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _shown(
     snapshot: ClusterSnapshot, rows: Sequence[DomainRow], selection: Selection, *, nodes: bool
 ) -> list[DomainRow]:
-    """Leave out nodes that nobody asked for, and gangs of other namespaces."""
-    kept = []
-    for row in rows:
-        if row.layer == NODE_LAYER and not (nodes and selection.node(snapshot.node(row.name))):
-            continue
-        jobs = tuple(one for one in row.jobs if selection.named(one[0].partition("/")[0]))
-        kept.append(attrs.evolve(row, jobs=jobs))
-    return kept
+    """Leave out nodes that nobody asked for."""
+    return [
+        row for row in rows if row.layer != NODE_LAYER or (nodes and selection.node(snapshot.node(row.name)))
+    ]
 
 
 def _say_outside(tree: NetworkTopology) -> None:

@@ -26,7 +26,7 @@ from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.moves import add_rules, read_rules
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.progress import Step, working
-from koordcore.cli.selection import add_selection, selection_of
+from koordcore.cli.selection import add_selection, need_tables, selection_of
 from koordcore.cli.tables import say, show
 from koordcore.cli.words import many
 from koordcore.manifests.move_records import MOVES_FORMAT, moves_from_record
@@ -134,6 +134,7 @@ def _asks_for_load(snapshot: ClusterSnapshot, result: ScheduleResult) -> bool:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify and print; 1 when something is not legal."""
+    need_tables(arguments)
     snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
     record, now = read_json("--plan", arguments.plan), read_now(arguments)
     rules, strangers, faults = read_rules(arguments, snapshot), 0, dict[str, str]()
@@ -171,6 +172,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_record(arguments, _record(checked, violations, proofs))
         return int(bool(violations) or rejected)
     if not violations:
+        if not selection_of(arguments).all and not arguments.quiet:
+            print("-n, -l: they choose rows of what is wrong; the plan is checked whole", file=sys.stderr)
         say(f"legal: {checked} checked, nothing is wrong")
         if proofs is not None:
             show(proofs)

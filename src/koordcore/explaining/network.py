@@ -27,7 +27,7 @@ class DomainRow:
     nodes, empty
         Nodes below it, and those of them that run no pod.
     pods
-        Pods on them.
+        Pods on them, of the namespace that was asked for.
     jobs
         Gangs with members there, by name, with their number.
     """
@@ -47,11 +47,12 @@ def job_of(pod: Pod) -> str:
     return f"{pod.namespace}/{name}" if name else ""
 
 
-def jobs_by_node(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
-    """Count the members of each gang on each node."""
+def jobs_by_node(snapshot: ClusterSnapshot, namespace: str = "") -> dict[str, Counter[str]]:
+    """Count the members of each gang on each node; of one namespace where one is named."""
     found: dict[str, Counter[str]] = {}
     for state in snapshot.nodes:
-        jobs = Counter(job for pod in state.pods if (job := job_of(pod)))
+        pods = (pod for pod in state.pods if namespace in ("", pod.namespace))
+        jobs = Counter(job for pod in pods if (job := job_of(pod)))
         if jobs:
             found[state.name] = jobs
     return found
@@ -77,17 +78,31 @@ def used_domains(result: ScheduleResult) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def domain_rows(snapshot: ClusterSnapshot) -> tuple[NetworkTopology, tuple[DomainRow, ...]] | None:
-    """Describe every domain, each parent before its children; ``None`` without a network topology."""
+def domain_rows(
+    snapshot: ClusterSnapshot, namespace: str = ""
+) -> tuple[NetworkTopology, tuple[DomainRow, ...]] | None:
+    """Describe every domain, each parent before its children; ``None`` without a network topology.
+
+    Parameters
+    ----------
+    snapshot
+        The cluster.
+    namespace
+        Whose pods and gangs are counted; those of all when left out. A node is empty of all pods.
+    """
     tree = once(snapshot, network_tree)
     if tree is None:
         return None
     pods = {state.name: len(state.pods) for state in snapshot.nodes}
     counts = np.array([pods.get(name, 0) for name in tree.nodes], np.int64)
+    chosen = {
+        state.name: sum(namespace in ("", pod.namespace) for pod in state.pods) for state in snapshot.nodes
+    }
+    own = np.array([chosen.get(name, 0) for name in tree.nodes], np.int64)
     total = tree.sum_up(np.ones(len(tree.nodes), np.int64))
-    empty, held = tree.sum_up((counts == 0).astype(np.int64)), tree.sum_up(counts)
+    empty, held = tree.sum_up((counts == 0).astype(np.int64)), tree.sum_up(own)
     jobs: list[Counter[str]] = [Counter() for _ in range(len(tree))]
-    for node, members in jobs_by_node(snapshot).items():
+    for node, members in jobs_by_node(snapshot, namespace).items():
         domain = tree.first_node + tree.node_index[node] if node in tree.node_index else -1
         while domain >= 0:
             jobs[domain].update(members)

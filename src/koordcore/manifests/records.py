@@ -6,11 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
-from immutabledict import immutabledict
 
 from koordcore.errors import ManifestError
 from koordcore.manifests.admitted_records import admitted_from_records, admitted_record
 from koordcore.manifests.held_claims import held_claim_from_record, held_claim_record
+from koordcore.manifests.preemption_records import (
+    pod_key_from_record,
+    preemption_from_record,
+    preemption_record,
+    victim_from_record,
+    victim_record,
+)
 from koordcore.manifests.proof_records import certificate_from_record, claim_record
 from koordcore.model.decisions import (
     Bound,
@@ -23,12 +29,10 @@ from koordcore.model.decisions import (
     Rejection,
     Shortfall,
     Unschedulable,
-    Victim,
     Waiting,
 )
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.model.preemption import NO_DAMAGE, Alternative, Damage, Move, PreemptionPlan
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.fields import (
     Json,
@@ -52,11 +56,15 @@ from koordcore.snapshot.claim_records import with_claims
 from koordcore.snapshot.cluster import bind
 
 FORMAT: Final = "koordcore/plan/v1"
-_UNHURT: Final[dict[str, int]] = attrs.asdict(NO_DAMAGE)
 
 
 def result_record(result: ScheduleResult) -> dict[str, Any]:
-    """Write a result as JSON values, in the order of its decisions."""
+    """Write a result as JSON values, in the order of its decisions.
+
+    A decision about the pod that stands for a reservation says so: ``standsFor`` is no pod's to be bound.
+    """
+    held = (one for one in result.snapshot.of(Reservation) if result.snapshot.pod(one.pod_key) is None)
+    stands = {one.pod_key: {"standsFor": f"reservation/{one.name}"} for one in held}
     seldom = {
         "network": network_used(result),
         "together": [joint_record(one) for one in result.together],
@@ -67,7 +75,7 @@ def result_record(result: ScheduleResult) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "policy": result.policy.name,
-        "decisions": [decision_record(one) for one in result.decisions],
+        "decisions": [decision_record(one) | stands.get(one.pod, {}) for one in result.decisions],
         "jobs": [job_record(one) for one in result.jobs],
         **{name: value for name, value in seldom.items() if value},
         **_left_out(result),
@@ -79,30 +87,6 @@ def _left_out(result: ScheduleResult) -> dict[str, Any]:
     """Write what no decision looked at; it follows from the rest, so it is not read back."""
     found = [{"what": one.what, "count": one.count, "why": one.why} for one in result.not_looked_at]
     return {"notLookedAt": found} if found else {}
-
-
-def preemption_record(plan: PreemptionPlan) -> dict[str, Any]:
-    """Write who leaves for a job as JSON values."""
-    other = plan.alternative
-    return {
-        "job": plan.job,
-        "nominations": dict(plan.nominations),
-        "leftOut": list(plan.left_out),
-        "victims": [_victim_record(one) for one in plan.victims],
-        "brokenGangs": list(plan.broken),
-        "moves": {str(move.victim.pod): move.node for move in plan.moves},
-        "damage": attrs.asdict(plan.damage),
-        "certificate": claim_record(plan.certificate),
-        "layer": plan.layer,
-        "domain": plan.domain,
-        "alternative": {"where": other.where, "damage": attrs.asdict(other.damage)} if other else None,
-        **({"leaving": [_victim_record(one) for one in plan.leaving]} if plan.leaving else {}),
-        **({"borrowers": list(plan.borrowers)} if plan.borrowers else {}),
-    }
-
-
-def _victim_record(victim: Victim) -> dict[str, Any]:
-    return {"pod": str(victim.pod), "node": victim.node, "priority": victim.priority, "job": victim.job}
 
 
 def job_record(plan: JobPlan) -> dict[str, Any]:
@@ -161,43 +145,6 @@ def _job(value: Json) -> JobPlan:
     )
 
 
-def _preemption(value: Json) -> PreemptionPlan:
-    raw = as_mapping(value)
-    victims = optional(raw, "victims", list_of(_victim), ())
-    known = {victim.pod: victim for victim in victims}
-    moves = optional(raw, "moves", as_str_mapping, {})
-    strangers = sorted(name for name in moves if _key(name) not in known)
-    if strangers:
-        raise ManifestError.at("moves", f'"{strangers[0]}" is none of the victims')
-    return PreemptionPlan(
-        job=required(raw, "job", as_str),
-        nominations=immutabledict(required(raw, "nominations", as_str_mapping)),
-        left_out=optional(raw, "leftOut", list_of(as_str), ()),
-        victims=victims,
-        broken=optional(raw, "brokenGangs", list_of(as_str), ()),
-        moves=tuple(Move(known[_key(name)], moves[name]) for name in sorted(moves)),
-        damage=required(raw, "damage", _damage),
-        certificate=required(raw, "certificate", certificate_from_record),
-        layer=optional(raw, "layer", as_str, ""),
-        domain=optional(raw, "domain", as_str, ""),
-        alternative=optional(raw, "alternative", _alternative, None),
-        leaving=optional(raw, "leaving", list_of(_victim), ()),
-        borrowers=optional(raw, "borrowers", list_of(as_str), ()),
-    )
-
-
-def _damage(value: Json) -> Damage:
-    raw = as_mapping(value)
-    return Damage(**{name: optional(raw, name, as_int, default) for name, default in _UNHURT.items()})
-
-
-def _alternative(value: Json) -> Alternative | None:
-    if value is None:
-        return None
-    raw = as_mapping(value)
-    return Alternative(required(raw, "damage", _damage), required(raw, "where", as_str))
-
-
 def decision_record(decision: PodDecision) -> dict[str, Any]:
     """Write one decision as JSON values; what is empty is left out."""
     record: dict[str, Any] = {"pod": str(decision.pod), "decision": type(decision).__name__}
@@ -220,7 +167,7 @@ def decision_record(decision: PodDecision) -> dict[str, Any]:
                 record["held"] = decision_record(decision.held)
         case Nominated():
             record["node"] = decision.node
-            record["victims"] = [_victim_record(one) for one in decision.victims]
+            record["victims"] = [victim_record(one) for one in decision.victims]
         case Unschedulable():
             record |= {"message": decision.message, "nodes": decision.nodes}
             if decision.refusal:
@@ -308,7 +255,10 @@ def result_from_record(
     after = snapshot.with_records(*held) if held else snapshot
     running = [pod for pod in owners if pod.node_name is not None]
     after = after.apply(*(PodEnded(pod.key) for pod in running)).assume(*placed.values(), *running)
-    after, plans = with_claims(after, decisions), optional(raw, "preemptions", list_of(_preemption), ())
+    after, plans = (
+        with_claims(after, decisions),
+        optional(raw, "preemptions", list_of(preemption_from_record), ()),
+    )
     used = with_decided_users(after.of(Reservation), decisions, lambda name: after.node(name).pods, None)
     return ScheduleResult(
         decisions=decisions,
@@ -316,7 +266,7 @@ def result_from_record(
         jobs=optional(raw, "jobs", list_of(_job), ()),
         together=optional(raw, "together", list_of(_joint), ()),
         preemptions=plans,
-        withdrawn=optional(raw, "withdrawn", list_of(_key), ()),
+        withdrawn=optional(raw, "withdrawn", list_of(pod_key_from_record), ()),
         admitted=admitted,
         policy=policy,
         stats=optional(raw, "stats", _counts, {}),
@@ -328,13 +278,6 @@ def _counts(value: Json) -> dict[str, int]:
     return {name: required(raw, name, as_int) for name in raw}
 
 
-def _key(value: Json) -> PodKey:
-    namespace, slash, name = as_str(value).partition("/")
-    if not slash or not namespace or not name:
-        raise ManifestError.at("", "expected namespace/name")
-    return PodKey(namespace, name)
-
-
 def decision_from_record(value: Json) -> PodDecision:
     """Read one decision back.
 
@@ -344,7 +287,7 @@ def decision_from_record(value: Json) -> PodDecision:
         When it is not of the form that :func:`decision_record` writes.
     """
     raw = as_mapping(value)
-    pod = required(raw, "pod", _key)
+    pod = required(raw, "pod", pod_key_from_record)
     kind = required(raw, "decision", as_str)
     if kind not in _READERS:
         raise ManifestError.at("decision", f'expected one of {", ".join(_READERS)}, got "{kind}"')
@@ -361,7 +304,7 @@ def _bound(pod: PodKey, raw: Mapping[str, Json]) -> Bound:
         labels=optional(raw, "labels", as_str_mapping, {}),
         reservation=optional(raw, "reservation", as_str, ""),
         notes=optional(raw, "notes", list_of(as_str), ()),
-        over=optional(raw, "over", list_of(_key), ()),
+        over=optional(raw, "over", list_of(pod_key_from_record), ()),
         dropped=optional(raw, "dropped", list_of(as_str), ()),
         claims=optional(raw, "claims", list_of(held_claim_from_record), ()),
     )
@@ -372,21 +315,11 @@ def _waiting(pod: PodKey, raw: Mapping[str, Json]) -> Waiting:
     return Waiting(pod=pod, reason=optional(raw, "reason", as_str, ""), held=held)
 
 
-def _victim(value: Json) -> Victim:
-    raw = as_mapping(value)
-    return Victim(
-        required(raw, "pod", _key),
-        required(raw, "node", as_str),
-        required(raw, "priority", as_int),
-        required(raw, "job", as_str),
-    )
-
-
 def _nominated(pod: PodKey, raw: Mapping[str, Json]) -> Nominated:
     return Nominated(
         pod=pod,
         node=required(raw, "node", as_str),
-        victims=optional(raw, "victims", list_of(_victim), ()),
+        victims=optional(raw, "victims", list_of(victim_from_record), ()),
     )
 
 

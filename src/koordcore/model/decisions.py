@@ -95,6 +95,16 @@ class NearMiss:
 
     __attrs_post_init__ = check_fields
 
+    @property
+    def short(self) -> tuple[Shortfall, ...]:
+        """The shortfalls to tell: what is there in full is not lacking where something else is.
+
+        NUMA nodes that lack one resource of a pod refuse them all, in upstream's words, too.
+        """
+        if not any(one.lacking for one in self.shortfalls):
+            return self.shortfalls
+        return tuple(one for one in self.shortfalls if one.lacking or not one.requested)
+
 
 @record(kw_only=True, weakref_slot=False)
 class Bound:

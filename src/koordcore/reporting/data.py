@@ -230,7 +230,7 @@ class PageData:
                 if one.nearest is not None:
                     said["near"] = [
                         self.row_of.get(one.nearest.node, -1),
-                        *([lack.reason, lack.resource, lack.lacking] for lack in one.nearest.shortfalls),
+                        *([lack.reason, lack.resource, lack.lacking] for lack in one.nearest.short),
                     ]
             case NotOurs():
                 said |= {"o": "not ours", "w": self.texts(one.message)}

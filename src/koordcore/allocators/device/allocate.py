@@ -187,7 +187,7 @@ def _choose(
                 return leaders
             chosen[kind] = partial(_once, leaders.minors)
         else:
-            pool = Followers(view, same_pcie=False, grows=False)
+            pool = Followers(view, same_pcie=False)
             if pool.remote(()) is None:
                 return _short(kind, view)
             chosen[kind] = partial(pool.pick, ())
@@ -220,11 +220,7 @@ def _choose_joint(
     """Choose all joint types at once: cards lead where there are any, else the primary type does."""
     same_pcie = request.joint is not None and request.joint.same_pcie
     leading = DeviceType.GPU if DeviceType.GPU in joint else joint[0]
-    followers = {
-        kind: Followers(views[kind], same_pcie=same_pcie, grows=leading is joint[0])
-        for kind in joint
-        if kind is not leading
-    }
+    followers = {kind: Followers(views[kind], same_pcie=same_pcie) for kind in joint if kind is not leading}
     if leading is not joint[0] and not followers[joint[0]].suffices:
         return _short(joint[0], views[joint[0]])
     leaders = _choose_leaders(shape, request, views[leading], tuple(followers.values()))

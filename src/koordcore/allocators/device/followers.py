@@ -24,16 +24,12 @@ class Followers:
     view
         Its devices.
     same_pcie
-        They must sit on exactly the switches of the leading type.
-    grows
-        One device per switch is wanted where that is more than was asked (upstream's secondary types);
-        otherwise exactly as many as asked.
+        They must sit on exactly the switches of the leading type, one on each at least.
     """
 
-    def __init__(self, view: TypeView, *, same_pcie: bool, grows: bool) -> None:
+    def __init__(self, view: TypeView, *, same_pcie: bool) -> None:
         self.view = view
         self.same_pcie = same_pcie
-        self.grows = grows
         self.count = view.want.count
         self.several = view.want.by_vf
         self._masks = view.shape.layout.pcie_masks
@@ -60,7 +56,7 @@ class Followers:
 
     def desired(self, switches: Collection[str]) -> int:
         """How many devices must be found."""
-        return max(self.count, len(switches)) if self.grows and self.same_pcie else self.count
+        return max(self.count, len(switches)) if self.same_pcie else self.count
 
     def remote(self, switches: Collection[str]) -> int | None:
         """Count the devices that would have to come from other switches; ``None`` where it cannot be done."""
@@ -77,8 +73,6 @@ class Followers:
         if not switches:
             placeless = self.view.usable & ~sum(self._masks.values())
             return 0 if placeless.bit_count() >= self.count else None
-        if not self.grows and len(switches) > self.count:
-            return None
         found = 0
         for pcie in switches:
             own = self._local(pcie)
@@ -91,13 +85,15 @@ class Followers:
     def pick(self, switches: Collection[str], numa_nodes: int = 0) -> Picked:
         """Take devices near the switches: one per switch in turn, then second ones, then from elsewhere.
 
+        Every switch brings one, also where that is more than was asked (upstream's secondary types).
+
         Parameters
         ----------
         numa_nodes
             Bit mask of the NUMA nodes of the leading type: among remote devices, those inside come first.
         """
         desired = self.desired(switches)
-        most = max(desired, len(switches)) if self.grows else desired
+        most = max(desired, len(switches))
         near = self._round_robin(switches)
         chosen = near[:most]
         if self.same_pcie and not self._covers(switches, chosen):
@@ -115,9 +111,6 @@ class Followers:
                 if missing and often[minor] < self.view.slots(minor):
                     often[minor] += 1
                     missing -= 1
-        if not self.grows:
-            # The type that the pod names first is listed as if it had been chosen alone.
-            return tuple((minor, often[minor]) for minor in self.order if minor in often)
         return tuple(often.items())
 
     def _covers(self, switches: Collection[str], chosen: Collection[int]) -> bool:
