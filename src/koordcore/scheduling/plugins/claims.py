@@ -187,7 +187,8 @@ class DynamicResources(Plugin):
 
         return ClaimEvaluator(self, pod, request)
 
-    def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+    def claims(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """Give the claims of a pod, in the order of its entries; none where one of them is missing."""
         found = self.ledger.book.claims_of(pod)
         return () if isinstance(found, ClaimProblem) else found.claims
 
@@ -292,13 +293,13 @@ class DynamicResources(Plugin):
         answers = self.ledger.states.answers(unallocated, mode) if unallocated else None
         return claim_side(self.ledger, answers, settled, row)
 
-    def failures(self, pod: Pod) -> tuple[str, ...]:
+    def failures(self, claims: Iterable[ResourceClaim]) -> tuple[str, ...]:
         """Say why a pod cannot be bound with what its claims are allocated; empty where it can."""
         ledger, now = self.ledger, self.workspace.now
         # What drivers say is about the allocation that is written, not about one made since.
         told = (
             binding_failure(claim, now)
-            for claim in self._claims(pod)
+            for claim in claims
             if claim.allocation is not None
             and ledger.allocation((claim.namespace, claim.name)) == claim.allocation
         )
@@ -309,7 +310,7 @@ class DynamicResources(Plugin):
         ledger = self.ledger
         unallocated: dict[ClaimKey, ResourceClaim] = {}
         settled: list[ClaimAllocation] = []
-        for claim in self._claims(pod):
+        for claim in self.claims(pod):
             key = (claim.namespace, claim.name)
             allocation = ledger.allocation(key)
             if allocation is None:
