@@ -24,7 +24,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 from koordcore.scheduling.plugins.claims_given import give_claims
 from koordcore.scheduling.plugins.claims_near import NearClaims, claim_side
-from koordcore.scheduling.plugins.claims_together import ChosenClaims
+from koordcore.scheduling.plugins.claims_together import ChosenClaims, asks_for_all
 from koordcore.scoring.labels import fit_selector
 
 REASON_CANNOT: Final = "cannot allocate all claims"
@@ -90,7 +90,14 @@ class ClaimEvaluator(Evaluator):
         self._near = NearClaims(sides, self._ledger, pod, self._side_at) if exact else None
 
     def needs_company(self) -> bool:
-        return False  # whoever comes takes devices, or settles where a shared claim is
+        # Whoever comes takes devices, or settles where a shared claim is. Only what are all devices of a node
+        # may be fewer of another, where all nodes reach those.
+        if not self._named or self._ledger.devices.local:
+            return False
+        self._read()
+        return any(
+            named and claim in self._open and asks_for_all(claim) for claim, named in self._claims.values()
+        )
 
     def _side_at(self, row: int) -> ClaimSide | None:
         return claim_side(self._ledger, self._answers, self._settled, row)
@@ -332,6 +339,8 @@ class ClaimEvaluator(Evaluator):
         planned: ChosenClaims | None = self._plugin.planned.get(pod.key)
         choices: Sequence[Choice] = ()
         if planned is not None:
+            if any((one.namespace, one.name) not in planned for one in unallocated):
+                return Shortfall(REASON_CANNOT)  # it is to be allocated on another node, before
             choices = [planned[one.namespace, one.name] for one in unallocated]
         elif unallocated and self._answers is not None:
             answer = self._answers.at(number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -309,9 +309,9 @@ class ClaimLedger:
         return self.states.only(self.number_without(row, allocations), own)
 
     def on_nodes(
-        self, claims: Sequence[tuple[int, ResourceClaim]]
-    ) -> tuple[Choice, ...] | ClaimsRefused | ClaimError | None:
-        """Choose the devices of claims on several nodes together, each with the row of its node."""
+        self, claims: Sequence[tuple[Sequence[int], ResourceClaim]]
+    ) -> tuple[Mapping[int, Choice], ...] | ClaimsRefused | ClaimError | None:
+        """Choose the devices of claims on several nodes together, each with the rows of its users."""
         return choose_on_nodes(self.devices, self._held, claims)
 
     def update(self) -> None:

@@ -199,7 +199,9 @@ class DynamicResources(Plugin):
 
         return claims_together(self.ledger, [(pod.key, self.split(pod)[0]) for pod in pods], row)
 
-    def on_nodes(self, pods: Sequence[tuple[Pod, int]]) -> Mapping[PodKey, Any] | None:
+    def on_nodes(
+        self, pods: Sequence[tuple[Pod, int]], *, whole: bool = False
+    ) -> Mapping[PodKey, Any] | None:
         ledger = self.ledger
         if self.claim_args.mode is AllocationMode.FIRST_FIT or ledger.devices.local:
             return None
@@ -207,7 +209,17 @@ class DynamicResources(Plugin):
             return None
         from koordcore.scheduling.plugins.claims_together import claims_on_nodes
 
-        return claims_on_nodes(ledger, [(pod.key, self.split(pod)[0], row) for pod, row in pods])
+        found = claims_on_nodes(ledger, [(pod.key, self.split(pod)[0], row) for pod, row in pods])
+        if found or whole or found is None:
+            return found
+        # Beside more pods a claim for all devices may be allocated elsewhere, for others.
+        return None if any(self._joins_for_all(pod) for pod, _ in pods) else found
+
+    def _joins_for_all(self, pod: Pod) -> bool:
+        from koordcore.scheduling.plugins.claims_together import asks_for_all
+
+        pairs = zip(self.claims(pod), self._wishes(pod), strict=True)
+        return any(isinstance(wish, tuple) and asks_for_all(claim) for claim, wish in pairs)
 
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
@@ -288,10 +300,12 @@ class DynamicResources(Plugin):
             return None
         from koordcore.scheduling.plugins.claims_near import claim_side
 
+        ledger = self.ledger
+        if not ledger.devices.tells_numa[ledger.devices.shape[row]]:
+            return None
         unallocated, settled = self.split(pod)
-        mode = self.claim_args.mode
-        answers = self.ledger.states.answers(unallocated, mode) if unallocated else None
-        return claim_side(self.ledger, answers, settled, row)
+        answers = ledger.states.answers(unallocated, self.claim_args.mode) if unallocated else None
+        return claim_side(ledger, answers, settled, row)
 
     def failures(self, claims: Iterable[ResourceClaim]) -> tuple[str, ...]:
         """Say why a pod cannot be bound with what its claims are allocated; empty where it can."""
