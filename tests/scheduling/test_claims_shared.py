@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 import pytest
 
@@ -98,6 +100,19 @@ def test_equal_pods_that_share_a_claim_get_extended_resources_of_their_own_each(
     pods = [attrs.evolve(pod(name, claim="shared"), requests={"example.com/gpu": 1}) for name in "pqr"]
     result = legal(cluster({"a": 3}, SHARED, pending=pods).with_records(served))
     assert devices(result) == {"p": ["a/gpu-0", "a/gpu-1"], "q": ["a/gpu-0", "a/gpu-2"]}
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["by its status", "by its owner"])
+def test_a_claim_that_is_made_for_one_pod_is_shared_with_one_that_names_it(told: bool) -> None:
+    """One device is enough for both, on one node."""
+    made = ResourceClaim(name="made", spec=ONE, owner="uid-p", pod_claim_name="gpu")
+    own = PodResourceClaim("gpu", claim="made" if told else "", template="one")
+    pods = [attrs.evolve(pod("p"), resource_claims=(own,)), pod("q", claim="made")]
+    gathered = {"gatherStrategy": [{"layer": "NodeTopologyLayer", "strategy": "MustGather"}]}
+    notes = {f"{GANG}network-topology-spec": json.dumps(gathered)}
+    members = [attrs.evolve(one, annotations={**one.annotations, **notes}) for one in gang(*pods)]
+    result = legal(cluster({"a": 0, "b": 1}, made, pending=members))
+    assert devices(result) == {"p": ["b/gpu-0"], "q": ["b/gpu-0"]}
 
 
 def test_one_device_is_enough_to_be_evicted_for_members_that_share_a_claim() -> None:

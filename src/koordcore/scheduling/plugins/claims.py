@@ -157,7 +157,8 @@ class DynamicResources(Plugin):
             return
         for claim in found.claims:
             key = (claim.namespace, claim.name)
-            shared = ledger.named(key) > 1 or claim.name in found.grouped
+            # Whoever owns it uses it as well.
+            shared = ledger.named(key) + bool(claim.owner) > 1 or claim.name in found.grouped
             yield key if shared or ledger.allocation(key) is not None else claim.spec
 
     def _refusal(self, pod: Pod, claim: ResourceClaim, *, grouped: bool) -> Refusal | None:
