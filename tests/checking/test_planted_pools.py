@@ -73,6 +73,20 @@ def test_pools_are_sound_complete_and_the_newest(slices: tuple[ResourceSlice, ..
     assert found == ([f"d/p/a: {wrong}", "request r0 is served in 0 of its forms"] if wrong else [])
 
 
+def test_what_other_slices_of_the_generation_hold_of_a_card_counts_whatever_number_they_tell() -> None:
+    """As many slices as the first one tells reach the node; those on others have devices of it, too."""
+    own = pool(drawing("a", 3), shared_counters=CARD)
+    others = (
+        pool(drawing("b", 2), name="t", node_name="other", slice_count=2),
+        # A name that the node has is that of its own device, and another card is none of its.
+        pool(drawing("a", 1), name="u", node_name="third", slice_count=2, shared_counters=CARD),
+    )
+    judge = checker(own, *others)
+    assert told(judge, (claim(wish()), given(got("a")))) == []
+    judge.hold([got("b")])
+    assert told(judge, (claim(wish()), given(got("a")))) == ["pool d/p: counter card/slices is exceeded by 1"]
+
+
 def selector(**labels: str) -> NodeSelector:
     rules = tuple(Requirement(key, SelectorOperator.IN, (text,)) for key, text in labels.items())
     return NodeSelector((NodeSelectorTerm(expressions=rules),))

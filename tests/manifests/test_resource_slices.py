@@ -147,6 +147,34 @@ def test_what_the_server_would_refuse_is_warned_of(change: dict[str, Any], warni
     assert any(one.startswith(warning) for one in warnings), warnings
 
 
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ((2, 2), []),
+        ((3, 3), []),
+        ((2, 3), ["3, where slice s0 of pool d/p of generation 3 says 2: what the pool offers hangs on"]),
+        ((1, 1), ["1, but pool d/p of generation 3 has 2 slices"]),
+    ],
+    ids=["as many as they say", "fewer", "of two minds", "more"],
+)
+def test_slices_of_a_pool_that_do_not_go_together_are_warned_of(
+    counts: tuple[int, int], told: list[str]
+) -> None:
+    pools = [{"name": "p", "generation": 3, "resourceSliceCount": count} for count in counts]
+    slices = [
+        obj("ResourceSlice", f"s{number}", V1, spec={"driver": "d", "nodeName": "n", "pool": one})
+        for number, one in enumerate(pools)
+    ]
+    found = snapshot_from_objects(slices).warnings
+    assert len(found) == len(told)
+    for one, text in zip(found, told, strict=True):
+        assert one.path == "spec.pool.resourceSliceCount"
+        assert one.message.startswith(text)
+    older = {**pools[1], "generation": 2}
+    slices[1] = obj("ResourceSlice", "s1", V1, spec={"driver": "d", "nodeName": "n", "pool": older})
+    assert snapshot_from_objects(slices).warnings == ()
+
+
 def test_taint_rules_select_by_what_is_given() -> None:
     taint = {"key": "broken", "effect": "NoExecute"}
     specs = {

@@ -33,7 +33,7 @@ def best_places(
     def legal(used: list[_Used]) -> bool:
         if next(iter(checker._check_exclusive(used)), None) is not None:
             return False
-        if next(iter(checker._check_counters(used)), None) is not None:
+        if next(iter(checker._check_counters(used, node)), None) is not None:
             return False
         return next(iter(checker._check_capacity(used)), None) is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -37,6 +38,8 @@ from koordcore.model.claims import (
 from koordcore.model.device_slices import (
     AttributeKind,
     AttributeValue,
+    CounterConsumption,
+    CounterSet,
     ResourceSlice,
     SliceDevice,
 )
@@ -273,6 +276,39 @@ def test_an_incomplete_pool_of_another_driver_does_not_keep_all_devices_from_a_c
     own = attrs.evolve(parts[DRIVER], name="m-half", pool="z", node_name="m")
     both = cluster({"m": 2, "n": 2}, template, own, parts["other.example.com"], pending=[pod("p", "all")])
     assert devices(legal(both)) == {"p": ["n/gpu-0", "n/gpu-1"]}
+
+
+@pytest.mark.parametrize("told", [2, 3])
+@pytest.mark.parametrize("beside", ["card", "other"])
+def test_counters_are_drawn_on_by_devices_of_slices_that_a_node_does_not_count(
+    told: int, beside: str
+) -> None:
+    """On ``a`` the pool is complete by the count of its counters' slice; the device on ``b`` is of it, too.
+
+    That device draws on the same card, or on one that the slices on ``a`` do not have.
+    """
+
+    def part(name: str, on: str, count: int, **fields: Any) -> ResourceSlice:
+        return attrs.evolve(gpus(name, 0), pool="span", node_name=on, slice_count=count, **fields)
+
+    def drawing(name: str, amount: int, card: str = "card") -> tuple[SliceDevice, ...]:
+        draws = (CounterConsumption("card", {"slices": 1}), CounterConsumption(card, {"slices": amount}))
+        return (SliceDevice(name=name, consumes_counters=draws if card != "card" else draws[1:]),)
+
+    slices = [
+        part("s0", "a", told, shared_counters=(CounterSet("card", {"slices": 3}),)),
+        part("s1", "a", 3, devices=drawing("p", 3)),
+        part("s2", "b", 3, devices=drawing("q", 2, beside)),
+    ]
+    if beside == "other":
+        slices[2] = attrs.evolve(slices[2], shared_counters=(CounterSet("other", {"slices": 3}),))
+    held = ClaimAllocation(
+        results=(DeviceResult(request="gpu", driver=DRIVER, pool="span", device="q"),), node_selector=None
+    )
+    taken = ResourceClaim(name="taken", spec=ONE, allocation=held, reserved_for=(ClaimConsumer("gone", "g"),))
+    free = cluster({"a": 0, "b": 0}, *slices, pending=[pod("p")])
+    assert devices(legal(free)) == {"p": ["span/p"]}
+    assert not legal(free.with_records(taken)).bound
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, Node, Pod
+from koordcore import ClusterSnapshot, Node, Pod, verify
 from koordcore.allocators.gang.demand import GangShortfall
+from koordcore.checking.violation import ViolationKind
 from koordcore.model.certificates import Certificate, CertificateStatus
 from koordcore.model.claims import (
+    ALL_DEVICES,
     ClaimRequest,
     ClaimSpec,
     DeviceClass,
@@ -18,7 +20,8 @@ from koordcore.model.claims import (
     ResourceClaimTemplate,
 )
 from koordcore.model.device_slices import AttributeKind, AttributeValue, ResourceSlice, SliceDevice
-from koordcore.model.pods import PodResourceClaim
+from koordcore.model.pods import PodResourceClaim, SchedulingGroup
+from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
 from koordcore.scheduling import shared_devices
 from tests.scheduling.test_claims import DRIVER, legal
 from tests.scheduling.test_claims_shared import gang
@@ -144,3 +147,69 @@ def test_nothing_is_proven_of_places_for_which_the_budget_of_the_planner_ran_out
     assert asked
     (job,) = result.jobs
     assert job.certificate is None or not job.certificate.infeasible
+
+
+def sharing(
+    pods: Mapping[str, int], pools: Sequence[ResourceSlice], least: int, *own: bool, for_all: bool = False
+) -> ClusterSnapshot:
+    """A group whose members share its claim, some of which want a device of their own, too."""
+    common = PodResourceClaim("x", template="common")
+    one = DeviceSubRequest(class_name="any")
+    form = attrs.evolve(one, mode=ALL_DEVICES) if for_all else one
+    members = [
+        Pod(
+            name=f"p{number}",
+            resource_claims=(common, PodResourceClaim("y", template="own")) if more else (common,),
+            scheduling_group=SchedulingGroup(pod_group="g"),
+        )
+        for number, more in enumerate(own)
+    ]
+    return ClusterSnapshot(
+        nodes=[Node(name=name, allocatable={"cpu": 8000, "pods": number}) for name, number in pods.items()],
+        pending=members,
+        records=[
+            *KINDS,
+            *pools,
+            ResourceClaimTemplate(name="common", spec=ClaimSpec((ClaimRequest("r", (form,)),))),
+            ResourceClaimTemplate(name="own", spec=ClaimSpec((ClaimRequest("r", (one,)),))),
+            SchedulingPodGroup(name="g", min_count=least, claims=(GroupClaim(name="x", template="common"),)),
+        ],
+    )
+
+
+@pytest.mark.parametrize("net", ["net", "anet"])
+def test_members_on_several_nodes_share_a_claim_whose_devices_reach_all_of_them(net: str) -> None:
+    """The one that wants two devices finds them on ``n1`` alone, which has room for nobody else."""
+    result = legal(
+        sharing({"n0": 3, "n1": 1}, [pool("l1", "a", "n1"), pool(net, "b")], 2, True, False, False)
+    )
+    assert {one.pod.name: one.node for one in result.bound} == {"p0": "n1", "p1": "n0", "p2": "n0"}
+    assert {one.claims[0].allocation.results[0].pool for one in result.bound} == {net}
+
+
+def test_members_are_proven_to_have_no_nodes_that_a_shared_claim_reaches() -> None:
+    """Each node has room for one, and the devices that reach both are none, or stay with the first."""
+    bound = pool("net", "b")
+    bound = attrs.evolve(bound, devices=tuple(attrs.evolve(one, binds_to_node=True) for one in bound.devices))
+    local = [pool("l0", "ab", "n0"), pool("l1", "ab", "n1")]
+    for pools in (local, [*local, bound]):
+        result = legal(sharing({"n0": 1, "n1": 1}, pools, 2, False, False))
+        (job,) = result.jobs
+        assert not result.bound
+        assert job.certificate is not None
+        assert job.certificate.proven
+    assert len(legal(sharing({"n0": 1, "n1": 1}, [*local, pool("net", "b")], 2, False, False)).bound) == 2
+
+
+def test_what_are_all_devices_of_one_node_is_shared_with_a_node_that_has_others_beside() -> None:
+    """On ``n0`` all devices are three, one of which the second member needs for itself; on ``n1`` two."""
+    snapshot = sharing(
+        {"n0": 2, "n1": 1}, [pool("l0", "a", "n0"), pool("net", "bb")], 2, False, True, for_all=True
+    )
+    result = legal(snapshot)
+    assert {one.pod.name: one.node for one in result.bound} == {"p0": "n1", "p1": "n0"}
+    fresh = {one.pod.name: [held.fresh for held in one.claims] for one in result.bound}
+    assert fresh == {"p0": [True], "p1": [False, True]}
+    # Who follows is told first, or last.
+    turned = attrs.evolve(result, decisions=result.decisions[::-1])
+    assert [one.kind for one in verify(snapshot, turned) if one.kind is ViolationKind.CLAIM] == []

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 import pytest
 
-from koordcore import PreemptionRules, Unschedulable
+from koordcore import PreemptionRules, Unschedulable, explain, schedule, verify
+from koordcore.manifests import named_policy
 from koordcore.model.claims import (
+    AllocationMode,
     ClaimAllocation,
+    ClaimArgs,
     ClaimConsumer,
     DeviceResult,
     ResourceClaim,
 )
 from koordcore.model.pods import Pod, PodKey, PodResourceClaim
 from koordcore.scheduling.plugins.claims_together import sharing_one_claim
-from tests.scheduling.test_claims import DRIVER, ONE, cluster, devices, legal, pod
+from tests.scheduling.test_claims import DRIVER, GPU, ONE, cluster, devices, legal, pod
 from tests.scheduling.test_claims_gangs import GANG
 
 SHARED = ResourceClaim(name="shared", spec=ONE)
@@ -60,6 +65,54 @@ def test_what_a_pod_gets_beside_a_claim_that_others_use_already_is_its_own() -> 
     found = legal(snapshot.assume(pod("runs", claim="shared").at("a")))
     assert devices(found) == {"both": ["a/gpu-0", "a/gpu-1"]}
     assert isinstance(found.decisions[-1], Unschedulable)
+
+
+def both(name: str) -> Pod:
+    """A pod with a claim that others name, and one of its own."""
+    entries = (PodResourceClaim("s", claim="shared"), PodResourceClaim("own", template="one"))
+    return attrs.evolve(pod(name), resource_claims=entries)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["a gang", "each by itself"])
+@pytest.mark.parametrize("mode", AllocationMode)
+def test_equal_pods_that_share_a_claim_get_a_device_of_their_own_each(
+    mode: AllocationMode, together: bool
+) -> None:
+    """What the first was given of its own says nothing of what the next still needs."""
+    pods = [both(name) for name in "pqr"]
+    if together:
+        notes = {f"{GANG}name": "g", f"{GANG}min-available": "2"}
+        pods = [attrs.evolve(one, annotations=notes) for one in pods]
+    policy = named_policy("default")
+    settings = {one.name: one for one in policy.plugins}
+    plugin = attrs.evolve(settings["DynamicResources"], args=ClaimArgs(mode=mode))
+    snapshot = cluster({"a": 3, "b": 1}, SHARED, pending=pods)
+    result = schedule(snapshot, policy=policy.with_plugin(plugin))
+    assert verify(snapshot, result) == ()
+    assert devices(result) == {"p": ["a/gpu-0", "a/gpu-1"], "q": ["a/gpu-0", "a/gpu-2"]}
+    (refused,) = (one for one in result.decisions if isinstance(one, Unschedulable))
+    assert "1 cannot allocate all claims" in refused.message
+    assert explain(snapshot, pods[1]).fitting == ("a",)
+
+
+def test_equal_pods_that_share_a_claim_get_extended_resources_of_their_own_each() -> None:
+    served = attrs.evolve(GPU, extended_resource_name="example.com/gpu")
+    pods = [attrs.evolve(pod(name, claim="shared"), requests={"example.com/gpu": 1}) for name in "pqr"]
+    result = legal(cluster({"a": 3}, SHARED, pending=pods).with_records(served))
+    assert devices(result) == {"p": ["a/gpu-0", "a/gpu-1"], "q": ["a/gpu-0", "a/gpu-2"]}
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["by its status", "by its owner"])
+def test_a_claim_that_is_made_for_one_pod_is_shared_with_one_that_names_it(told: bool) -> None:
+    """One device is enough for both, on one node."""
+    made = ResourceClaim(name="made", spec=ONE, owner="uid-p", pod_claim_name="gpu")
+    own = PodResourceClaim("gpu", claim="made" if told else "", template="one")
+    pods = [attrs.evolve(pod("p"), resource_claims=(own,)), pod("q", claim="made")]
+    gathered = {"gatherStrategy": [{"layer": "NodeTopologyLayer", "strategy": "MustGather"}]}
+    notes = {f"{GANG}network-topology-spec": json.dumps(gathered)}
+    members = [attrs.evolve(one, annotations={**one.annotations, **notes}) for one in gang(*pods)]
+    result = legal(cluster({"a": 0, "b": 1}, made, pending=members))
+    assert devices(result) == {"p": ["b/gpu-0"], "q": ["b/gpu-0"]}
 
 
 def test_one_device_is_enough_to_be_evicted_for_members_that_share_a_claim() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -130,6 +130,8 @@ class _Plan:
             _ON,
         )
         self._held: dict[tuple[str, str], ClaimAllocation] = {}
+        self._given: dict[tuple[str, str], ClaimAllocation] = {}
+        """What claims are allocated with a binding that says so: others may follow it and stand before it."""
         for key, claim in self._claims.items():
             if claim.allocation is not None:
                 self._hold(key, claim.allocation)
@@ -158,9 +160,13 @@ class _Plan:
             self._checker.hold(allocation.results)
 
     def check(
-        self, bindings: Iterable[Bound], pods: dict[PodKey, Pod], end: ClusterSnapshot
+        self, bindings: Sequence[Bound], pods: dict[PodKey, Pod], end: ClusterSnapshot
     ) -> Iterator[Violation]:
         """Follow the bindings in their order."""
+        for bound in bindings:
+            for held in bound.claims if bound.pod not in self._waiting else ():
+                if held.fresh:
+                    self._given.setdefault((bound.pod.namespace, held.name), held.allocation)
         for bound in bindings:
             pod = pods[bound.pod]
             state = end.node(bound.node)
@@ -199,6 +205,9 @@ class _Plan:
                 elif claim.allocation == held.allocation:
                     for failed in failed_devices(claim):
                         yield f"claim {held.name} cannot be used: {failed} holds"
+            elif not held.fresh and key in self._given:
+                if self._given[key] != held.allocation:
+                    yield f"claim {held.name} is allocated other devices already"
             elif key not in attempt:
                 attempt[key] = (claim, held.allocation)
         # What reservations keep for the pod is not in its way.

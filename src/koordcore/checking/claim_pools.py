@@ -44,6 +44,12 @@ def _may_use(selector: NodeSelector | None, name: str, everywhere: bool, node: C
     return selector is not None and selector.matches(node.name, node.labels)
 
 
+def _told(seen: list[ResourceSlice]) -> int:
+    """Give the number of slices that a node goes by: that of its own, which are read before the network's."""
+    first = next((one for one in seen if one.node_name), seen[0])
+    return first.slice_count
+
+
 class SliceBook:
     """All slices, by pool.
 
@@ -87,15 +93,14 @@ class SliceBook:
             return [], "no slice of the pool reaches the node"
         newest = max(one.generation for one in seen)
         seen = [one for one in seen if one.generation == newest]
-        # Slices of this node are read before those of the network; the first says how many there are.
-        first = next((one for one in seen if one.node_name), seen[0])
-        if len(seen) == first.slice_count:
+        told = _told(seen)
+        if len(seen) == told:
             return seen, self._unsound(seen, seen)
         if any(one.generation > newest for one in published):
             return [], "the pool has a newer generation"
         peers = [one for one in published if one.generation == newest]
-        if len(peers) != first.slice_count:
-            return seen, f"the pool has {len(peers)} of {first.slice_count} slices"
+        if len(peers) != told:
+            return seen, f"the pool has {len(peers)} of {told} slices"
         return seen, self._unsound(seen, peers)
 
     def _unsound(self, seen: list[ResourceSlice], whole: list[ResourceSlice]) -> str:
@@ -117,9 +122,29 @@ class SliceBook:
                         return f"device {device.name} consumes counters that the pool has not"
         return ""
 
-    def peers(self, pool: tuple[str, str], generation: int) -> list[ResourceSlice]:
-        """Give all slices of a pool and generation, whoever sees them."""
-        return [one for one in self._by_pool.get(pool, []) if one.generation == generation]
+    def drawn(
+        self, pool: tuple[str, str], node: CheckedNode
+    ) -> tuple[dict[tuple[str, str], int], list[SliceDevice]]:
+        """Give the counters of a pool as a node sees it, and every device that may draw on them.
+
+        These are devices of all slices of the generation, whoever sees them and whatever they say of the
+        number of slices.
+        """
+        seen, _ = self.current(pool, node)
+        peers = [one for one in self._by_pool[pool] if one.generation == seen[0].generation]
+        left = {
+            (counters.name, name): amount
+            for one in (seen if len(seen) == _told(seen) else peers)
+            for counters in one.shared_counters
+            for name, amount in counters.counters.items()
+        }
+        # Names tell devices apart: of those that stand several times the node's own is meant.
+        named = {device.name: device for one in seen for device in one.devices}
+        for one in peers:
+            for device in one.devices:
+                if device.consumes_counters:
+                    named.setdefault(device.name, device)
+        return left, list(named.values())
 
     def find(self, device: DeviceId, node: CheckedNode) -> Published | str:
         """Find a device that the node may use, or say why there is none."""

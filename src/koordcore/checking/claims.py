@@ -113,7 +113,7 @@ class ClaimChecker:
                 problems += [f"claim {claim.name}: {text}" for text in written]
             used += mine
         problems += self._check_exclusive(used)
-        problems += self._check_counters(used)
+        problems += self._check_counters(used, node)
         problems += self._check_capacity(used)
         return problems
 
@@ -307,23 +307,16 @@ class ClaimChecker:
                 if not result.admin_access and any(other < number for other, _ in mine):
                     yield f"{device} is taken by an earlier claim of the pod"
 
-    def _check_counters(self, used: Sequence[_Used]) -> Iterator[str]:
+    def _check_counters(self, used: Sequence[_Used], node: CheckedNode) -> Iterator[str]:
         if "DRAPartitionableDevices" not in self._on:
             return
-        pools = {(one[1].driver, one[1].pool): one[3] for one in used if one[3].device.consumes_counters}
-        for pool, found in pools.items():
-            whole = self._book.peers(pool, found.slice.generation)
-            left = {
-                (counters.name, name): amount
-                for one in whole
-                for counters in one.shared_counters
-                for name, amount in counters.counters.items()
-            }
+        drawing = ((one[1].driver, one[1].pool) for one in used if one[3].device.consumes_counters)
+        for pool in dict.fromkeys(drawing):
+            left, devices = self._book.drawn(pool, node)
             common: dict[str, frozenset[str] | None] = {}
-            for one in whole:
-                for device in one.devices:
-                    if self._held.charged(DeviceId(*pool, device.name)):
-                        self._draw(device, left, common, check=False)
+            for device in devices:
+                if self._held.charged(DeviceId(*pool, device.name)):
+                    self._draw(device, left, common, check=False)
             charged: set[DeviceId] = set()
             drew = False
             for _, result, _, mine in used:

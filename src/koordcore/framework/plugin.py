@@ -219,11 +219,19 @@ class Plugin:
         """
         return None
 
-    def on_nodes(self, pods: Sequence[tuple[Pod, int]]) -> Mapping[PodKey, Any] | None:
+    def on_nodes(
+        self, pods: Sequence[tuple[Pod, int]], *, whole: bool = False
+    ) -> Mapping[PodKey, Any] | None:
         """Choose what pods of a gang get on several nodes, each with the row of its own.
 
-        The choice is kept in :attr:`planned` by whoever binds them then. Empty: it is proven that they do not
-        fit together, nor with more. ``None``: there is nothing to choose, or the answer is not known.
+        The choice is kept in :attr:`planned` by whoever binds them then, node after node in the order of the
+        pods in it. Empty: it is proven that they do not fit together, nor with more. ``None``: there is
+        nothing to choose, or the answer is not known.
+
+        Parameters
+        ----------
+        whole
+            These are all pods; empty says nothing of more then.
         """
         return None
 

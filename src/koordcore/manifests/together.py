@@ -28,6 +28,7 @@ from koordcore.manifests.group_checks import group_remarks
 from koordcore.manifests.objects import distinct, unique_key
 from koordcore.manifests.pod_admission import pod_problems
 from koordcore.manifests.pods import PodReading
+from koordcore.manifests.pool_checks import pool_remarks
 from koordcore.manifests.runtime_classes import runtime_class_remarks
 from koordcore.manifests.standing import Standing
 from koordcore.manifests.unamplified import unamplified
@@ -82,6 +83,7 @@ class Together:
         yield from quota_remarks(self.quotas, pods, gates)
         yield from profile_remarks(self.records)
         yield from unamplified(nodes, self.records)
+        yield from pool_remarks(self.records)
         yield from runtime_class_remarks(self.records, self.reads)
         for found in claim_conflicts(self.records, self.states, self.pending):
             of = ("", "Pod") if isinstance(found.about, Pod) else ("resource.k8s.io", "ResourceClaim")

@@ -88,7 +88,10 @@ def _bind_chosen(
     chosen = [(plugin, plan) for plugin in wanting if (plan := plugin.on_nodes(members))]
     for plugin, plan in chosen:
         plugin.planned = plan
-    found = _bind_nodes(workspace, plugins, inputs, by_node, [one for one, _ in chosen]) if chosen else ()
+    there = {pod.key: row for pod, row in members}
+    order = dict.fromkeys(workspace.layout.names[there[pod]] for _, plan in chosen for pod in plan)
+    ordered = {node: by_node[node] for node in (*order, *by_node)}
+    found = _bind_nodes(workspace, plugins, inputs, ordered, [one for one, _ in chosen]) if chosen else ()
     for plugin, _ in chosen:
         plugin.planned = {}
     if isinstance(found, dict):

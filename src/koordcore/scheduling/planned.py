@@ -98,7 +98,7 @@ def plan_and_bind(
     def places(these: IntMatrix) -> GangDemand:
         return without(ask(these, ()), inputs.refused)
 
-    if not counting and not (found.certificate is not None and found.certificate.proven):
+    if not (found.certificate is not None and found.certificate.proven):
         sharing = SharedDevices(workspace, plugins, tree, inputs, at_first, places, limits)
         if sharing.concerned():
             plan = sharing.found()
@@ -127,7 +127,7 @@ def _short_of_shared(found: Failed, sharing: SharedDevices, inputs: PlanningInpu
     """Say of a job that its members are short of what nodes share, and not of slots of any node."""
     if found.refused is not None:
         return found
-    if not sharing.exhausted or inputs.ties is None:
+    if not sharing.exhausted:
         detail = "no choice of nodes was found that leaves devices for all members: nodes share some of them"
         return attrs.evolve(found, detail=detail)
     detail = "no choice of nodes leaves devices for all members: nodes share some of them"

@@ -43,7 +43,8 @@ class SharedDevices:
     workspace, plugins
         The state of the call; it is as before where no plan is found.
     tree, inputs, offers
-        The network, the members, and how many of each shape every node of the tree takes by itself.
+        The network, the members, and how many of each shape every node of the tree takes by itself; of those
+        that look for company it is asked again what nodes have for them.
     ask
         Writes the demand over offers per shape and node.
     limits
@@ -66,7 +67,13 @@ class SharedDevices:
         limits: Limits,
     ) -> None:
         self._workspace, self._plugins = workspace, plugins
-        self._tree, self._inputs, self._offers = tree, inputs, offers
+        self._tree, self._inputs = tree, inputs
+        offers = self._offers = np.stack(
+            [
+                one.local_slots(len(inputs.members))[inputs.rows] if one.needs_company else slots
+                for one, slots in zip(inputs.classes, offers, strict=True)
+            ]
+        )
         self._ask, self._limits = ask, limits
         self._demand = ask(offers)
         own = plugins.deciding(inputs.members)
@@ -95,7 +102,7 @@ class SharedDevices:
         return self._inputs.shape_of[str(pod.key)]
 
     def concerned(self) -> bool:
-        """Tell whether a plugin chooses for members on several nodes together."""
+        """Tell whether a plugin chooses for members on several nodes, or some share what these reach."""
         if not self._choosing or len(self._members) > _MOST_MEMBERS:
             return False
         if any(one.source is not None for one in self._inputs.classes):
@@ -105,7 +112,7 @@ class SharedDevices:
             for pod in self._members
             if (order := self._order[self._shape(pod)])
         ]
-        return any(one.on_nodes(firsts) is not None for one in self._choosing)
+        return self._inputs.ties is None or any(one.on_nodes(firsts) is not None for one in self._choosing)
 
     def found(self) -> Bindings | None:
         """Bind as many members as can be; ``None`` where no plan was found."""
@@ -120,7 +127,9 @@ class SharedDevices:
         """Give the members behind those with a place theirs, and leave just so many out."""
         number = len(steps)
         if number == len(self._members):
-            return None if spared else self._bound()
+            # Whoever is left out at the end was not asked about.
+            goes = not spared and (not steps or steps[-1][1] >= 0 or self._goes(steps))
+            return self._bound() if goes else None
         pod = self._members[number]
         shape = self._shape(pod)
         order = self._order[shape]
@@ -165,7 +174,8 @@ class SharedDevices:
         self._left -= 1
         rows = self._inputs.rows
         members = [(pod, int(rows[at])) for pod, at in steps if at >= 0]
-        known = (one.on_nodes(members) for one in self._choosing)
+        whole = len(steps) == len(self._members)
+        known = (one.on_nodes(members, whole=whole) for one in self._choosing)
         return all(one is None or len(one) for one in known)
 
     def _bound(self) -> Bindings | None:

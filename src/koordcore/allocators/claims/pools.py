@@ -133,6 +133,7 @@ class SliceIndex:
         self.features = features
         self.local: dict[str, list[ResourceSlice]] = {}
         self.elsewhere: list[ResourceSlice] = []
+        self._drawing: dict[tuple[PoolKey, int], list[PoolDevice]] = {}
         self.pools: dict[PoolKey, list[ResourceSlice]] = {}
         for one in slices:
             if ClaimFeature.COMPATIBILITY_GROUPS not in features and _grouped(one):
@@ -157,6 +158,7 @@ class SliceIndex:
         if self.features != ALL_FEATURES or not all(one.node_name for one in changed):
             return None
         made = copy(self)
+        made._drawing = {}  # noqa: SLF001  # its own kind
         made.local, made.pools = dict(self.local), dict(self.pools)
         keys = {(one.driver, one.pool) for one in changed}
         names = {one.node_name for key in keys for one in self.pools.get(key, ())}
@@ -174,6 +176,18 @@ class SliceIndex:
                     del table[key]
         names |= {one.node_name for key in keys for one in made.pools.get(key, ())}
         return None if "" in names else (made, frozenset(names))
+
+    def drawing(self, pool: PoolKey, generation: int) -> list[PoolDevice]:
+        """Give the devices of a pool that consume counters, on whatever node, the first of each name."""
+        found = self._drawing.get((pool, generation))
+        if found is None:
+            first: dict[str, PoolDevice] = {}
+            for one in self.pools[pool]:
+                for device in one.devices if one.generation == generation else ():
+                    if device.consumes_counters:
+                        first.setdefault(device.name, PoolDevice(DeviceId(*pool, device.name), device, one))
+            found = self._drawing[pool, generation] = list(first.values())
+        return found
 
     def reaching(self, node: NodeView) -> dict[PoolKey, list[ResourceSlice]]:
         """Give the slices whose devices the node can use, by pool."""
@@ -267,6 +281,11 @@ def _pool(key: PoolKey, kept: list[ResourceSlice], index: SliceIndex, node: Node
         consumers = ()
     if problem:
         return Pool(driver, name, invalid=problem)
+    if counters and consumers and len(everywhere) > len(kept) == wanted:
+        # Slices that tell another number are none of the pool here; yet their devices draw on its counters.
+        taken = frozenset(names)
+        drawing = (one for one in index.drawing(key, generation) if one.id.device not in taken)
+        consumers += tuple(drawn for one in drawing if (drawn := _drawn(one, counters)) is not None)
     return Pool(driver, name, offered, counters, consumers)
 
 
@@ -293,6 +312,25 @@ def _counters(slices: Sequence[ResourceSlice]) -> tuple[dict[str, Mapping[str, i
                 problem = problem or f"counter set {counter_set.name} occurs twice"
             found[counter_set.name] = counter_set.counters
     return found, problem
+
+
+def _drawn(one: PoolDevice, counters: Mapping[str, Mapping[str, int]]) -> PoolDevice | None:
+    """Give a device as far as it draws on some counters; ``None`` where it draws on none of them."""
+    entries = []
+    for entry in one.device.consumes_counters:
+        known = counters.get(entry.counter_set, {})
+        drawn = {name: amount for name, amount in entry.counters.items() if name in known}
+        if drawn:
+            entries.append(
+                entry if len(drawn) == len(entry.counters) else attrs.evolve(entry, counters=drawn)
+            )
+    if not entries:
+        return None
+    if len(entries) == len(one.device.consumes_counters) and all(
+        mine is entry for mine, entry in zip(entries, one.device.consumes_counters, strict=True)
+    ):
+        return one
+    return attrs.evolve(one, device=attrs.evolve(one.device, consumes_counters=tuple(entries)))
 
 
 def _unknown_counter(consumers: Iterable[PoolDevice], counters: Mapping[str, Mapping[str, int]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 from koordcore.scheduling.plugins.claims_given import give_claims
 from koordcore.scheduling.plugins.claims_near import NearClaims, claim_side
-from koordcore.scheduling.plugins.claims_together import ChosenClaims
+from koordcore.scheduling.plugins.claims_together import ChosenClaims, asks_for_all
 from koordcore.scoring.labels import fit_selector
 
 REASON_CANNOT: Final = "cannot allocate all claims"
@@ -47,16 +47,14 @@ class ClaimsPlugin(Protocol):
     def ledger(self) -> ClaimLedger:
         """Who has which claim."""
 
+    def claims(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """Give the claims of a pod, in the order of its entries."""
+
     def split(self, pod: Pod) -> tuple[tuple[ResourceClaim, ...], tuple[ClaimAllocation, ...]]:
         """Tell a pod's claims that are to be allocated from what the others are allocated."""
 
-    def failures(self, pod: Pod) -> tuple[str, ...]:
+    def failures(self, claims: Iterable[ResourceClaim]) -> tuple[str, ...]:
         """Say why a pod cannot be bound with what its claims are allocated; empty where it can."""
-
-    def ways(
-        self, pods: Sequence[Pod], row: int, going: Sequence[Pod]
-    ) -> tuple[frozenset[PodKey], ...] | None:
-        """List the least sets of pods on a node whose leaving makes room."""
 
     @property
     def planned(self) -> Mapping[PodKey, Any]:
@@ -71,6 +69,12 @@ class ClaimEvaluator(Evaluator):
         self._ledger = plugin.ledger
         self._pod = pod
         named = any(not isinstance(wish, ClaimSpec) for wish in wishes)
+        # What is this pod's alone stands for what each other of the class is to get: whether it has got that
+        # by now says nothing of them.
+        self._claims = {
+            (claim.namespace, claim.name): (claim, not isinstance(wish, ClaimSpec))
+            for claim, wish in zip(plugin.claims(pod), wishes, strict=True)
+        }
         # An allocation for another pod, or of a device that several nodes reach, changes more than one node:
         # of this plugin each class has a scope of its own.
         self.scope = Scope.CLUSTER if named or not self._ledger.devices.local else Scope.NODE  # type: ignore[misc]
@@ -86,7 +90,14 @@ class ClaimEvaluator(Evaluator):
         self._near = NearClaims(sides, self._ledger, pod, self._side_at) if exact else None
 
     def needs_company(self) -> bool:
-        return False  # whoever comes takes devices, or settles where a shared claim is
+        # Whoever comes takes devices, or settles where a shared claim is. Only what are all devices of a node
+        # may be fewer of another, where all nodes reach those.
+        if not self._named or self._ledger.devices.local:
+            return False
+        self._read()
+        return any(
+            named and claim in self._open and asks_for_all(claim) for claim, named in self._claims.values()
+        )
 
     def _side_at(self, row: int) -> ClaimSide | None:
         return claim_side(self._ledger, self._answers, self._settled, row)
@@ -101,7 +112,9 @@ class ClaimEvaluator(Evaluator):
         if self._near is not None:
             self._near.forget()
         args = self._plugin.claim_args
-        self._open, self._settled = self._plugin.split(self._pod)
+        known = {key: ledger.allocation(key) for key, (_, named) in self._claims.items() if named}
+        self._open = tuple(claim for key, (claim, _) in self._claims.items() if known.get(key) is None)
+        self._settled = tuple(filter(None, known.values()))
         self._answers = (
             ledger.states.answers(self._open, args.mode, packed=args.packed) if self._open else None
         )
@@ -110,7 +123,8 @@ class ClaimEvaluator(Evaluator):
             if allocation.node_selector is not None:
                 mask = ~fit_selector(self._plugin.workspace.layout, allocation.node_selector)
                 self._elsewhere = mask if self._elsewhere is None else self._elsewhere | mask
-        self._failures = self._plugin.failures(self._pod) if self._settled else ()
+        shared = (claim for claim, named in self._claims.values() if named)
+        self._failures = self._plugin.failures(shared) if self._settled else ()
         if self._failures:
             self._elsewhere = np.ones(len(ledger.numbers), np.bool_)
 
@@ -267,8 +281,14 @@ class ClaimEvaluator(Evaluator):
 
     def _release(self, row: int) -> Iterator[str]:
         """Say without whom the node would take the pod: the fewest pods that would have to go."""
+        ledger, exact = self._ledger, self._plugin.claim_args.mode is AllocationMode.EXACT
+        if self._named or not exact or not ledger.devices.local:
+            return
+        from koordcore.scheduling.plugins.claims_freed import ways_to_free
+
         there = self._plugin.workspace.pods_on(row)
-        ways = self._plugin.ways([self._pod], row, [pod for _, pod in sorted(there.items())])
+        answers = ledger.states.together([self._open])
+        ways = ways_to_free(ledger, answers, row, [pod for _, pod in sorted(there.items())])
         if ways:
             least = min(ways, key=lambda keys: (len(keys), sorted(keys)))
             yield f"without {' and '.join(map(str, sorted(least)))} it would do"
@@ -319,6 +339,8 @@ class ClaimEvaluator(Evaluator):
         planned: ChosenClaims | None = self._plugin.planned.get(pod.key)
         choices: Sequence[Choice] = ()
         if planned is not None:
+            if any((one.namespace, one.name) not in planned for one in unallocated):
+                return Shortfall(REASON_CANNOT)  # it is to be allocated on another node, before
             choices = [planned[one.namespace, one.name] for one in unallocated]
         elif unallocated and self._answers is not None:
             answer = self._answers.at(number)

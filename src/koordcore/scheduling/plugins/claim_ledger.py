@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -72,7 +72,13 @@ def _named_again(
 
 
 def _names(pods: Iterable[Pod]) -> Counter[ClaimKey]:
-    return Counter((pod.namespace, one.claim) for pod in pods for one in pod.resource_claims if one.claim)
+    # With a template it is the pod's own, or its group's, whose name the status tells.
+    return Counter(
+        (pod.namespace, one.claim)
+        for pod in pods
+        for one in pod.resource_claims
+        if one.claim and not one.template
+    )
 
 
 def _claiming(snapshot: ClusterSnapshot) -> Table[PodKey, Pod]:
@@ -272,7 +278,7 @@ class ClaimLedger:
         return self.book.standing.get(key) or self._used.get(key)
 
     def named(self, key: ClaimKey) -> int:
-        """Tell how many pods name a claim themselves, on nodes or not, as the call began."""
+        """Tell how many pods name a claim that is not made for them, on nodes or not, as the call began."""
         found = derived(self._workspace.snapshot, _named, _named_again, replaced=True)
         return found.waiting[key] + found.running[key]
 
@@ -309,9 +315,9 @@ class ClaimLedger:
         return self.states.only(self.number_without(row, allocations), own)
 
     def on_nodes(
-        self, claims: Sequence[tuple[int, ResourceClaim]]
-    ) -> tuple[Choice, ...] | ClaimsRefused | ClaimError | None:
-        """Choose the devices of claims on several nodes together, each with the row of its node."""
+        self, claims: Sequence[tuple[Sequence[int], ResourceClaim]]
+    ) -> tuple[Mapping[int, Choice], ...] | ClaimsRefused | ClaimError | None:
+        """Choose the devices of claims on several nodes together, each with the rows of its users."""
         return choose_on_nodes(self.devices, self._held, claims)
 
     def update(self) -> None:

@@ -157,7 +157,8 @@ class DynamicResources(Plugin):
             return
         for claim in found.claims:
             key = (claim.namespace, claim.name)
-            shared = ledger.named(key) > 1 or claim.name in found.grouped
+            # Whoever owns it uses it as well.
+            shared = ledger.named(key) + bool(claim.owner) > 1 or claim.name in found.grouped
             yield key if shared or ledger.allocation(key) is not None else claim.spec
 
     def _refusal(self, pod: Pod, claim: ResourceClaim, *, grouped: bool) -> Refusal | None:
@@ -187,7 +188,8 @@ class DynamicResources(Plugin):
 
         return ClaimEvaluator(self, pod, request)
 
-    def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+    def claims(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """Give the claims of a pod, in the order of its entries; none where one of them is missing."""
         found = self.ledger.book.claims_of(pod)
         return () if isinstance(found, ClaimProblem) else found.claims
 
@@ -198,7 +200,9 @@ class DynamicResources(Plugin):
 
         return claims_together(self.ledger, [(pod.key, self.split(pod)[0]) for pod in pods], row)
 
-    def on_nodes(self, pods: Sequence[tuple[Pod, int]]) -> Mapping[PodKey, Any] | None:
+    def on_nodes(
+        self, pods: Sequence[tuple[Pod, int]], *, whole: bool = False
+    ) -> Mapping[PodKey, Any] | None:
         ledger = self.ledger
         if self.claim_args.mode is AllocationMode.FIRST_FIT or ledger.devices.local:
             return None
@@ -206,7 +210,17 @@ class DynamicResources(Plugin):
             return None
         from koordcore.scheduling.plugins.claims_together import claims_on_nodes
 
-        return claims_on_nodes(ledger, [(pod.key, self.split(pod)[0], row) for pod, row in pods])
+        found = claims_on_nodes(ledger, [(pod.key, self.split(pod)[0], row) for pod, row in pods])
+        if found or whole or found is None:
+            return found
+        # Beside more pods a claim for all devices may be allocated elsewhere, for others.
+        return None if any(self._joins_for_all(pod) for pod, _ in pods) else found
+
+    def _joins_for_all(self, pod: Pod) -> bool:
+        from koordcore.scheduling.plugins.claims_together import asks_for_all
+
+        pairs = zip(self.claims(pod), self._wishes(pod), strict=True)
+        return any(isinstance(wish, tuple) and asks_for_all(claim) for claim, wish in pairs)
 
     def never_together(
         self, pods: Sequence[Pod], demand: Sequence[int], rows: Sequence[int]
@@ -287,18 +301,20 @@ class DynamicResources(Plugin):
             return None
         from koordcore.scheduling.plugins.claims_near import claim_side
 
+        ledger = self.ledger
+        if not ledger.devices.tells_numa[ledger.devices.shape[row]]:
+            return None
         unallocated, settled = self.split(pod)
-        mode = self.claim_args.mode
-        answers = self.ledger.states.answers(unallocated, mode) if unallocated else None
-        return claim_side(self.ledger, answers, settled, row)
+        answers = ledger.states.answers(unallocated, self.claim_args.mode) if unallocated else None
+        return claim_side(ledger, answers, settled, row)
 
-    def failures(self, pod: Pod) -> tuple[str, ...]:
+    def failures(self, claims: Iterable[ResourceClaim]) -> tuple[str, ...]:
         """Say why a pod cannot be bound with what its claims are allocated; empty where it can."""
         ledger, now = self.ledger, self.workspace.now
         # What drivers say is about the allocation that is written, not about one made since.
         told = (
             binding_failure(claim, now)
-            for claim in self._claims(pod)
+            for claim in claims
             if claim.allocation is not None
             and ledger.allocation((claim.namespace, claim.name)) == claim.allocation
         )
@@ -309,7 +325,7 @@ class DynamicResources(Plugin):
         ledger = self.ledger
         unallocated: dict[ClaimKey, ResourceClaim] = {}
         settled: list[ClaimAllocation] = []
-        for claim in self._claims(pod):
+        for claim in self.claims(pod):
             key = (claim.namespace, claim.name)
             allocation = ledger.allocation(key)
             if allocation is None:

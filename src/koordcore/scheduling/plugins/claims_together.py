@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
@@ -13,7 +14,7 @@ from koordcore.allocators.claims.outcome import ClaimsRefused
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.states import ClaimStates
 from koordcore.framework.plugin import Together
-from koordcore.model.claims import AllocationMode, ResourceClaim
+from koordcore.model.claims import ALL_DEVICES, AllocationMode, ResourceClaim
 from koordcore.model.pods import PodKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
 
@@ -81,6 +82,8 @@ def claims_on_nodes(
 ) -> Mapping[PodKey, ChosenClaims] | None:
     """Choose the devices of pods on several nodes, some of which reach more than one of the nodes.
 
+    A claim that several of them name is allocated once, with devices that all their nodes may use.
+
     Parameters
     ----------
     pods
@@ -89,22 +92,35 @@ def claims_on_nodes(
     Returns
     -------
     mapping or None
-        The choices of each pod; empty where it is proven that there are none, ``None`` where no claim is to
-        be allocated, where pods name one claim, or where the answer is not known.
+        The choices of each pod, in the order in which their nodes are to be bound; of a shared claim the same
+        for each, whoever is first there. Empty where it is proven that there are none, ``None`` where no
+        claim is to be allocated, or where the answer is not known.
     """
-    asked = [
-        (pod, (claim.namespace, claim.name), row, claim) for pod, claims, row in pods for claim in claims
-    ]
-    if not 0 < len({key for _, key, _, _ in asked}) == len(asked) <= _MOST_CLAIMS:
+    asked: dict[ClaimKey, tuple[dict[int, None], ResourceClaim]] = {}
+    for _, claims, row in pods:
+        for claim in claims:
+            rows, _ = asked.setdefault((claim.namespace, claim.name), ({}, claim))
+            rows[row] = None
+    if not 0 < len(asked) <= _MOST_CLAIMS:
         return None
-    answer = ledger.on_nodes([(row, claim) for _, _, row, claim in asked])
+    answer = ledger.on_nodes([(tuple(rows), claim) for rows, claim in asked.values()])
     if not isinstance(answer, tuple):
-        looks = _looks_on(claim for _, _, _, claim in asked)
+        looks = _looks_on(claim for _, claim in asked.values())
         return {} if isinstance(answer, ClaimsRefused) and not looks else None
-    found: dict[PodKey, dict[ClaimKey, Choice]] = {pod: {} for pod, _, _ in pods}
-    for (pod, key, _, _), choice in zip(asked, answer, strict=True):
-        found[pod][key] = choice
-    return found
+    chosen = dict(zip(asked, answer, strict=True))
+    plans: dict[PodKey, dict[ClaimKey, Choice]] = {}
+    lacking: Counter[int] = Counter()
+    for pod, claims, row in pods:
+        keys = [(claim.namespace, claim.name) for claim in claims]
+        plans[pod] = {key: chosen[key][row] for key in keys if row in chosen[key]}
+        lacking[row] += len(keys) - len(plans[pod])
+    # What cannot be allocated on a node has to be by then.
+    return {pod: plans[pod] for pod, _, row in sorted(pods, key=lambda one: lacking[one[2]])}
+
+
+def asks_for_all(claim: ResourceClaim) -> bool:
+    """Tell whether a claim may be for all devices of its node, which are others on the next."""
+    return any(form.mode == ALL_DEVICES for request in claim.spec.requests for form in request.forms)
 
 
 def never_together(
