@@ -214,8 +214,7 @@ class Plugin:
     def together(self, pods: Sequence[Pod], row: int) -> Together | None:
         """Choose what several pods of a gang get on one node, where one after another they do not all fit.
 
-        Asked only when they were tried; the choice is kept in :attr:`planned` by whoever binds them then.
-        ``None``: there is nothing to choose.
+        Asked only when they were tried; whoever binds them then keeps it in :attr:`planned`. ``None``: none.
         """
         return None
 
@@ -224,14 +223,9 @@ class Plugin:
     ) -> Mapping[PodKey, Any] | None:
         """Choose what pods of a gang get on several nodes, each with the row of its own.
 
-        The choice is kept in :attr:`planned` by whoever binds them then, node after node in the order of the
-        pods in it. Empty: it is proven that they do not fit together, nor with more. ``None``: there is
-        nothing to choose, or the answer is not known.
-
-        Parameters
-        ----------
-        whole
-            These are all pods; empty says nothing of more then.
+        The choice is kept in :attr:`planned` by whoever binds them, in the order of its pods. Empty: they do
+        not fit together, nor with more unless they are the ``whole`` gang, and that is proven. ``None``:
+        nothing is to be chosen, or the answer is not known.
         """
         return None
 
