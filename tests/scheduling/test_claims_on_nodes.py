@@ -213,3 +213,23 @@ def test_what_are_all_devices_of_one_node_is_shared_with_a_node_that_has_others_
     # Who follows is told first, or last.
     turned = attrs.evolve(result, decisions=result.decisions[::-1])
     assert [one.kind for one in verify(snapshot, turned) if one.kind is ViolationKind.CLAIM] == []
+
+
+@pytest.mark.parametrize("kinds", ["b", "ab"])
+def test_a_member_that_wants_all_devices_of_its_node_is_left_those_that_reach_it(kinds: str) -> None:
+    """The other one has its device of ``n2`` alone, whatever scores better."""
+    pools = [
+        pool("l0", "bb", "n0"),
+        pool("l1", "bb", "n1"),
+        pool("l2", kinds + "a", "n2"),
+        pool("anet", "ab"),
+    ]
+    snapshot = sharing({"n0": 2, "n1": 1, "n2": 2}, pools, 2, False, False, for_all=True)
+    one, other = snapshot.pending
+    wanting, template = member(one.name, "a")
+    wanting = attrs.evolve(wanting, scheduling_group=one.scheduling_group)
+    result = legal(snapshot.with_records(template).with_pending(wanting, other))
+    assert len(result.bound) == 2
+    assert [one.claims[0].allocation.results[0].pool for one in result.bound if one.pod.name == "p0"] == [
+        "l2"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import attrs
@@ -243,3 +244,18 @@ def test_neither_the_claim_of_a_template_nor_that_of_extended_resources_exists_b
     assert isinstance(alone, Bound)
     assert isinstance(waits, Unschedulable)
     assert waits.refusal == 'pod "default/both": ResourceClaim not created yet'
+
+
+def test_unlike_members_that_each_fit_a_node_once_have_what_claims_serve_there_together() -> None:
+    """Amounts of the node let in one of each kind; devices are there for both."""
+    gathered = json.dumps({"gatherStrategy": [{"layer": "NodeTopologyLayer", "strategy": "MustGather"}]})
+    notes = {f"{GANG}name": "g", f"{GANG}min-available": "2", f"{GANG}network-topology-spec": gathered}
+    members = [
+        attrs.evolve(one, annotations=notes, requests={**one.requests, **asked})
+        for one, asked in ((pod("p", 1), {"cpu": 5000}), (pod("q", 1), {"memory": 5}))
+    ]
+    snapshot = cluster(*members)
+    nodes = [
+        attrs.evolve(one.node, allocatable={**one.node.allocatable, "memory": 8}) for one in snapshot.nodes
+    ]
+    assert {one.node for one in legal(snapshot.with_nodes(*nodes)).bound} == {"a"}

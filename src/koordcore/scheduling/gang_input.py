@@ -154,9 +154,10 @@ def demand_of(
     for nodes in job.bound.values():
         bound += per_node(tree, nodes)
     free = _free(workspace, inputs, resources)
-    for slots, request in zip(offers, requests, strict=True):
-        # A policy may leave amounts out of account.
-        free = np.maximum(free, request[:, None] * slots[None, :])
+    offered = [request[:, None] * slots[None, :] for slots, request in zip(offers, requests, strict=True)]
+    # A policy may leave amounts out of account, and claims serve others: what is offered beyond them is no
+    # less to those who come together.
+    free = np.where(np.any([one > free for one in offered], axis=0), sum(offered), free)
     return GangDemand(
         roles=roles.roles,
         units=roles.units,

@@ -112,7 +112,9 @@ class SharedDevices:
             for pod in self._members
             if (order := self._order[self._shape(pod)])
         ]
-        return self._inputs.ties is None or any(one.on_nodes(firsts) is not None for one in self._choosing)
+        if self._inputs.ties is None:
+            return True
+        return any(one.on_nodes(firsts, whole=True) is not None for one in self._choosing)
 
     def found(self) -> Bindings | None:
         """Bind as many members as can be; ``None`` where no plan was found."""
