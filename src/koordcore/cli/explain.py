@@ -34,7 +34,7 @@ from koordcore.cli.tables import check_heading, say, show
 from koordcore.cli.useful_moves import with_moves
 from koordcore.errors import ModelError
 from koordcore.explaining import Explanation, explain
-from koordcore.explaining.advice import advise
+from koordcore.explaining.advice import Advice, advise
 from koordcore.explaining.groups import job_states
 from koordcore.explaining.post_filter import failure_event
 from koordcore.explaining.schedule_explanation import schedule_explanation
@@ -109,19 +109,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain one pod or gang; 1 when it gets no node."""
     if arguments.diff:
-        if arguments.watch is not None:
-            raise ModelError("--watch: two plans do not change; it is about a pod or a gang")
-        alone = "it is about a pod or a gang, and --diff compares two plans"
-        need_use_of(arguments, alone, "--event", "--nodes")
-        arguments.paths.insert(0, arguments.pod)
-        first, second = (read_plan(one, "--diff") for one in arguments.diff)
-        return compare_plans(arguments, first, second)
-    need_use(arguments, labels=ONE_POD)
-    if for_programs(arguments) or arguments.output in (NAME, _OBJECT):
-        need_use_of(arguments, f"it is about rows of tables, and -o {arguments.output} has none", "--nodes")
+        return _compare(arguments)
+    _need_use(arguments)
     arguments.nodes = _NODES if arguments.nodes is None else arguments.nodes
-    if arguments.output in (NAME, _OBJECT):
-        need_use_of(arguments, f"-o {arguments.output} has no place for an event", "--event")
     arguments.pod, arguments.paths = _name_first(arguments)
     arguments.as_gangs = arguments.as_gangs or is_of_jobs(arguments.pod)
     arguments.job = job_named(arguments.pod, arguments.namespace or "")
@@ -146,13 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _alone(arguments, snapshot, subject, policy, now)
     result = place(snapshot, policy, now)
     pod = _who(subject, {one.pod for one in result.decisions}, {one.pod for one in result.bound})
-    with working("looking for what would help") as step:
-        # Moves are tried out last.
-        advice = advise(snapshot, result, pod, now=now, progress=lambda done, total: step(done, total + 1))
-        advice = with_moves(advice, policy)
-        # Where the search for it begins hangs on those before it.
-        sampled = any(one.percentage_of_nodes < 100 for one in policy.profiles)
-        explanation = explain(snapshot if sampled else advice.at_turn, pod, policy=policy, now=now)
+    advice, explanation = _looked_into(snapshot, result, pod, policy, now)
     decision = result.decision(pod.key) or explanation.decision
     explanation = attrs.evolve(explanation, decision=decision)
     event = _event(arguments, advice.at_turn, pod, explanation, policy)
@@ -183,6 +167,38 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.event:
         say(f"Event: {event or f'none: {_no_event(decision)}'}")
     return 0 if advice.settled else 1
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    """Compare two plans by what they say of a pod."""
+    if arguments.watch is not None:
+        raise ModelError("--watch: two plans do not change; it is about a pod or a gang")
+    need_use_of(arguments, "it is about a pod or a gang, and --diff compares two plans", "--event", "--nodes")
+    arguments.paths.insert(0, arguments.pod)
+    first, second = (read_plan(one, "--diff") for one in arguments.diff)
+    return compare_plans(arguments, first, second)
+
+
+def _need_use(arguments: argparse.Namespace) -> None:
+    """Refuse what the form of the answer has no place for."""
+    need_use(arguments, labels=ONE_POD)
+    if for_programs(arguments) or arguments.output in (NAME, _OBJECT):
+        need_use_of(arguments, f"it is about rows of tables, and -o {arguments.output} has none", "--nodes")
+    if arguments.output in (NAME, _OBJECT):
+        need_use_of(arguments, f"-o {arguments.output} has no place for an event", "--event")
+
+
+def _looked_into(
+    snapshot: ClusterSnapshot, result: ScheduleResult, pod: Pod, policy: Policy, now: datetime | None
+) -> tuple[Advice, Explanation]:
+    """Find out what would help a pod, and what each node says to it in its turn."""
+    with working("looking for what would help") as step:
+        # Moves are tried out last.
+        advice = advise(snapshot, result, pod, now=now, progress=lambda done, total: step(done, total + 1))
+        advice = with_moves(advice, policy)
+        # Where the search for it begins hangs on those before it.
+        sampled = any(one.percentage_of_nodes < 100 for one in policy.profiles)
+        return advice, explain(snapshot if sampled else advice.at_turn, pod, policy=policy, now=now)
 
 
 def _tables(
