@@ -330,7 +330,7 @@ class ClusterIndex:
                 self._sums.count(record, sign)
         elif isinstance(record, ElasticQuota):
             self._other_quotas = True
-        elif self._sums is not None and self._sums.of_devices and _asked_for(record):
+        elif self._sums is not None and _asked_for(record) and self._sums.of_devices:
             self._sums = None  # pods were counted with what their claims asked for then
 
     def _hold(self, one: Holder, sign: int) -> None:

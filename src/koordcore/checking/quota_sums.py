@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from koordcore.checking.nodes import STANDS_FOR
@@ -161,7 +162,7 @@ class QuotaSums:
         self.guarded: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """What those of them hold that nobody may evict."""
 
-    @property
+    @cached_property
     def of_devices(self) -> bool:
         """Whether any quota counts devices of Kubernetes' drivers."""
         named = (name for one in self._quotas.values() for name in (*one.max, *one.min))
