@@ -57,9 +57,21 @@ def check_reservations(
     standing
         The users run already: what they use may have been closed to others since.
     """
+    placed = {one.pod: one for one in result.decisions if isinstance(one, Bound)}
+    yield from _check_changes(snapshot, result, placed)
+    known = {identity_of(one): one for one in result.snapshot.of(Reservation)}
+    acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
+    known.update((identity_of(one), one) for one in map(operating_reservation, acting))
+    yield from _check_users(result, placed, known, standing=standing)
+    yield from _check_accounts(result, placed, known)
+
+
+def _check_changes(
+    snapshot: ClusterSnapshot, result: ScheduleResult, placed: Mapping[PodKey, Bound]
+) -> Iterator[Violation]:
+    """Each says afterwards what was decided about it, and else what it said before."""
     before = {one.name: one for one in snapshot.of(Reservation)}
     after = {one.name: one for one in result.snapshot.of(Reservation)}
-    placed = {one.pod: one for one in result.decisions if isinstance(one, Bound)}
     gained = _gained(result)
     waits = {one.pod: one.node for one in result.decisions if isinstance(one, Nominated)}
     coming = any(holder_key(one) in placed for one in before.values())
@@ -88,29 +100,42 @@ def check_reservations(
             yield from _check_named(old, new, result.snapshot, placed=decision is not None)
         if decision is not None and old.pre_allocation:
             yield from _check_over(new, result.snapshot, decision)
-    users: dict[str, list[Pod]] = defaultdict(list)
-    args = _arguments(result.policy)
-    known = {identity_of(one): one for one in after.values()}
-    acting = (pod for pod in result.snapshot.bound_pods() if is_operating_pod(pod))
-    known.update((identity_of(one), one) for one in map(operating_reservation, acting))
+
+
+def _check_users(
+    result: ScheduleResult,
+    placed: Mapping[PodKey, Bound],
+    known: Mapping[str, Reservation],
+    *,
+    standing: bool,
+) -> Iterator[Violation]:
+    """Who was placed may use what he uses, and uses some where he has to."""
     nodes = {one.status.node_name for one in known.values()}
     for state in result.snapshot.nodes:
         for pod in state.pods:
-            if used_by(pod):
-                users[used_by(pod)].append(pod)
-            if pod.key in placed:
-                used = known.get(used_by(pod))
-                yield from _check_user(pod, placed[pod.key], used)
-                both = AFFINITY in pod.annotations and pod.labels.get(IGNORED) == "true"
-                if both and not standing and placed[pod.key].node not in nodes:
-                    yield _wrong(str(pod.key), "must go where a reservation is, and none is there")
-                if used is not None and not standing:
-                    yield from _check_wishes(pod, used, state.node.labels)
-                if used is not None and used.allocate_policy is AllocatePolicy.RESTRICTED:
-                    yield from _check_inside(pod, used)
+            if pod.key not in placed:
+                continue
+            used = known.get(used_by(pod))
+            yield from _check_user(pod, placed[pod.key], used)
+            both = AFFINITY in pod.annotations and pod.labels.get(IGNORED) == "true"
+            if both and not standing and placed[pod.key].node not in nodes:
+                yield _wrong(str(pod.key), "must go where a reservation is, and none is there")
+            if used is not None and not standing:
+                yield from _check_wishes(pod, used, state.node.labels)
+            if used is not None and used.allocate_policy is AllocatePolicy.RESTRICTED:
+                yield from _check_inside(pod, used)
+
+
+def _check_accounts(
+    result: ScheduleResult, placed: Mapping[PodKey, Bound], known: Mapping[str, Reservation]
+) -> Iterator[Violation]:
+    """What somebody came to use holds no more than it has."""
+    args = _arguments(result.policy)
+    users: dict[str, list[Pod]] = defaultdict(list)
+    for pod in result.snapshot.bound_pods():
+        if (identity := used_by(pod)) in known:
+            users[identity].append(pod)
     for identity, pods in sorted(users.items()):
-        if identity not in known:
-            continue
         one = known[identity]
         here = [pod for pod in pods if pod.node_name == one.status.node_name]
         # One that was placed over running pods got all of them.

@@ -94,49 +94,18 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
     well = [one for one in known if _is_object(one)]
     ids = [_identity(_raw(one)) for one in well]
     queued = Queued(_raw(one) for one in well)
-    jobs = {(i[1], i[2], i[3]) for i in ids if i[:2] in OPENERS or i[:2] == TRAIN_JOB}
     groups = {(space, name) for (group, kind, space, name) in ids if (group, kind) == _POD_GROUP}
-    runtimes = {
-        (kind, "" if kind.startswith("Cluster") else space, name): _raw(one)
-        for one, (group, kind, space, name) in zip(well, ids, strict=True)
-        if group == TRAIN_JOB[0] and kind.endswith("TrainingRuntime")
-    }
-    made_jobs = _jobs_there([_raw(one) for one in well])
-    parents = {
-        (kind, i[2], name) for one, i in zip(well, ids, strict=True) for kind, name in _owners(_raw(one))
-    }
     pods = _Pods([(place, one) for place, one in enumerate(known) if _is_pod(one)])
     added: list[SourceObject] = []
-    grouped: set[tuple[str, str]] = set()
     origin = {id(_raw(one)): one.source for one in well}
     for workload in queued.waiting:
         added += pods.of_workload(workload, origin[id(workload)], warnings)
-    for one, (group, kind, space, name) in zip(well, ids, strict=True):
-        owned = any((parent, space, up) in jobs for parent, up in _owners(_raw(one)))
-        if (group, kind) not in (*OPENERS, TRAIN_JOB) or _over(_raw(one)):
-            continue
-        # A RayJob's cluster says more than the job; any other child is told by its parent.
-        cluster = ("RayCluster", space, str(_part(_raw(one), "status").get("rayClusterName") or ""))
-        told = (kind, space, name) in parents or cluster in jobs
-        if (kind == "RayJob" and told) or (owned and kind != "RayCluster"):
-            continue
-        # What Kueue has made of a job says more than the job.
-        if (kind, space, name) in queued.owners and not pods.has_owned(kind, space, name):
-            continue
-        shown = f"{kind} {space}/{name}"
-        if is_suspended(_raw(one)):
-            why = "suspended, so nobody makes its pods: it is in no plan"
-            asks = f"`koordcore explain {kind.lower()}/{name}` shows it as if it were resumed"
-            warnings.append(Problem("", f"{why} ({asks})", shown, one.source))
-            continue
-        try:
-            opened = _opened((group, kind), (space, name), _raw(one), runtimes, made_jobs.get(space, {}))
-        except ManifestError as error:
-            problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
-            continue
+    grouped: set[tuple[str, str]] = set()
+    for one, opened in _opened_jobs(well, ids, queued, pods, problems, warnings):
+        raw, (_, kind, space, name) = _raw(one), _identity(_raw(one))
         for written in opened.groups:
             gang = _of_its_own(written, space, kind, grouped)
-            made = None if pods.knows(gang, space) else queued.made_for(gang, _raw(one))
+            made = None if pods.knows(gang, space) else queued.made_for(gang, raw)
             if made is None:
                 if gang.priority_class:
                     opened.unsaid.append("its priorityClass (schedulingPolicy)")
@@ -146,15 +115,61 @@ def with_gangs(sources: Iterable[Source], problems: list[Problem], warnings: lis
                     opened.unsaid.append(f"in a queue: which domains the parts of {gang.name} need")
                 added.append(SourceObject(one.source, made))
                 added += pods.of_workload(made, one.source, warnings, gang.members)
-        if manager := other_manager(_raw(one)):
+        if manager := other_manager(raw):
             opened.unsaid.append(f"where {manager} makes its pods (managedBy)")
-        queue = queue_of_job(_raw(one))
+        queue = queue_of_job(raw)
         if queue and not queued.any:
             opened.unsaid.append(f"its quota in queue {queue}: there is no ClusterQueue")
         for what in opened.unsaid:
-            warnings.append(Problem("", f"not said by a gang: {what}", shown, one.source))
+            warnings.append(Problem("", f"not said by a gang: {what}", f"{kind} {space}/{name}", one.source))
     taken = {(space, name) for _, kind, space, name in ids if kind == "Pod"}
     return [*pods.written(known), *(_under_free_name(one, taken, warnings) for one in added)]
+
+
+def _opened_jobs(
+    well: Sequence[SourceObject],
+    ids: Sequence[tuple[str, str, str, str]],
+    queued: Queued,
+    pods: _Pods,
+    problems: list[Problem],
+    warnings: list[Problem],
+) -> Iterator[tuple[SourceObject, Opened]]:
+    """Open the jobs for which no other object speaks; why some cannot be opened is added to the lists."""
+    jobs = {(i[1], i[2], i[3]) for i in ids if i[:2] in OPENERS or i[:2] == TRAIN_JOB}
+    runtimes = {
+        (kind, "" if kind.startswith("Cluster") else space, name): _raw(one)
+        for one, (group, kind, space, name) in zip(well, ids, strict=True)
+        if group == TRAIN_JOB[0] and kind.endswith("TrainingRuntime")
+    }
+    made_jobs = _jobs_there([_raw(one) for one in well])
+    parents = {
+        (kind, i[2], name) for one, i in zip(well, ids, strict=True) for kind, name in _owners(_raw(one))
+    }
+    for one, (group, kind, space, name) in zip(well, ids, strict=True):
+        raw = _raw(one)
+        if (group, kind) not in (*OPENERS, TRAIN_JOB) or _over(raw):
+            continue
+        # A RayJob's cluster says more than the job; any other child is told by its parent.
+        owned = any((parent, space, up) in jobs for parent, up in _owners(raw))
+        cluster = ("RayCluster", space, str(_part(raw, "status").get("rayClusterName") or ""))
+        told = (kind, space, name) in parents or cluster in jobs
+        if (kind == "RayJob" and told) or (owned and kind != "RayCluster"):
+            continue
+        # What Kueue has made of a job says more than the job.
+        if (kind, space, name) in queued.owners and not pods.has_owned(kind, space, name):
+            continue
+        shown = f"{kind} {space}/{name}"
+        if is_suspended(raw):
+            why = "suspended, so nobody makes its pods: it is in no plan"
+            asks = f"`koordcore explain {kind.lower()}/{name}` shows it as if it were resumed"
+            warnings.append(Problem("", f"{why} ({asks})", shown, one.source))
+            continue
+        try:
+            opened = _opened((group, kind), (space, name), raw, runtimes, made_jobs.get(space, {}))
+        except ManifestError as error:
+            problems += [Problem(each.path, each.message, shown, one.source) for each in error.problems]
+            continue
+        yield one, opened
 
 
 def _jobs_there(objects: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Json]]]:
