@@ -150,6 +150,42 @@ def test_so_many_gangs_of_a_group_are_enough(members: tuple[int, ...], started: 
     assert all(one.least == 4 for one in result.jobs)  # what two of them need
 
 
+@pytest.mark.parametrize(("count", "placed"), [(2, 3), (3, 0)])
+def test_a_gang_in_parts_keeps_its_own_multiple_beside_other_gangs(count: int, placed: int) -> None:
+    """Three members make no pairs; the member of the other gang is none of them."""
+    names = json.dumps(["default/a", "default/b"])
+    pairs = json.dumps(
+        {"gatherStrategy": [{"layer": "Rack", "strategy": "PreferGather", "podCountMultiple": 2}]}
+    )
+    records = [
+        NETWORK,
+        group("a", 1, None, groups=names),
+        group("b", count, {"subGroups": [{"name": "w"}]}, groups=names, network_topology_spec=pairs),
+    ]
+    gangs = [*pods("a", "", 1), *pods("b", "w", count)]
+    result = legal(ClusterSnapshot(nodes=nodes(3, 1), pending=gangs, records=records))
+    assert len(result.bound) == placed
+    assert len(set(racks_of(result, "b-w"))) <= 1
+    assert result.jobs[0].certificate is not None
+    assert result.jobs[0].certificate.infeasible is not bool(placed)
+
+
+def test_a_gang_in_parts_keeps_to_one_node_beside_other_gangs() -> None:
+    """Its own rule tells the nodes of one rack apart, of which each has room for one of its members."""
+    names = json.dumps(["default/a", "default/b"])
+    alone = json.dumps({"gatherStrategy": [{"layer": NODE_LAYER, "strategy": "MustGather"}]})
+    near = json.dumps({"gatherStrategy": MUST})
+    records = [
+        NETWORK,
+        group("a", 1, None, groups=names, network_topology_spec=near),
+        group("b", 2, {"subGroups": [{"name": "w"}]}, groups=names, network_topology_spec=alone),
+    ]
+    gangs = [*pods("a", "", 2, cards=5), *pods("b", "w", 2, cards=3)]
+    result = legal(ClusterSnapshot(nodes=nodes(1, 2), pending=gangs, records=records))
+    assert racks_of(result, "a-") == ["r1", "r1"]
+    assert racks_of(result, "b-") == ["r0", "r0"]
+
+
 def test_a_part_to_which_nobody_belongs_is_named() -> None:
     record = group("g", 2, {"subGroups": [{"name": "w", "size": 2}]})
     result = legal(ClusterSnapshot(nodes=nodes(3), pending=pods("g", "", 2), records=[record]))

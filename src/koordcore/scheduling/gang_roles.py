@@ -250,17 +250,20 @@ def _with_units(job: Job, parts: list[JobPart], roles: tuple[Role, ...], tree: N
 
 
 def _home(job: Job, gang: str, tree: NetworkTopology) -> dict[str, Any]:
-    """Give the domains one of which all parts of a gang share."""
+    """Give the domains one of which all parts of a gang share, and the multiples that they come in."""
     spec = job.own_specs.get(gang)
-    layer = spec.must_layer(tree.layers) if spec is not None else ""
-    if not layer:
+    if spec is None:
         return {}
+    bound, layer = per_node(tree, job.bound[gang]), spec.must_layer(tree.layers)
+    found = {"multiples": immutabledict(spec.multiples), "bound": bound}
+    if not layer:
+        return found
     depth = tree.depth_of(layer)
     if depth is None:
-        return {"home": np.full(len(tree.nodes), -1, dtype=np.int64)}
+        return {**found, "home": np.full(len(tree.nodes), -1, dtype=np.int64)}
     home = tree.ancestors[depth] - tree.layer_start[depth]
-    used = home[np.flatnonzero(per_node(tree, job.bound[gang]))]
-    return {"home": home, "fixed": int(used[0]) if len(used) else -1}
+    used = home[np.flatnonzero(bound)]
+    return {**found, "home": home, "fixed": int(used[0]) if len(used) else -1}
 
 
 def _quorums(job: Job, parts: list[JobPart], of_gang: Mapping[str, int]) -> Iterator[Quorum]:
