@@ -11,6 +11,7 @@ import pytest
 from koordcore import Bound, ClusterSnapshot, Node, Pod, PreemptionRules, Unschedulable, schedule, verify
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.pods import PodResourceClaim
 from koordcore.result import ScheduleResult
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
@@ -333,6 +334,32 @@ def test_room_for_a_further_member_is_made_where_its_part_lies(
     snapshot = full(racks, [other], group("g", 1, parts)).forget("default/old-r0-0")
     result = legal(snapshot.assume(one.at("r0-0")), preempt=PreemptionRules(members="each"))
     assert {node[:2] for plan in result.preemptions for node in plan.nominations.values()} == expected
+
+
+def test_nobody_leaves_for_a_pair_of_which_one_is_refused_whatever_the_node() -> None:
+    one, other = pods("g", "w", 2)
+    other = attrs.evolve(other, resource_claims=(PodResourceClaim("c", "nowhere"),))
+    parts = {"subGroups": [{"name": "w", "size": 2, "minReplicas": 1}]}
+    assert leaving(full((2,), [one, other], group("g", 1, parts))) == ({}, set())
+
+
+def test_free_members_make_up_the_minimum_before_those_that_lie_together() -> None:
+    """A rack takes two of the three that share one; the free one has the last place in the other."""
+    parts = {"subGroups": [{"name": "w", "minMember": 1, "gatherStrategy": MUST}]}
+    gang = [*pods("g", "w", 3), *pods("g", "", 1)]
+    nominated, _ = leaving(full((2, 1), gang, group("g", 3, parts)))
+    assert sorted(node[:2] for node in nominated.values()) == ["r0", "r0", "r1"]
+
+
+def test_slices_are_those_of_the_whole_gang_where_some_members_are_asked_about() -> None:
+    """The second and the third member are no slice."""
+    gang = pods("g", "w", 4)
+    parts = {"subGroups": [{"name": "w", "size": 2, "minReplicas": 1, "gatherStrategy": MUST}]}
+    snapshot = ClusterSnapshot(nodes=nodes(2, 2), pending=gang, records=[NETWORK, group("g", 2, parts)])
+    for asked, started in ((gang[1:3], []), (gang[:2], ["g-w0", "g-w1"]), (gang[1:], ["g-w2", "g-w3"])):
+        result = schedule(snapshot, asked)
+        assert verify(snapshot, result) == ()
+        assert [one.pod.name for one in result.bound] == started
 
 
 def test_the_checker_finds_a_torn_slice() -> None:

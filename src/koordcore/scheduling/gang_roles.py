@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -107,6 +107,19 @@ def _of_gang(job: Job, gang: str) -> Iterator[JobPart]:
         )
 
 
+def with_hope(job: Job, hopeless: Container[PodKey]) -> Job:
+    """Leave out members that are refused whoever leaves: others may be enough."""
+
+    def able(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+        return tuple(pod for pod in pods if pod.key not in hopeless)
+
+    parts = {
+        gang: tuple(attrs.evolve(part, members=able(part.members)) for part in ones)
+        for gang, ones in job.parts.items()
+    }
+    return attrs.evolve(job, members={gang: able(pods) for gang, pods in job.members.items()}, parts=parts)
+
+
 def with_places(job: Job, there: Mapping[PodKey, str]) -> Job:
     """Count waiting members that have a place now as if they ran there."""
     came = {
@@ -167,14 +180,15 @@ def _enough_of(job: Job, gang: str, parts: list[JobPart], *, everybody: bool) ->
     free = [part for part in able if part.entry < 0]
     chosen = {part.name: part.least for part in (*first, *free)}
     missing = job.least(gang) - sum(chosen.values())
-    found = []
-    for part in (*first, *free, *rest):
+    for part in (*free, *first, *rest):  # who is free is most easily placed
         least = chosen.get(part.name, 0)
         more = min(max(0, missing), len(part.pods) - least)
         missing -= more
-        if more or part.name in chosen:
-            found.append(attrs.evolve(part, least=max(part.least, least + more)))
-    return found if missing <= 0 else None
+        if more:
+            chosen[part.name] = max(part.least, least + more)
+    if missing > 0:
+        return None
+    return [attrs.evolve(part, least=chosen[part.name]) for part in parts if part.name in chosen]
 
 
 def roles_of(job: Job, tree: NetworkTopology, shape_of: Mapping[str, int]) -> Roles:

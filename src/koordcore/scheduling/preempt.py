@@ -36,7 +36,14 @@ from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of, with_offer
 from koordcore.scheduling.eviction_question import EvictionQuestions
 from koordcore.scheduling.freeing import with_amounts, with_reaching
 from koordcore.scheduling.gang_groups import Job, JobTable
-from koordcore.scheduling.gang_roles import JobPart, missing_members, needed_parts, parts_of, with_places
+from koordcore.scheduling.gang_roles import (
+    JobPart,
+    missing_members,
+    needed_parts,
+    parts_of,
+    with_hope,
+    with_places,
+)
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
@@ -116,7 +123,7 @@ class Preemptor:
         if job.lacking():
             return []  # nobody's leaving helps
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
-        job = self._with_hope(job)
+        job = with_hope(job, {pod.key for pod in job.pods if _unresolvable(self._plugins.class_of(pod))})
         if job.tree is not None:
             # Who starts now evicts nobody now: the rest may in the next cycle.
             return [] if placed or not job.pods else self._for_groups(job)
@@ -127,8 +134,7 @@ class Preemptor:
             if not any(least.values()) and self._rules.members is not Members.EACH:
                 # It has started: who is missing from its minimum is worth an eviction for itself.
                 for part, pod in missing_members(job):
-                    there = {one.pod: one.node for one in found}
-                    found += self._for_one(job, part, pod, there, str(pod.key))
+                    found += self._for_one(job, part, pod, {one.pod: one.node for one in found}, str(pod.key))
                 return found
             identified = identify_job(triggering(job.pods), group=job.own, pending=job.pods, minimums=least)
             spec = job.spec
@@ -161,12 +167,6 @@ class Preemptor:
         bound = [node for nodes in now.bound.values() for node in nodes]
         spec = job.spec or (NetworkTopologySpec() if job.parts else None)
         return self._preempt(one, spec, bound, _own_layers(now)) or []
-
-    def _with_hope(self, job: Job) -> Job:
-        """Leave out the members that are refused whoever leaves: others may be enough."""
-        able = {pod.key for pod in job.pods if not _unresolvable(self._plugins.class_of(pod))}
-        kept = {name: tuple(pod for pod in pods if pod.key in able) for name, pods in job.members.items()}
-        return attrs.evolve(job, members=kept)
 
     def _for_groups(self, job: Job) -> list[Nominated]:
         """Make room for Kubernetes' own groups: for as many of them as could start at all."""
