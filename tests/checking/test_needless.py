@@ -96,6 +96,19 @@ def test_who_keeps_it_away_from_another_node_leaves_doubt() -> None:
     assert {victim.pod.name for victim in plan.victims} == {"g0", "g1"}
 
 
+def test_members_that_start_in_the_same_turn_hold_their_room_already() -> None:
+    """The small one takes what is free, so that both have to leave for the large one, which is told first."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 3000, pod("a", 1000), pod("b", 1000))],
+        pending=[pod("g0", 2000, 10, "g"), pod("g1", 1000, 10, "g")],
+        records=[PodGroup(namespace="default", name="g", min_member=1)],
+    )
+    result = schedule(snapshot, preempt=PreemptionRules(members="each"))
+    assert [type(one).__name__ for one in result.decisions] == ["Nominated", "Bound"]
+    assert {victim.pod.name for victim in result.preemptions[0].victims} == {"a", "b"}
+    assert verify(snapshot, result) == ()
+
+
 def test_a_gang_that_can_spare_enough_need_not_break() -> None:
     group = PodGroup(namespace="default", name="g", min_member=2)
     gang = [pod(f"g{number}", 1000, 0, "g") for number in range(4)]

@@ -11,6 +11,7 @@ import pytest
 from koordcore import Bound, ClusterSnapshot, Node, Pod, PreemptionRules, Unschedulable, schedule, verify
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.pods import PodResourceClaim
 from koordcore.result import ScheduleResult
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
@@ -150,6 +151,40 @@ def test_so_many_gangs_of_a_group_are_enough(members: tuple[int, ...], started: 
     assert all(one.least == 4 for one in result.jobs)  # what two of them need
 
 
+@pytest.mark.parametrize(("count", "placed"), [(2, 3), (3, 0)])
+def test_a_gang_in_parts_keeps_its_own_multiple_beside_other_gangs(count: int, placed: int) -> None:
+    """Three members make no pairs; the member of the other gang is none of them."""
+    names = json.dumps(["default/a", "default/b"])
+    pairs = json.dumps(
+        {"gatherStrategy": [{"layer": "Rack", "strategy": "PreferGather", "podCountMultiple": 2}]}
+    )
+    records = [
+        group("a", 1, None, groups=names),
+        group("b", count, {"subGroups": [{"name": "w"}]}, groups=names, network_topology_spec=pairs),
+    ]
+    gangs = [*pods("a", "", 1), *pods("b", "w", count)]
+    result = legal(ClusterSnapshot(nodes=nodes(3, 1), pending=gangs, records=[NETWORK, *records]))
+    assert len(result.bound) == placed
+    assert len(set(racks_of(result, "b-w"))) <= 1
+    assert result.jobs[0].certificate is not None
+    assert result.jobs[0].certificate.infeasible is (placed == 0)
+
+
+def test_a_gang_in_parts_keeps_to_one_node_beside_other_gangs() -> None:
+    """Its own rule tells the nodes of one rack apart, of which each has room for one of its members."""
+    names = json.dumps(["default/a", "default/b"])
+    alone = json.dumps({"gatherStrategy": [{"layer": NODE_LAYER, "strategy": "MustGather"}]})
+    near = json.dumps({"gatherStrategy": MUST})
+    records = [
+        group("a", 1, None, groups=names, network_topology_spec=near),
+        group("b", 2, {"subGroups": [{"name": "w"}]}, groups=names, network_topology_spec=alone),
+    ]
+    gangs = [*pods("a", "", 2, cards=5), *pods("b", "w", 2, cards=3)]
+    result = legal(ClusterSnapshot(nodes=nodes(1, 2), pending=gangs, records=[NETWORK, *records]))
+    assert racks_of(result, "a-") == ["r1", "r1"]
+    assert racks_of(result, "b-") == ["r0", "r0"]
+
+
 def test_a_part_to_which_nobody_belongs_is_named() -> None:
     record = group("g", 2, {"subGroups": [{"name": "w", "size": 2}]})
     result = legal(ClusterSnapshot(nodes=nodes(3), pending=pods("g", "", 2), records=[record]))
@@ -219,6 +254,112 @@ def test_room_is_made_for_slices_where_they_can_lie() -> None:
         "default/g-w0": "r0",
         "default/g-w1": "r0",
     }
+
+
+def full(racks: tuple[int, ...], waiting: list[Pod], *records: PodGroup, kept: int = 0) -> ClusterSnapshot:
+    """Every node is full, and the last ones of those that may not be emptied."""
+    cluster = nodes(*racks)
+    snapshot = ClusterSnapshot(
+        nodes=cluster,
+        pending=[attrs.evolve(pod, priority=9) for pod in waiting],
+        records=[NETWORK, *records],
+    )
+    for number, node in enumerate(cluster):
+        important = 99 if number >= len(cluster) - kept else 0
+        old = Pod(name=f"old-{node.name}", requests={"nvidia.com/gpu": 8}, priority=important)
+        snapshot = snapshot.assume(old.at(node.name))
+    return snapshot
+
+
+def leaving(snapshot: ClusterSnapshot, members: str = "minimum") -> tuple[dict[str, str], set[str]]:
+    """Give who is nominated where, and who leaves; once these have gone, those are bound there."""
+    result = legal(snapshot, preempt=PreemptionRules(members=members))
+    victims = {one.pod for plan in result.preemptions for one in plan.victims}
+    nominated = {name: node for plan in result.preemptions for name, node in plan.nominations.items()}
+    later = legal(result.snapshot.forget(*victims))
+    assert {str(one.pod): one.node for one in later.bound} == nominated
+    return nominated, {one.name for one in victims}
+
+
+PAIRS = {"subGroups": [{"name": "w", "size": 2, "minMember": 1, "minReplicas": 1}]}
+
+
+@pytest.mark.parametrize(("kept", "expected"), [(0, 3), (2, 0)])
+def test_room_is_made_for_the_minimum_of_the_gang_beyond_that_of_its_parts(kept: int, expected: int) -> None:
+    """One member of one part would do for the parts; where there is no room for three nobody leaves."""
+    snapshot = full((4,), pods("g", "w", 4), group("g", 3, PAIRS), kept=kept)
+    nominated, victims = leaving(snapshot)
+    assert (len(nominated), len(victims)) == (expected, expected)
+
+
+@pytest.mark.parametrize(("kept", "expected"), [(0, 4), (1, 0)])
+def test_room_for_all_is_room_for_parts_that_need_not_start(kept: int, expected: int) -> None:
+    nominated, _ = leaving(full((4,), pods("g", "w", 4), group("g", 1, PAIRS), kept=kept), "all")
+    assert len(nominated) == expected
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(1, 0), (2, 3)])
+def test_nobody_leaves_for_a_group_of_which_a_gang_lacks_members(workers: int, expected: int) -> None:
+    """A pair without its second member does not start, and without it the other gang does not."""
+    names = json.dumps(["default/a", "default/b"])
+    pair = {"subGroups": [{"name": "w", "minMember": 2}]}
+    records = [group("a", 1, None, groups=names), group("b", 1, pair, groups=names)]
+    nominated, _ = leaving(full((3,), [*pods("a", "", 1), *pods("b", "w", workers)], *records))
+    assert len(nominated) == expected
+
+
+@pytest.mark.parametrize("parts", [None, {"subGroups": [{"name": "w"}]}])
+@pytest.mark.parametrize(("count", "expected"), [(3, 0), (2, 3)])
+def test_room_for_a_gang_is_made_in_its_own_multiples(count: int, expected: int, parts: object) -> None:
+    """Three members make no pairs, and nobody leaves for them."""
+    names = json.dumps(["default/a", "default/b"])
+    rule = {"layer": "Rack", "strategy": "PreferGather", "podCountMultiple": 2}
+    pairs = json.dumps({"gatherStrategy": [rule]})
+    records = [
+        group("a", 1, None, groups=names),
+        group("b", count, parts, groups=names, network_topology_spec=pairs),
+    ]
+    nominated, _ = leaving(full((2, 1, 1), [*pods("a", "", 1), *pods("b", "w", count)], *records))
+    assert len(nominated) == expected
+    assert len({node[:2] for name, node in nominated.items() if "/b" in name}) == expected // 3
+
+
+@pytest.mark.parametrize(("racks", "expected"), [((2, 1), {"r0"}), ((1, 1), set())])
+def test_room_for_a_further_member_is_made_where_its_part_lies(
+    racks: tuple[int, int], expected: set[str]
+) -> None:
+    """One of two runs in a rack; for the other somebody leaves there, or nobody."""
+    parts = {"subGroups": [{"name": "w", "minMember": 1, "gatherStrategy": MUST}]}
+    one, other = (attrs.evolve(pod, priority=9) for pod in pods("g", "w", 2))
+    snapshot = full(racks, [other], group("g", 1, parts)).forget("default/old-r0-0")
+    result = legal(snapshot.assume(one.at("r0-0")), preempt=PreemptionRules(members="each"))
+    assert {node[:2] for plan in result.preemptions for node in plan.nominations.values()} == expected
+
+
+def test_nobody_leaves_for_a_pair_of_which_one_is_refused_whatever_the_node() -> None:
+    one, other = pods("g", "w", 2)
+    other = attrs.evolve(other, resource_claims=(PodResourceClaim("c", "nowhere"),))
+    parts = {"subGroups": [{"name": "w", "size": 2, "minReplicas": 1}]}
+    assert leaving(full((2,), [one, other], group("g", 1, parts))) == ({}, set())
+
+
+def test_free_members_make_up_the_minimum_before_those_that_lie_together() -> None:
+    """A rack takes two of the three that share one; the free one has the last place in the other."""
+    parts = {"subGroups": [{"name": "w", "minMember": 1, "gatherStrategy": MUST}]}
+    gang = [*pods("g", "w", 3), *pods("g", "", 1)]
+    nominated, _ = leaving(full((2, 1), gang, group("g", 3, parts)))
+    assert sorted(node[:2] for node in nominated.values()) == ["r0", "r0", "r1"]
+
+
+def test_slices_are_those_of_the_whole_gang_where_some_members_are_asked_about() -> None:
+    """The second and the third member are no slice."""
+    gang = pods("g", "w", 4)
+    parts = {"subGroups": [{"name": "w", "size": 2, "minReplicas": 1, "gatherStrategy": MUST}]}
+    snapshot = ClusterSnapshot(nodes=nodes(2, 2), pending=gang, records=[NETWORK, group("g", 2, parts)])
+    for asked, started in ((gang[1:3], []), (gang[:2], ["g-w0", "g-w1"]), (gang[1:], ["g-w2", "g-w3"])):
+        result = schedule(snapshot, asked)
+        assert verify(snapshot, result) == ()
+        assert [one.pod.name for one in result.bound] == started
 
 
 def test_the_checker_finds_a_torn_slice() -> None:

@@ -31,6 +31,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -250,12 +251,15 @@ def check_needed(
         for move in plan.moves:
             coming[move.node].append(running[move.victim.pod])
         first = min(turn_of.get(pod.key, 0) for pod in own)
-        later = {one.pod for one in result.decisions[first:] if isinstance(one, Bound)}
+        came = {one.pod for one in result.decisions[first:] if isinstance(one, Bound)}
+        # Those of the same gangs were placed in the same turn, before anybody was asked to leave.
+        own_gangs = {*plan.job.split(",")}
+        beside = {pod.key for pod in snapshot.pending if pod.key in came and _gang_of(pod) in own_gangs}
         turn = _Turn(
             snapshot=snapshot,
             result=result,
             states=states,
-            later=frozenset(later),
+            later=frozenset(came - beside),
             gone=leaving_anyhow(snapshot, own).union(gone),
             coming=coming,
             promised=_promised(snapshot, own, placed),
@@ -271,6 +275,12 @@ def check_needed(
         moved = {gang_of.get(move.victim.pod) for move in plan.moves}
         slack = {gang: max(0, ran[gang] - minimums[gang]) for gang in broken - moved}
         yield from _check_groups(turn, own, groups, slack)
+
+
+def _gang_of(pod: Pod) -> str:
+    """Give the id of a pod's gang; empty for none."""
+    name = gang_name(pod.labels, pod.annotations)
+    return f"{pod.namespace}/{name}" if name else ""
 
 
 def _has_own_rules(policy: Policy, pod: Pod) -> bool:

@@ -43,6 +43,7 @@ def is_lone(problem: PreemptionProblem) -> bool:
         and problem.refuges is None
         and problem.homes is None
         and not problem.gathers
+        and not problem.multiples
         and not problem.spec.multiples
     )
 

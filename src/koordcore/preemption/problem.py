@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Final
 
@@ -129,6 +130,38 @@ class Domains:
         return Domains(home, int(kept.sum()))
 
 
+@record(eq=False)
+class Multiple:
+    """Members of some roles come in multiples per domain.
+
+    Parameters
+    ----------
+    roles
+        Positions of the roles.
+    home
+        Domain of every node, -1 where none of them may go, shape (N,).
+    size
+        What their number in a domain is a multiple of.
+    held
+        How many run in a domain already.
+    """
+
+    roles: frozenset[int]
+    home: IntVector
+    size: int
+    held: Mapping[int, int]
+
+    def holds(self, per_node: IntVector) -> bool:
+        """Tell whether so many members go to each node, shape (N,)."""
+        inside: dict[int, int] = {}
+        for row in np.flatnonzero(per_node).tolist():
+            home = int(self.home[row])
+            inside[home] = inside.get(home, 0) + int(per_node[row])
+        return all(
+            home >= 0 and (count + self.held.get(home, 0)) % self.size == 0 for home, count in inside.items()
+        )
+
+
 def _nobody() -> BoolVector:
     return np.zeros(0, dtype=np.bool_)
 
@@ -160,6 +193,8 @@ class PreemptionProblem:
         Domains one of which has to hold all members, where no network says so; earlier ones are preferred.
     gathers
         Pairs of some of the roles, by position, and the domains one of which has to hold all their members.
+    multiples
+        What binds some of the roles beside ``spec``.
     pools
         What members use up together beside the nodes.
     refuges
@@ -188,6 +223,7 @@ class PreemptionProblem:
     bound: IntVector = attrs.field(factory=no_counts)
     homes: Domains | None = None
     gathers: tuple[tuple[frozenset[int], Domains], ...] = ()
+    multiples: tuple[Multiple, ...] = ()
     pools: tuple[Pool, ...] = ()
     refuges: Refuges | None = None
     shares: Shares | None = None
@@ -352,11 +388,18 @@ class PreemptionProblem:
         return self.candidates.by_node is not None or bool((node[1:] >= node[:-1]).all())
 
     def gathered(self, counts: IntMatrix) -> bool:
-        """Tell whether members that have to lie together do; ``counts`` has shape (C, N)."""
+        """Tell whether members of some roles lie together, and in multiples, as they have to.
+
+        ``counts`` has shape (C, N).
+        """
         for roles, domains in self.gathers:
             rows = [row for row, (role, _) in zip(counts, self.classes, strict=True) if role in roles]
             used = np.unique(domains.home[np.sum(rows, axis=0) > 0]) if rows else np.zeros(0)
             if len(used) > 1 or (len(used) and used[0] < 0):
+                return False
+        for one in self.multiples:
+            rows = [row for row, (role, _) in zip(counts, self.classes, strict=True) if role in one.roles]
+            if rows and not one.holds(np.sum(rows, axis=0)):
                 return False
         return True
 

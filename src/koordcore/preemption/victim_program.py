@@ -17,7 +17,7 @@ from koordcore._record import record
 from koordcore.model.preemption import Members
 from koordcore.preemption.bounds import needs_of
 from koordcore.preemption.moves import Arrivals, Unit, slots_of, with_moves
-from koordcore.preemption.problem import Conflict, Domains, PreemptionProblem
+from koordcore.preemption.problem import Conflict, Domains, Multiple, PreemptionProblem
 from koordcore.preemption.shares import ShareRows
 
 
@@ -311,22 +311,32 @@ class VictimProgram:
         return int(self.scope.domains.home[next(rows, self.rows[0])])
 
     def _gathering(self) -> None:
-        problem, program, tree = self.problem, self.program, self.problem.tree
+        problem, tree = self.problem, self.problem.tree
         if tree is None:
             return
+        everybody = frozenset(range(len(problem.roles)))
         for layer, multiple in problem.spec.multiples.items():
             depth = tree.depth_of(layer)
-            if depth is None:
+            if depth is not None:
+                home = tree.ancestors[depth][problem.place]
+                self._in_multiples(Multiple(everybody, home, multiple, self._held(depth)))
+        for own in problem.multiples:
+            self._in_multiples(own)
+
+    def _in_multiples(self, multiple: Multiple) -> None:
+        program, size = self.program, multiple.size
+        inside: dict[int, list[tuple[int, int]]] = {}
+        for (number, row), variable in self.place.items():
+            if self.problem.classes[number][0] in multiple.roles:
+                inside.setdefault(int(multiple.home[row]), []).append((variable, 1))
+        for domain, terms in inside.items():
+            before = multiple.held.get(domain, 0)
+            if domain < 0:
+                program.require(terms, at_most=0)
                 continue
-            inside: dict[int, list[tuple[int, int]]] = {}
-            for (_, row), variable in self.place.items():
-                inside.setdefault(int(tree.ancestors[depth][problem.place[row]]), []).append((variable, 1))
-            held = self._held(depth)
-            for domain, terms in inside.items():
-                before = held.get(domain, 0)
-                top = program.span(terms)[1] + before
-                times = self.following(program.integer(0, top // multiple), _share(terms, before, multiple))
-                program.require([*terms, (times, -multiple)], equal=-before)
+            top = program.span(terms)[1] + before
+            times = self.following(program.integer(0, top // size), _share(terms, before, size))
+            program.require([*terms, (times, -size)], equal=-before)
 
     def _held(self, depth: int) -> dict[int, int]:
         problem, tree = self.problem, self.problem.tree

@@ -400,7 +400,7 @@ class JobTable:
             refusal=self._refusal(
                 first, gangs, {name: members[name] for name in gangs if name in core}, needed
             ),
-            parts={name: self._parts(gangs[name], members[name], running[name]) for name in with_parts},
+            parts={name: self._parts(gangs[name], (*running[name], *members[name])) for name in with_parts},
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
             fit=self._fit(first),
         )
@@ -417,10 +417,14 @@ class JobTable:
         known = self._book.members.get(gang_id, NO_MEMBERS)
         return tuple(one.pod for _, one in sorted(known.items()) if one.ended or one.runs)
 
-    @staticmethod
-    def _parts(gang: Gang, waiting: tuple[Pod, ...], running: tuple[Pod, ...]) -> tuple[Part, ...]:
+    def _parts(self, gang: Gang, pods: tuple[Pod, ...]) -> tuple[Part, ...]:
+        """Part all members of a gang that are known, and keep those that run or are asked about."""
         assert gang.sub_groups is not None, "asked only of gangs with parts"
-        return split_members(gang.sub_groups, (*running, *waiting), rank_of)
+        here = {pod.key: pod for pod in pods}
+        known = {one.pod.key: one.pod for one in self._book.members.get(gang.id, NO_MEMBERS).values()}
+        every = split_members(gang.sub_groups, {**known, **here}.values(), rank_of)
+        kept = [tuple(pod for pod in part.members if pod.key in here) for part in every]
+        return tuple(attrs.evolve(one, members=ones) for one, ones in zip(every, kept, strict=True))
 
     def _refusal(
         self,

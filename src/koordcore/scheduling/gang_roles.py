@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,7 +16,7 @@ from koordcore.allocators.gang.demand import Member, Quorum, Role, Unit
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.model.gangs import NetworkTopologySpec
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
 
@@ -54,6 +54,10 @@ class JobPart:
     started: bool
     spec: NetworkTopologySpec | None
     nodes: tuple[str, ...]
+
+    def started_with(self, there: Mapping[PodKey, str]) -> bool:
+        """Tell whether it has its minimum with those who have a place now."""
+        return sum(pod.key in there for pod in self.pods) >= self.least
 
 
 @record(kw_only=True)
@@ -103,30 +107,88 @@ def _of_gang(job: Job, gang: str) -> Iterator[JobPart]:
         )
 
 
-def needed_parts(job: Job) -> list[JobPart]:
-    """List the parts that room is made for: all, or the first that are enough of them."""
-    parts = [part for part in parts_of(job) if len(part.pods) >= part.least]
-    gangs = [gang for gang in job.members if any(part.gang == gang for part in parts)]
-    found = []
-    most = job.optional + len(job.free) if job.optional else None
-    for gang in gangs[:most]:
-        own = [part for part in parts if part.gang == gang]
-        groups = job.gangs[gang].sub_groups
-        if gang not in job.parts or groups is None or job.repaired(gang):
-            found += own
-            continue
-        entries = [
-            (entry, [part for part in own if part.entry == number])
-            for number, entry in enumerate(groups.entries)
-        ]
-        able = [
-            ones[: entry.min_replicas or None]
-            for entry, ones in entries
-            if len(ones) >= max(1, entry.min_replicas)
-        ]
-        found += [part for ones in able[: groups.least or None] for part in ones]
-        found += [part for part in own if part.entry < 0]
-    return found
+def with_hope(job: Job, hopeless: Container[PodKey]) -> Job:
+    """Leave out members that are refused whoever leaves: others may be enough."""
+
+    def able(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+        return tuple(pod for pod in pods if pod.key not in hopeless)
+
+    parts = {
+        gang: tuple(attrs.evolve(part, members=able(part.members)) for part in ones)
+        for gang, ones in job.parts.items()
+    }
+    return attrs.evolve(job, members={gang: able(pods) for gang, pods in job.members.items()}, parts=parts)
+
+
+def with_places(job: Job, there: Mapping[PodKey, str]) -> Job:
+    """Count waiting members that have a place now as if they ran there."""
+    came = {
+        gang: (*job.bound[gang], *(there[pod.key] for pod in pods if pod.key in there))
+        for gang, pods in job.members.items()
+    }
+    return attrs.evolve(job, bound={**job.bound, **came}, there={**job.there, **there})
+
+
+def missing_members(job: Job) -> Iterator[tuple[JobPart, Pod]]:
+    """List who of gangs that have started is missing from their minimum, each with its part."""
+    missing = {gang: job.gangs[gang].min_available - len(job.bound[gang]) for gang in job.members}
+    for part in parts_of(job):
+        for pod in part.pods:
+            if missing[part.gang] > 0:
+                missing[part.gang] -= 1
+                yield part, pod
+
+
+def needed_parts(job: Job, *, everybody: bool = False) -> list[JobPart]:
+    """List the parts that room is made for: all, or the first that are enough; none where there are too few.
+
+    Where the parts of a gang need fewer members than the gang does, the first of them get what is missing.
+
+    Parameters
+    ----------
+    everybody
+        Take all parts, also where fewer would do.
+    """
+    parts = parts_of(job)
+    able = []
+    for gang in job.members:
+        found = _enough_of(job, gang, [part for part in parts if part.gang == gang], everybody=everybody)
+        if found is not None:
+            able.append(found)
+    optional = job.optional and not everybody
+    most = job.optional + len(job.free) if optional else len(job.members)
+    return list(chain.from_iterable(able[:most])) if len(able) >= most else []
+
+
+def _enough_of(job: Job, gang: str, parts: list[JobPart], *, everybody: bool) -> list[JobPart] | None:
+    """Take the first parts of a gang that are enough of it; ``None`` where not enough can start."""
+    able = [part for part in parts if len(part.pods) >= part.least]
+    groups = job.gangs[gang].sub_groups
+    if everybody or gang not in job.parts or groups is None or job.repaired(gang):
+        return able if len(able) == len(parts) else None
+    entries = []
+    for number, entry in enumerate(groups.entries):
+        ones = [part for part in able if part.entry == number]
+        every = sum(part.entry == number for part in parts)
+        if len(ones) >= max(1, entry.min_replicas or every):
+            entries.append((ones[: entry.min_replicas or every], ones))
+    if len(entries) < (groups.least or len(groups.entries)):
+        return None
+    needed = entries[: groups.least or len(groups.entries)]
+    first = [part for ones, _ in needed for part in ones]
+    rest = [part for _, ones in entries for part in ones if part not in first]
+    free = [part for part in able if part.entry < 0]
+    chosen = {part.name: part.least for part in (*first, *free)}
+    missing = job.least(gang) - sum(chosen.values())
+    for part in (*free, *first, *rest):  # who is free is most easily placed
+        least = chosen.get(part.name, 0)
+        more = min(max(0, missing), len(part.pods) - least)
+        missing -= more
+        if more:
+            chosen[part.name] = max(part.least, least + more)
+    if missing > 0:
+        return None
+    return [attrs.evolve(part, least=chosen[part.name]) for part in parts if part.name in chosen]
 
 
 def roles_of(job: Job, tree: NetworkTopology, shape_of: Mapping[str, int]) -> Roles:
@@ -250,17 +312,20 @@ def _with_units(job: Job, parts: list[JobPart], roles: tuple[Role, ...], tree: N
 
 
 def _home(job: Job, gang: str, tree: NetworkTopology) -> dict[str, Any]:
-    """Give the domains one of which all parts of a gang share."""
+    """Give the domains one of which all parts of a gang share, and the multiples that they come in."""
     spec = job.own_specs.get(gang)
-    layer = spec.must_layer(tree.layers) if spec is not None else ""
-    if not layer:
+    if spec is None:
         return {}
+    bound, layer = per_node(tree, job.bound[gang]), spec.must_layer(tree.layers)
+    found = {"multiples": immutabledict(spec.multiples), "bound": bound}
+    if not layer:
+        return found
     depth = tree.depth_of(layer)
     if depth is None:
-        return {"home": np.full(len(tree.nodes), -1, dtype=np.int64)}
+        return {**found, "home": np.full(len(tree.nodes), -1, dtype=np.int64)}
     home = tree.ancestors[depth] - tree.layer_start[depth]
-    used = home[np.flatnonzero(per_node(tree, job.bound[gang]))]
-    return {"home": home, "fixed": int(used[0]) if len(used) else -1}
+    used = home[np.flatnonzero(bound)]
+    return {**found, "home": home, "fixed": int(used[0]) if len(used) else -1}
 
 
 def _quorums(job: Job, parts: list[JobPart], of_gang: Mapping[str, int]) -> Iterator[Quorum]:

@@ -6,19 +6,23 @@ sought, in whichever domain: placement and victims are one question.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 import numpy as np
 
+from koordcore._arrays import IntVector
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Limits
 from koordcore.model.decisions import Bound
-from koordcore.preemption.problem import Domains, PreemptionProblem
+from koordcore.preemption.problem import Domains, Multiple, PreemptionProblem
 from koordcore.scheduling.gang_groups import Job
 from koordcore.scheduling.gang_roles import parts_of
 from koordcore.scheduling.group_goals import shares_of
 from koordcore.scheduling.group_plans import Groups
 from koordcore.scheduling.group_tree import GroupTree
+from koordcore.topology.network import NetworkTopology
 
 
 def aim(
@@ -59,7 +63,7 @@ def with_own_layers(job: Job, problem: PreemptionProblem) -> PreemptionProblem:
         return problem
     specs = {name: (spec, job.bound[name]) for name, spec in job.own_specs.items()}
     specs |= {part.name: (part.spec, part.nodes) for part in parts_of(job) if part.spec is not None}
-    gathers = []
+    gathers, multiples = [], []
     for name, (spec, nodes) in specs.items():
         layer = spec.must_layer(tree.layers)
         depth = tree.depth_of(layer) if layer else 0
@@ -68,13 +72,27 @@ def with_own_layers(job: Job, problem: PreemptionProblem) -> PreemptionProblem:
             for number, role in enumerate(problem.roles)
             if name in (role.name, role.name.rpartition(":")[0])
         )
-        if layer and depth is not None and mine:
-            inside = problem.place >= 0
-            home = tree.ancestors[depth][np.maximum(problem.place, 0)] - tree.layer_start[depth]
-            held = {home[row] for row, node in enumerate(problem.nodes) if node in nodes}
-            allowed = inside & (np.isin(home, list(held)) if held else True)
-            gathers.append((mine, Domains(np.where(allowed, home, -1), len(tree.domains_at(depth)))))
-    return attrs.evolve(problem, gathers=tuple(gathers))
+        if layer and mine:
+            home = _home_of(problem, tree, depth)
+            held = {home[row] for row, node in enumerate(problem.nodes) if node in nodes} - {-1}
+            allowed = np.isin(home, list(held)) if held else home >= 0
+            number = 0 if depth is None else len(tree.domains_at(depth))
+            gathers.append((mine, Domains(np.where(allowed, home, -1), number)))
+        for counted, size in spec.multiples.items() if mine else ():
+            below = tree.depth_of(counted)
+            if below is not None:
+                start, row_of = tree.layer_start[below], tree.node_index
+                before = Counter(int(tree.ancestors[below][row_of[n]] - start) for n in nodes if n in row_of)
+                multiples.append(Multiple(mine, _home_of(problem, tree, below), size, before))
+    return attrs.evolve(problem, gathers=tuple(gathers), multiples=tuple(multiples))
+
+
+def _home_of(problem: PreemptionProblem, tree: NetworkTopology, depth: int | None) -> IntVector:
+    """Give the domain of every node on a layer, -1 outside the tree and where there is no such layer."""
+    if depth is None:
+        return np.full(len(problem.nodes), -1, dtype=np.int64)
+    home = tree.ancestors[depth][np.maximum(problem.place, 0)] - tree.layer_start[depth]
+    return np.where(problem.place >= 0, home, -1)
 
 
 def _below(tree: GroupTree) -> list[GroupTree]:

@@ -36,7 +36,14 @@ from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of, with_offer
 from koordcore.scheduling.eviction_question import EvictionQuestions
 from koordcore.scheduling.freeing import with_amounts, with_reaching
 from koordcore.scheduling.gang_groups import Job, JobTable
-from koordcore.scheduling.gang_roles import needed_parts
+from koordcore.scheduling.gang_roles import (
+    JobPart,
+    missing_members,
+    needed_parts,
+    parts_of,
+    with_hope,
+    with_places,
+)
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
@@ -116,7 +123,7 @@ class Preemptor:
         if job.lacking():
             return []  # nobody's leaving helps
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
-        job = self._with_hope(job)
+        job = with_hope(job, {pod.key for pod in job.pods if _unresolvable(self._plugins.class_of(pod))})
         if job.tree is not None:
             # Who starts now evicts nobody now: the rest may in the next cycle.
             return [] if placed or not job.pods else self._for_groups(job)
@@ -126,22 +133,17 @@ class Preemptor:
             least = {name: job.least(name) for name in job.members}
             if not any(least.values()) and self._rules.members is not Members.EACH:
                 # It has started: who is missing from its minimum is worth an eviction for itself.
-                for gang, pods in job.members.items():
-                    missing = job.gangs[gang].min_available - len(job.bound[gang])
-                    for pod in pods[: max(0, missing)]:
-                        nearby = [*bound, *(one.node for one in found)]
-                        found += self._preempt(identify_job(pod), job.spec, nearby) or ()
+                for part, pod in missing_members(job):
+                    found += self._for_one(job, part, pod, {one.pod: one.node for one in found}, str(pod.key))
                 return found
             identified = identify_job(triggering(job.pods), group=job.own, pending=job.pods, minimums=least)
             spec = job.spec
             if job.together:
-                parts = needed_parts(job)
+                parts = needed_parts(job, everybody=self._rules.members is Members.ALL)
                 pending = tuple(pod for part in parts for pod in part.pods)
                 identified = attrs.evolve(
                     identified,
-                    trigger=triggering(pending)
-                    if pending
-                    else identified.trigger,  # not all gangs are needed
+                    trigger=triggering(pending, identified.trigger),  # not all gangs are needed
                     pending=pending,
                     parts=immutabledict({part.name: (part.pods, part.least) for part in parts if part.pods}),
                 )
@@ -149,21 +151,22 @@ class Preemptor:
             found += self._preempt_or_reclaim(identified, spec, bound, _own_layers(job)) or ()
         if self._rules.members is not Members.EACH:
             return found
-        for gang, pods in job.members.items():
-            for pod in pods:
+        for part in parts_of(job):
+            for pod in part.pods:
                 there = {**placed, **{one.pod: one.node for one in found}}
-                if pod.key in there or not job.started_with(there):
-                    continue
-                parted = immutabledict({gang: ((pod,), 1)})
-                one = attrs.evolve(identify_job(pod), preemptor=job.name, parts=parted)
-                found += self._preempt(one, job.spec, [*bound, *there.values()]) or ()
+                if pod.key not in there and job.started_with(there) and part.started_with(there):
+                    found += self._for_one(job, part, pod, there, job.name)
         return found
 
-    def _with_hope(self, job: Job) -> Job:
-        """Leave out the members that are refused whoever leaves: others may be enough."""
-        able = {pod.key for pod in job.pods if not _unresolvable(self._plugins.class_of(pod))}
-        kept = {name: tuple(pod for pod in pods if pod.key in able) for name, pods in job.members.items()}
-        return attrs.evolve(job, members=kept)
+    def _for_one(
+        self, job: Job, part: JobPart, pod: Pod, there: Mapping[PodKey, str], name: str
+    ) -> list[Nominated]:
+        """Make room for one member beside those that run or have a place now."""
+        parted = immutabledict({part.name: ((pod,), 1)})
+        one, now = attrs.evolve(identify_job(pod), preemptor=name, parts=parted), with_places(job, there)
+        bound = [node for nodes in now.bound.values() for node in nodes]
+        spec = job.spec or (NetworkTopologySpec() if job.parts else None)
+        return self._preempt(one, spec, bound, _own_layers(now)) or []
 
     def _for_groups(self, job: Job) -> list[Nominated]:
         """Make room for Kubernetes' own groups: for as many of them as could start at all."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from koordcore._cpsat import Program
 from koordcore._record import record
-from koordcore.allocators.gang.demand import GangDemand, IntMatrix, IntVector
+from koordcore.allocators.gang.demand import GangDemand, IntMatrix, IntVector, Role, Unit
 from koordcore.allocators.gang.objective import Terms as Objective
 from koordcore.allocators.gang.patterns import Pattern, node_patterns
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
@@ -98,8 +98,7 @@ class CellMaker:
         """Add the cells, in the order of their domains."""
         tree, leaf = self.tree, len(self.tree.layers)
         multiple = max(objective.multiples[-1] for objective in self.objectives)
-        roles = [role for objective in self.objectives for role in objective.demand.roles]
-        node_roles = any(NODE_LAYER in (role.must_layer, *role.multiples) for role in roles)
+        node_roles = any(self._by_node(objective.demand) for objective in self.objectives)
         node_must = any(objective.must_depth == leaf for objective in self.objectives)
         several = multiple > 1 and len(self.objectives) > 1
         kinds = None if node_roles or node_must or several else self._node_kinds(multiple)
@@ -110,6 +109,20 @@ class CellMaker:
             if domain in kinds:
                 cells.append(self._pattern_cell(domain, kinds[domain], exact=multiple > 1))
         return cells
+
+    def _by_node(self, demand: GangDemand) -> bool:
+        """Tell whether something but the whole gang's wish tells the nodes of one cell apart."""
+        parts: tuple[Role | Unit, ...] = (*demand.roles, *demand.units)
+        if any(role.must_layer == NODE_LAYER for role in demand.roles):
+            return True
+        if any(NODE_LAYER in part.multiples for part in parts):
+            return True
+        homes = [part.home for part in parts if len(part.home)]
+        if not homes:
+            return False
+        above = self.tree.parent[self.tree.first_node :]
+        _, first, cell = np.unique(above, return_index=True, return_inverse=True)
+        return any(bool((home != home[first][cell]).any()) for home in homes)
 
     def _node_kinds(self, multiple: int) -> dict[int, list[Kind]] | None:
         """Group the nodes of every cell; None when patterns are too many."""

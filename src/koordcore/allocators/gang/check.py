@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from koordcore.allocators.gang.demand import GangDemand, IntVector, Role
+from koordcore.allocators.gang.demand import GangDemand, IntVector, Role, Unit
 from koordcore.topology.gathering import gathering_violations
 from koordcore.topology.network import NetworkTopology
 
@@ -85,7 +85,7 @@ def _roles_broken(tree: NetworkTopology, demand: GangDemand, nodes: Mapping[str,
         reached += enough
         if not enough and (placed or not (partial or role.unit >= 0)):
             broken.append(f"{role.name} has {len(placed)} members of at least {role.min_available}")
-        broken += _role_gather(tree, role, placed)
+        broken += _gather_broken(tree, role, placed, role.must_layer)
         broken += _home_broken(tree, role.name, role.home, role.fixed, placed)
     for quorum in demand.quorums:
         names = [member.key for number in quorum.roles for member in demand.roles[number].members]
@@ -101,6 +101,7 @@ def _roles_broken(tree: NetworkTopology, demand: GangDemand, nodes: Mapping[str,
             if member.key in nodes
         ]
         broken += _home_broken(tree, unit.name, unit.home, unit.fixed, below)
+        broken += _gather_broken(tree, unit, below)
     if partial and demand.min_roles is not None and reached < demand.min_roles:
         broken.append(f"{reached} roles of at least {demand.min_roles} reach their minimum")
     return broken
@@ -140,9 +141,9 @@ def _home_broken(
     return []
 
 
-def _role_gather(tree: NetworkTopology, role: Role, placed: list[str]) -> list[str]:
-    bound = [tree.nodes[row] for row in np.flatnonzero(role.bound) for _ in range(int(role.bound[row]))]
-    found = gathering_violations(
-        tree, placed, must_layer=role.must_layer, multiples=role.multiples, bound=bound
-    )
-    return [f"{role.name}: {text}" for text in found]
+def _gather_broken(
+    tree: NetworkTopology, part: Role | Unit, placed: list[str], must_layer: str = ""
+) -> list[str]:
+    bound = [tree.nodes[row] for row in np.flatnonzero(part.bound) for _ in range(int(part.bound[row]))]
+    found = gathering_violations(tree, placed, must_layer=must_layer, multiples=part.multiples, bound=bound)
+    return [f"{part.name}: {text}" for text in found]

@@ -113,7 +113,7 @@ class Unit:
         How many of the roles and units directly below must succeed.
     parent
         Position of the unit that it is part of, an earlier one; -1 for the topmost, of which there is one.
-    home, fixed
+    home, fixed, multiples, bound
         As of a role; for all roles below.
     """
 
@@ -122,6 +122,13 @@ class Unit:
     parent: int = -1
     home: IntVector = attrs.field(factory=_no_count)
     fixed: int = -1
+    multiples: immutabledict[str, int] = NO_DOMAINS
+    bound: IntVector = attrs.field(factory=_no_count)
+
+    @property
+    def binds(self) -> bool:
+        """It says where the roles below may be."""
+        return bool(len(self.home) or self.multiples)
 
 
 @record(kw_only=True)
@@ -289,6 +296,10 @@ class GangDemand:
             unit = self.units[unit].parent
         return tuple(found)
 
+    def below(self, unit: int) -> frozenset[int]:
+        """List the roles that are part of a unit, at whatever level."""
+        return frozenset(role for role in range(len(self.roles)) if unit in self.above(role))
+
     @cached_property
     def apart(self) -> tuple[bool, ...]:
         """Which roles have a wish of their own, so that their members are told from those of others."""
@@ -297,7 +308,7 @@ class GangDemand:
                 role.must_layer
                 or role.multiples
                 or len(role.home)
-                or any(len(self.units[unit].home) for unit in self.above(number))
+                or any(self.units[unit].binds for unit in self.above(number))
             )
             for number, role in enumerate(self.roles)
         )
@@ -305,14 +316,14 @@ class GangDemand:
     @cached_property
     def alike(self) -> tuple[int, ...]:
         """For each role the first that only names tell from it: whole ones that share a layer, without units'
-        homes and running members; itself for others.
+        homes and multiples, and running members; itself for others.
         """  # noqa: D205 - one thought
         first: dict[object, int] = {}
         found = []
         for number, role in enumerate(self.roles):
             # A role that needs more members than it has cannot start: none that can is like it.
             whole = role.must_layer and role.members and role.min_available == len(role.members)
-            alone = not len(role.home) and not any(len(self.units[unit].home) for unit in self.above(number))
+            alone = not len(role.home) and not any(self.units[unit].binds for unit in self.above(number))
             alone = alone and not role.multiples and not role.bound.any()
             shapes = tuple(sorted(member.shape for member in role.members))
             together = tuple(position for position, one in enumerate(self.quorums) if number in one.roles)

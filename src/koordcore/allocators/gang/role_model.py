@@ -12,6 +12,7 @@ import numpy as np
 
 from koordcore._cpsat import Program, Terms as Linear
 from koordcore.allocators.gang.cells import Cell, MemberClass
+from koordcore.allocators.gang.demand import Role, Unit
 from koordcore.allocators.gang.objective import Terms
 
 
@@ -267,8 +268,7 @@ class RoleModel:
                 )
         for number, unit in enumerate(demand.units):
             if len(unit.home):
-                below = {role for role in range(len(demand.roles)) if number in demand.above(role)}
-                kinds = [index for index, c in self._kinds if c.role in below]
+                kinds = [index for index, c in self._kinds if c.role in demand.below(number)]
                 self._one_home(
                     kinds, [int(unit.home[_node(cell, first)]) for cell in self._cells], unit.fixed
                 )
@@ -279,15 +279,19 @@ class RoleModel:
         return set(self._tree.ancestors[depth][np.flatnonzero(bound)].tolist()) if len(bound) else set()
 
     def _multiples(self) -> None:
-        """Members of a role per domain come in multiples, running ones included."""
-        program, tree = self._program, self._tree
-        for number, role in enumerate(self._demand.roles):
-            kinds = [index for index, c in self._kinds if c.role == number]
-            for layer, multiple in role.multiples.items():
+        """Members of a role or of a unit per domain come in multiples, running ones included."""
+        program, tree, demand = self._program, self._tree, self._demand
+        held: list[tuple[frozenset[int], Role | Unit]] = [
+            *((frozenset((number,)), role) for number, role in enumerate(demand.roles) if role.multiples),
+            *((demand.below(number), unit) for number, unit in enumerate(demand.units) if unit.multiples),
+        ]
+        for who, one in held:
+            kinds = [index for index, c in self._kinds if c.role in who]
+            for layer, multiple in one.multiples.items():
                 depth = tree.depth_of(layer)
                 if depth is None or multiple <= 1:
                     continue
-                bound = tree.sum_up(role.bound) if len(role.bound) else np.zeros(len(tree), dtype=np.int64)
+                bound = tree.sum_up(one.bound) if len(one.bound) else np.zeros(len(tree), dtype=np.int64)
                 inside: dict[int, list[tuple[int, int]]] = {}
                 for cell in self._cells:
                     domain = (0, *tree.path(cell.domain))[depth]
