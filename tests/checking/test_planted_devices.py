@@ -370,6 +370,24 @@ def test_amounts_on_a_numa_node_fit_it() -> None:
     assert told(bound("", n2=1), {"cpu": 1}, records=(CPUS,)) == ["n has no NUMA node 2"]
 
 
+@pytest.mark.parametrize("told_by", ["node", "topology"])
+@pytest.mark.parametrize(
+    ("cpus", "most"),
+    [("1-2", 3000), ("", 4000), ("5-6", 4000)],
+)
+def test_cpus_of_ones_own_count_as_often_as_a_numa_node_has_more(told_by: str, cpus: str, most: int) -> None:
+    """NUMA node 0 has 6000 at ratio 1.5, of which one pod holds 2000; where these are CPUs, they are 3000."""
+    records = CPUS
+    if told_by == "topology":
+        zones = tuple(NUMANodeResource(numa, {"cpu": 6000}) for numa in range(2))
+        records = attrs.evolve(CPUS, zones=zones, amplification_ratios={"cpu": 1.5})
+    notes = {"node.koordinator.sh/resource-amplification-ratio": '{"cpu": 1.5}'}
+    old = Pod(name="old", annotations=bound(cpus, n0=2000), requests={"cpu": 2000})
+    for amount, wrong in ((most, []), (most + 1, ["cpu on NUMA node 0 of n: 6001 of 6000"])):
+        given = bound("", n0=amount)
+        assert told(given, {"cpu": amount}, old, records=(records,), annotations=notes) == wrong
+
+
 @pytest.mark.parametrize(
     ("spec", "given", "message"),
     [
