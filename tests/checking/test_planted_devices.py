@@ -39,6 +39,7 @@ HINT = "scheduling.koordinator.sh/device-allocate-hint"
 JOINT = "scheduling.koordinator.sh/device-joint-allocate"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 STATUS = "scheduling.koordinator.sh/resource-status"
+TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 CORE, RATIO, RDMA = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "koordinator.sh/rdma"
 MEMORY = "koordinator.sh/gpu-memory"
 ROOM = {
@@ -367,6 +368,57 @@ def test_amounts_on_a_numa_node_fit_it() -> None:
     ]
     assert told(bound("", n1=4000), {"cpu": 4000}, old, records=(CPUS,)) == []
     assert told(bound("", n2=1), {"cpu": 1}, records=(CPUS,)) == ["n has no NUMA node 2"]
+
+
+@pytest.mark.parametrize("told_by", ["node", "topology"])
+@pytest.mark.parametrize(
+    ("cpus", "most"),
+    [("1-2", 3000), ("", 4000), ("5-6", 4000)],
+)
+def test_cpus_of_ones_own_count_as_often_as_a_numa_node_has_more(told_by: str, cpus: str, most: int) -> None:
+    """NUMA node 0 has 6000 at ratio 1.5, of which one pod holds 2000; where these are CPUs, they are 3000."""
+    records = CPUS
+    if told_by == "topology":
+        zones = tuple(NUMANodeResource(numa, {"cpu": 6000}) for numa in range(2))
+        records = attrs.evolve(CPUS, zones=zones, amplification_ratios={"cpu": 1.5})
+    notes = {"node.koordinator.sh/resource-amplification-ratio": '{"cpu": 1.5}'}
+    old = Pod(name="old", annotations=bound(cpus, n0=2000), requests={"cpu": 2000})
+    for amount, wrong in ((most, []), (most + 1, ["cpu on NUMA node 0 of n: 6001 of 6000"])):
+        given = bound("", n0=amount)
+        assert told(given, {"cpu": amount}, old, records=(records,), annotations=notes) == wrong
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "message"),
+    [
+        (
+            {},
+            bound("2,7", n0=1000, n1=1000),
+            "is across NUMA nodes, and on 0 is default/alone, which is there alone",
+        ),
+        ({"singleNUMANodeExclusive": "Preferred"}, bound("2,7", n0=1000, n1=1000), ""),
+        ({"numaTopologyPolicy": "BestEffort"}, bound("2,7", n0=1000, n1=1000), ""),
+        ({}, bound("6-7", n1=2000), ""),
+    ],
+)
+def test_a_pod_across_numa_nodes_keeps_off_those_of_pods_that_are_there_alone(
+    spec: dict[str, str], given: dict[str, str], message: str
+) -> None:
+    wish = {TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "Restricted", **spec})}
+    alone = Pod(name="alone", annotations=bound("1", n0=1000), requests={"cpu": 1000})
+    found = told(given, {"cpu": 2000}, alone, records=(CPUS,), asks=wish)
+    assert found == ([message] if message else [])
+    across = Pod(name="x", annotations=bound("3,4", n0=1000, n1=1000), requests={"cpu": 2000})
+    # Where a pod across is already, another one does no harm.
+    assert told(given, {"cpu": 2000}, alone, across, records=(CPUS,), asks=wish) == []
+
+
+def test_a_pod_of_one_numa_node_keeps_off_pods_across_several() -> None:
+    across = Pod(name="across", annotations=bound("3,6", n0=1000, n1=1000), requests={"cpu": 2000})
+    message = "is on NUMA node 1 alone, and default/across, which is across several, is there"
+    for spec, wrong in (("{}", []), ('{"numaTopologyPolicy": "SingleNUMANode"}', [message])):
+        given = told(bound("4", n1=1000), {"cpu": 1000}, across, records=(CPUS,), asks={TOPOLOGY_SPEC: spec})
+        assert given == wrong
 
 
 def test_what_cannot_be_read_is_said_of_the_new_pod_only() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from koordcore import PreemptionRules, schedule, verify
+from koordcore import PreemptionRules, ViolationKind, schedule, verify
 from koordcore.manifests.plan_patches import patches
 from koordcore.model.claims import (
     ClaimAllocation,
@@ -146,6 +146,26 @@ def test_the_claim_of_a_running_pod_holds_its_devices() -> None:
         "a/gpu-0",
         "a/gpu-1",
     ]
+
+
+def test_who_runs_with_a_claim_that_was_made_for_it_is_as_it_should_be() -> None:
+    """A cluster as it stands: the claim says whose it is, and what has come true is told by nothing else."""
+    result = DeviceResult(request="container-0-request-1", driver=DRIVER, pool="b", device="gpu-0")
+    request = ClaimRequest("container-0-request-1", (DeviceSubRequest(class_name="gpu"),))
+    claim = ResourceClaim(
+        name="runs-x2x2x",
+        owner="uid-runs",
+        spec=ClaimSpec((request,)),
+        allocation=ClaimAllocation(results=(result,)),
+        reserved_for=(ClaimConsumer("runs", "uid-runs"),),
+    )
+    asks, claims = pod("runs", 1), pod("runs", 1, "cpu")
+    claims = attrs.evolve(claims, resource_claims=(PodResourceClaim("dev", template="t"),))
+    for one, made in ((asks, {"extended": True}), (claims, {"pod_claim_name": "dev"})):
+        snapshot = cluster(records=(CLASS, attrs.evolve(claim, **made))).assume(one.at("b"))
+        assert verify(snapshot) == ()
+        without = cluster().assume(one.at("b"))
+        assert [each.kind for each in verify(without)] == [ViolationKind.CLAIM]
 
 
 def test_a_claim_from_an_earlier_attempt_is_used() -> None:

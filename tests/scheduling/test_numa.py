@@ -327,8 +327,23 @@ def test_null_among_amplification_ratios_amplifies_nothing() -> None:
     assert [one.node for one in schedule(loaded.snapshot).bound] == ["n"]
 
 
-def test_best_effort_inside_a_full_reservation_is_refused_by_its_numa_nodes() -> None:
-    """Filter and allocation are one question: what a reservation lacks is told before anybody is bound."""
+@pytest.mark.parametrize(("policy", "placed"), [("BestEffort", 4), ("Restricted", 2)])
+def test_best_effort_is_no_condition_whatever_numa_nodes_lack(policy: str, placed: int) -> None:
+    """NUMA nodes lack the CPUs that the kubelet keeps back; the node counts them, and takes the pods."""
+    one, topology = node("n", policy=policy)
+    kept = {"policy": "static", "reservedCPUs": "0-1,4"}
+    topology["metadata"]["annotations"]["kubelet.koordinator.sh/cpu-manager-policy"] = json.dumps(kept)
+    snapshot = cluster(one, topology, *(pod(f"p{number}", 2, bound=False) for number in range(4)))
+    result = schedule(snapshot)
+    assert len(result.bound) == placed
+    assert verify(snapshot, result) == ()
+    assert [bool(json.loads(one.annotations[STATUS])) for one in result.bound] == [True, True, False, False][
+        :placed
+    ]
+
+
+def test_best_effort_inside_a_full_reservation_is_refused_by_its_amounts() -> None:
+    """NUMA nodes are no condition, what the reservation has is."""
     amounts = {"cpu": "3", "memory": "2Gi"}
     held = {"numaNodeResources": [{"node": 0, "resources": amounts}]}
     user = pod("user", 3, bound=False, labels={"team": "t"})
@@ -356,4 +371,4 @@ def test_best_effort_inside_a_full_reservation_is_refused_by_its_numa_nodes() ->
     policy = Policy().with_plugin(PluginSetting(name="Reservation", weight=5000))
     (refused,) = schedule(snapshot, policy=policy).decisions
     assert isinstance(refused, Unschedulable)
-    assert "1 Reservation(s) Insufficient NUMA cpu" in refused.message
+    assert "1 Reservation(s) Insufficient cpu" in refused.message

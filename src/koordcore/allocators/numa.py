@@ -251,8 +251,10 @@ def allocate_numa(
         return NUMAAllocation(written=demand.policy is not NUMATopologyPolicy.NONE)
     offers = offers_of(state, demand, room)
     taken = _take(offers, mask, args)
-    if isinstance(taken, NUMARefusal) and demand.bind and demand.policy is NUMATopologyPolicy.BEST_EFFORT:
-        # Free CPUs do, wherever the amounts are written down: BestEffort goes on without affinity.
+    if isinstance(taken, NUMARefusal) and demand.policy is NUMATopologyPolicy.BEST_EFFORT:
+        # BestEffort goes on without affinity: wherever the amounts are written down, free CPUs do.
+        if not demand.bind:
+            return NUMAAllocation(written=True)
         anywhere = _take(offers, None, args)
         if not isinstance(anywhere, NUMARefusal):
             taken, mask = anywhere, None

@@ -219,7 +219,7 @@ def _check_profile(
     checks = [(check, outcome) for check in places]
     checks += [(check, attrs.evolve(told, snapshot=outcome.snapshot)) for check in jobs]
     own: Sequence[Check] = (
-        partial(check_numa_choices, standing=standing),
+        partial(check_numa_choices, kept=kept, standing=standing),
         partial(check_device_requests, standing=standing),
         check_device_places,
         check_device_choices,

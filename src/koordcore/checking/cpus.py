@@ -204,6 +204,8 @@ def _check_amounts(
     for one in held.values():
         for numa, amounts in one.amounts.items():
             used[numa].update(amounts)
+    before = [one for key, one in held.items() if key not in new]
+    more = (ratios or (topology.amplification_ratios if topology else {})).get(CPU, 1.0)
     for key in sorted(held.keys() & new):
         for numa, amounts in sorted(held[key].amounts.items()):
             if numa not in zones:
@@ -212,6 +214,21 @@ def _check_amounts(
                 continue
             for name in sorted(amounts):
                 limit = amplify(zones[numa].get(name, 0), ratios.get(name, 1.0))
-                if used[numa][name] > limit:
-                    message = f"{name} on NUMA node {numa} of {state.name}: {used[numa][name]} of {limit}"
+                taken = used[numa][name]
+                if name == CPU and topology is not None:
+                    taken = max(taken, amounts[name] + _amplified_there(topology, numa, before, more))
+                if taken > limit:
+                    message = f"{name} on NUMA node {numa} of {state.name}: {taken} of {limit}"
                     yield Violation(ViolationKind.NUMA, str(key), message)
+
+
+def _amplified_there(topology: NodeResourceTopology, numa: int, before: Iterable[Held], ratio: float) -> int:
+    """Add up the CPU of a NUMA node that was held before; CPUs of its own count as many times as it has more.
+
+    They do where amounts were written down for it; for new pods only what they ask for counts at first.
+    """
+    written = [one.amounts[numa].get(CPU, 0) for one in before if numa in one.amounts]
+    cpus = frozenset[int]().union(*(one.cpus for one in before))
+    mask = topology.topology.node_masks.get(numa, 0)
+    bound = 1000 * sum(mask >> cpu & 1 for cpu in cpus)
+    return sum(written) + (amplify(bound, ratio) - bound if written else 0)

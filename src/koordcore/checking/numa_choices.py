@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from koordcore._record import record
 from koordcore.checking.cpus import STATUS, Held, held_of
 from koordcore.checking.devices import parts_of
+from koordcore.checking.holders import holder_key
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.errors import KoordcoreError
 from koordcore.model.decisions import Bound
@@ -15,13 +16,15 @@ from koordcore.model.device_policy import DevicePolicy
 from koordcore.model.devices import DeviceObject
 from koordcore.model.nodes import Node
 from koordcore.model.numa import NodeResourceTopology, NUMAArgs
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, NO_RESOURCES
 from koordcore.protocol.hints import hints_at
 from koordcore.protocol.numa import numa_topology_spec_of, resource_spec_of
 from koordcore.protocol.numa_nodes import node_bind_policy, node_topology_policy
 from koordcore.protocol.qos import priority_class_with_default, qos_class_of
+from koordcore.protocol.reservation import is_operating_pod
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -64,7 +67,11 @@ class _Given:
 
 
 def check_numa_choices(
-    snapshot: ClusterSnapshot, result: ScheduleResult, *, standing: bool = False
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    *,
+    kept: frozenset[PodKey] = frozenset(),
+    standing: bool = False,
 ) -> Iterator[Violation]:
     """New pods are bound to as many CPUs as they asked for, and lie on NUMA nodes as policies demand.
 
@@ -72,6 +79,8 @@ def check_numa_choices(
     ----------
     snapshot, result
         Before and afterwards; reservations are whole in the result.
+    kept
+        Pods that had their NUMA nodes before, since when others may have come.
     standing
         The pods run already. Those on which nothing is written were placed by others, and are not looked at.
     """
@@ -81,6 +90,7 @@ def check_numa_choices(
     new = {one.pod: one for one in result.decisions if isinstance(one, Bound)}
     waiting = {pod.key: pod for pod in snapshot.pending}
     args = policy.args_of(NUMAArgs)
+    lenders = {holder_key(one) for one in snapshot.of(Reservation)}
     for state in result.snapshot.nodes:
         # Whoever asks for nothing is nobody's concern.
         fresh = [pod for pod in state.pods if pod.key in new and any(pod.requests.values())]
@@ -95,6 +105,9 @@ def check_numa_choices(
                 given = _Given(pod=pod, wanted=waiting.get(pod.key, pod), held=held)
                 yield from _check_binding(given, ground, args, shaped=not new[pod.key].over)
                 yield from _check_alignment(given, ground)
+                if not standing and pod.key not in kept:
+                    others = [one for one in state.pods if one.key != pod.key]
+                    yield from _check_exclusive(given, ground, others, {*new, *lenders})
             except (ValueError, TypeError, AttributeError, KoordcoreError):
                 continue  # what cannot be read is another check's, or binds nobody
 
@@ -198,3 +211,52 @@ def _numa_nodes_of(pod: Pod, devices: DeviceObject | None) -> set[int]:
     held = {(part.kind, part.minor) for part in parts_of(pod)}
     places = (one.topology for one in devices.devices if (str(one.type), one.minor) in held)
     return {place.node_id for place in places if place is not None and place.node_id >= 0}
+
+
+# -- who else ------------------------------------------------------------------------------------------------
+
+
+def _check_exclusive(
+    given: _Given, ground: _Ground, others: Collection[Pod], came: Collection[PodKey]
+) -> Iterator[Violation]:
+    """Who keeps NUMA nodes from pods of the other kind, of one NUMA node or across several, meets none there.
+
+    CPUs make a pod the one or the other, and a NUMA node with both counts as one of several. Nobody is kept
+    away by who came in the same call, perhaps later, nor by what is reserved, and perhaps lent.
+    """
+    spec = numa_topology_spec_of(given.wanted.annotations)
+    own, there = spec.numa_topology_policy, node_topology_policy(ground.node.labels, ground.topology.policy)
+    if (spec.single_numa_node_exclusive or (own and "Required")) != "Required":
+        return
+    policy = own or there
+    if policy not in (RESTRICTED, SINGLE) or hints_at(given.wanted.annotations, PLUGIN):
+        return
+    mine = {*_nodes_of_cpus(given.held, ground), *given.held.amounts}
+    mine |= _numa_nodes_of(given.pod, ground.devices)
+    if len(mine) == 1 and policy == RESTRICTED:
+        return  # it may have been given a part of what it may use
+    met = {one.key: _nodes_of_cpus(_held_or_none(one), ground) for one in others}
+    across = {numa for numas in met.values() if len(numas) > 1 for numa in numas}
+    for one in others:
+        numas = met[one.key] & mine
+        if not numas or one.key in came or is_operating_pod(one):
+            continue
+        if len(mine) > 1 and len(met[one.key]) == 1 and not numas & across:
+            message = f"is across NUMA nodes, and on {min(numas)} is {one.key}, which is there alone"
+            yield given.says(message, ViolationKind.NUMA)
+        elif len(mine) == 1 and len(met[one.key]) > 1:
+            message = f"is on NUMA node {min(numas)} alone, and {one.key}, which is across several, is there"
+            yield given.says(message, ViolationKind.NUMA)
+
+
+def _held_or_none(pod: Pod) -> Held:
+    """Read what a pod holds; whoever holds what cannot be read keeps nobody away here."""
+    try:
+        return held_of(pod) or Held(frozenset(), {})
+    except (ValueError, TypeError, AttributeError, KoordcoreError):
+        return Held(frozenset(), {})
+
+
+def _nodes_of_cpus(held: Held, ground: _Ground) -> set[int]:
+    cpus = sum(1 << cpu for cpu in held.cpus)
+    return {numa for numa, mask in ground.topology.topology.node_masks.items() if mask & cpus}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -29,13 +29,18 @@ def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapsh
         snapshot = snapshot.with_records(*(attrs.evolve(one, devices=()) for one in told))
     names = {identity_of(one): one.name for one in snapshot.of(Reservation)}
     over = {identity_of(one) for one in snapshot.of(Reservation) if one.over}
+    made = {
+        (one.namespace, one.owner, one.pod_claim_name): one
+        for one in snapshot.of(ResourceClaim)
+        if one.owner and (one.extended or one.pod_claim_name)
+    }
     running = [_by_itself(pod) if used_by(pod) in over else pod for pod in snapshot.bound_pods()]
     bound = [
         Bound(
             pod=pod.key,
             node=pod.node_name or "",
             reservation=names.get(used_by(pod), ""),
-            claims=tuple(_claims(snapshot, pod)),
+            claims=tuple(_claims(snapshot, pod, made)),
         )
         for pod in running
     ]
@@ -59,11 +64,22 @@ def _by_itself(pod: Pod) -> Pod:
     return attrs.evolve(pod, annotations=without(pod.annotations, (USED, AFFINITY)))
 
 
-def _claims(snapshot: ClusterSnapshot, pod: Pod) -> Iterator[HeldClaim]:
-    """Give what a running pod holds: as its last decision says, or the claims themselves."""
+def _claims(
+    snapshot: ClusterSnapshot, pod: Pod, made: Mapping[tuple[str, str, str], ResourceClaim]
+) -> Iterator[HeldClaim]:
+    """Give what a running pod holds: as its last decision says, or the claims themselves.
+
+    Parameters
+    ----------
+    snapshot, pod
+        Where claims stand, and whose are looked for.
+    made
+        Claims made for pods, by namespace, owner and entry: none for extended resources.
+    """
     entries = {held.entry: held for held in pod.held_claims}
     yield from pod.held_claims
-    for entry in pod.resource_claims:
-        found = snapshot.find(ResourceClaim, entry.claim, pod.namespace) if entry.claim else None
-        if entry.name not in entries and found is not None and found.allocation is not None:
-            yield HeldClaim(name=found.name, allocation=found.allocation, entry=entry.name, fresh=False)
+    for name, claim in (*((entry.name, entry.claim) for entry in pod.resource_claims), ("", "")):
+        owned = made.get((pod.namespace, pod.uid or pod.name, name))
+        found = snapshot.find(ResourceClaim, claim, pod.namespace) if claim else owned
+        if name not in entries and found is not None and found.allocation is not None:
+            yield HeldClaim(name=found.name, allocation=found.allocation, entry=name, fresh=False)
