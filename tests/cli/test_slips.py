@@ -347,6 +347,9 @@ def test_a_hint_names_somebody_there_is(
         (("rebalance", EXAMPLE, "--jobs", "--compare"), "--compare: is about hot nodes"),
         (("rebalance", EXAMPLE, "--args", "ARGS", "--prod-high", "cpu=1"), "thresholds stand in --args"),
         (("report", EXAMPLE, "--high", "cpu=1"), "--high: is about --rebalance"),
+        (("quota", "revoke", EXAMPLE, "--quota", "research"), "--quota: who leaves is told for all quotas"),
+        (("quota", "revoke", EXAMPLE, "--tree", "x"), "--tree: who leaves is told for all quotas"),
+        (("quota", "reclaim", EXAMPLE, "--resource", "cpu"), "--resource: who leaves is told for all quotas"),
         (("simulate", EXAMPLE, "--clock", "fill"), "--clock: is about traces"),
         (("simulate", EXAMPLE, "--trace", "x"), "--trace: is about traces"),
         (("simulate", EXAMPLE, "--compress", "9"), "--compress: is about traces"),
@@ -362,6 +365,38 @@ def test_an_option_of_another_question_is_refused(
     assert main([str(args) if one == "ARGS" else one for one in words]) == 2
     shown = capsys.readouterr()
     assert (shown.out, said in shown.err) == ("", True)
+
+
+def test_a_quota_of_another_tree_is_not_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quotas = [
+        obj(
+            "ElasticQuota",
+            name,
+            "scheduling.sigs.k8s.io/v1alpha1",
+            metadata={"labels": {"quota.scheduling.koordinator.sh/tree-id": tree}},
+            spec={"min": {"cpu": "1"}, "max": {"cpu": "2"}},
+        )
+        for name, tree in (("a", "x"), ("b", "y"))
+    ]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"kind": "List", "items": [node("n", {"cpu": "8", "pods": "9"}), *quotas]}))
+    words = ["quota", str(dump), "--feature-gates", "MultiQuotaTree=true", "--quota", "a"]
+    assert main([*words, "--tree", "y"]) == 2
+    assert "--tree: quota a is not in tree y" in capsys.readouterr().err
+    assert main([*words, "--tree", "x"]) == main(words) == 0
+
+
+def test_limits_of_moves_are_refused_beside_a_plan_that_moves_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schedule", EXAMPLE, "-q", "-o", "json"]) == 1
+    plan, limits = tmp_path / "plan.json", tmp_path / "limits.json"
+    plan.write_text(capsys.readouterr().out)
+    limits.write_text('{"maxMigratingPerNode": 1}')
+    words = ["verify", EXAMPLE, "-q", "--plan", str(plan)]
+    assert main([*words, "--migration", str(limits)]) == 2
+    assert "--migration: it limits moves, and this plan has none" in capsys.readouterr().err
+    assert main(words) == 0
 
 
 def test_a_recorded_call_takes_no_other_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from koordcore.checking import Violation, check_certificate, verify
 from koordcore.checking.certificates import CertificateCheck
 from koordcore.checking.costs import cost_fault
 from koordcore.checking.moves import verify_moves
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import (
     add_lend,
     add_now,
@@ -154,6 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         checked = f"{len(moves)} moves"
     else:
+        need_use_of(arguments, "it limits moves, and this plan has none", "--migration")
         result = result_from_record(snapshot, record, policy=rules.policy)
         held = {one.pod_key for one in snapshot.of(Reservation)}
         strangers = sum(snapshot.pod(one.pod) is None and one.pod not in held for one in result.decisions)
