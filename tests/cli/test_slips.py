@@ -386,6 +386,58 @@ def test_a_quota_of_another_tree_is_not_explained(tmp_path: Path, capsys: pytest
     assert main([*words, "--tree", "x"]) == main(words) == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("volcano-4947", "--set", "kept=all"),
+            "--set kept=all: kept: expected one of nobody, less-important, ",
+        ),
+        (("volcano-4947", "--set", "revoke"), "--set revoke: revoke: expected true or false, got ''"),
+        (("nowhere.json",), "--loops: nowhere.json: no such file"),
+        (("nothing",), "--loops: no rules nothing; there are koordcore, koordcore-spread, "),
+    ],
+)
+def test_rules_that_are_none_are_told_with_what_there_is(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", "--loops", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"koordcore: {told}")
+
+
+def test_one_of_a_thing_is_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    label = "quota.scheduling.koordinator.sh/name"
+    room = {"cpu": "8", "memory": "8Gi", "pods": "9"}
+    quotas = [
+        obj(
+            "ElasticQuota",
+            name,
+            "scheduling.sigs.k8s.io/v1alpha1",
+            spec={"min": {"cpu": least}, "max": {"cpu": "8"}},
+        )
+        for name, least in (("a", "2"), ("b", "6"))
+    ]
+    pods = [
+        pod(
+            name,
+            metadata={"labels": {label: quota}},
+            containers=[container(requests={"cpu": cpu})],
+            **({"nodeName": "n"} if quota == "a" else {}),
+        )
+        for name, quota, cpu in (("p", "a", "2"), ("q", "a", "2"), ("r", "b", "6"))
+    ]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"kind": "List", "items": [node("n", room), *quotas, *pods]}))
+    for question, told in (
+        ("revoke", "1 quota over its runtime · 1 pod to evict"),
+        ("reclaim", "1 job gets back what its quota has lent · 1 pod to evict"),
+    ):
+        assert main(["quota", question, str(dump), "-q"]) == 1
+        assert told in capsys.readouterr().out
+    assert main(["audit", "--loops", "koordcore", "--pods", "1", "--nodes", "1"]) == 0
+    assert "worlds of up to 1 pod, 1 node and 2 quotas" in capsys.readouterr().out
+
+
 def test_limits_of_moves_are_refused_beside_a_plan_that_moves_nobody(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

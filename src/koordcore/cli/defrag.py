@@ -274,7 +274,7 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
                 waves_table(done.moves, done.prices, "CARDS WON", won),
             )
         shown = f"{done.before / CARD:.2f} idle cards in vain before, {left / CARD:.2f} after"
-        say(f"{shown}, {len(done.moves)} moves")
+        say(f"{shown}, {many(len(done.moves), 'move')}")
 
     won = {
         "fragmentedMilli": {"before": done.before, "planned": done.after, "after": left},

@@ -149,8 +149,8 @@ def run(arguments: argparse.Namespace) -> int:
     def tables() -> None:
         _print_tables(moving.problem, moving.plan, chosen(arguments, snapshot, moving.plan.moves))
         if other is not None:
-            pods = f"{other.evictions} evictions, {len(other.waiting)} pods without a place"
-            say(f"LowNodeLoad in one round: {pods}, {len(other.after)} hot nodes after")
+            pods = f"{many(other.evictions, 'eviction')}, {many(len(other.waiting), 'pod')} without a place"
+            say(f"LowNodeLoad in one round: {pods}, {many(len(other.after), 'hot node')} after")
 
     print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason="node is overutilized")
     blind = moving.plan.unmeasured and len(moving.plan.unmeasured) == len(snapshot.nodes)
