@@ -344,6 +344,7 @@ def test_a_hint_names_somebody_there_is(
         (("defrag", EXAMPLE, "--fragments", "--per-node", "1"), "--per-node: is about --want"),
         (("defrag", EXAMPLE, "--empty", "--block", "zone"), "--block: is about --want"),
         (("rebalance", EXAMPLE, "--jobs", "--high", "cpu=1"), "--high: is about hot nodes"),
+        (("rebalance", EXAMPLE, "--jobs", "--effort", "3"), "--effort: is about hot nodes"),
         (("rebalance", EXAMPLE, "--jobs", "--compare"), "--compare: is about hot nodes"),
         (("rebalance", EXAMPLE, "--args", "ARGS", "--prod-high", "cpu=1"), "thresholds stand in --args"),
         (("report", EXAMPLE, "--high", "cpu=1"), "--high: is about --rebalance"),

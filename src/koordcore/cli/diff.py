@@ -13,7 +13,7 @@ import attrs
 
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.layout import Column, Table, Tone
-from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.output import add_limit, add_output, for_programs, print_record
 from koordcore.cli.placing import place
 from koordcore.cli.plan_tables import cut
 from koordcore.cli.policies import add_policy, read_policy
@@ -50,9 +50,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_lend(parser)
     add_selection(parser)
     add_output(parser, watch=True)
-    parser.add_argument(
-        "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
-    )
+    add_limit(parser, 40, "rows per table (40); 0 shows all of them")
     parser.set_defaults(run=run)
 
 

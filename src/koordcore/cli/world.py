@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from koordcore.cli.inputs import need_picture
-from koordcore.cli.output import add_record_output, for_programs, print_record
+from koordcore.cli.output import add_limit, add_record_output, for_programs, print_record
 from koordcore.cli.policies import policy_called
 from koordcore.cli.progress import add_quiet, working
 from koordcore.cli.words import many, near
@@ -75,9 +75,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shrink", action="store_true", help="where a rule breaks, leave out what is not needed"
     )
-    parser.add_argument(
-        "--limit", type=int, default=60, metavar="N", help="last lines of the story (60); 0: all"
-    )
+    add_limit(parser, 60, "last lines of the story (60); 0: all")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the cluster over time: PNG, SVG or PDF"
     )
