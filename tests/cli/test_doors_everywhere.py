@@ -64,7 +64,7 @@ def test_every_verb_knows_a_job_without_pods(
     arrived = json.loads(_printed(capsys, "simulate", dump, "--as-gangs", "--policy", "fgd", "-o", "json"))
     assert arrived
     assert main(["simulate", dump]) == 2
-    assert "--as-gangs takes 1 jobs without pods for gangs" in capsys.readouterr().err
+    assert "--as-gangs takes 1 job without pods for gangs" in capsys.readouterr().err
 
 
 def _printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -352,3 +352,23 @@ def test_that_no_cards_are_chosen_is_said_once(capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert out.count("no card") == 1
     assert "GETS" not in out
+
+
+def test_when_names_all_pods_of_a_workload_and_holds_no_start_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its start hangs on quota: what was written for a file of Reservations was a sentence."""
+    example = str(Path(__file__).resolve().parents[2] / "examples" / "kueue.yaml")
+    words = ["when", "workload/train", example, "-q", "--now", "2026-11-01T09:00:00Z"]
+    members = ["ml/train-main-0", "ml/train-main-1"]
+    assert main([*words, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pods"] == members
+    assert main([*words, "-o", "name"]) == 0
+    assert capsys.readouterr().out.splitlines() == members
+    for more, why in (
+        (("-o", "reservations"), "-o reservations: Workload ml/train waits for quota, and no start of it"),
+        (("--sort-by", "pod"), "--sort-by: it orders rows of tables, and Workload ml/train waits"),
+    ):
+        assert main([*words, *more]) == 2
+        shown = capsys.readouterr()
+        assert (shown.out, why in shown.err) == ("", True)

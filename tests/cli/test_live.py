@@ -15,6 +15,7 @@ import pytest
 from koordcore.cli import main
 from koordcore.cli.live import ExpiredError, read_live
 from koordcore.controlplane.kinds import CORE, GROUPS, JOBS
+from koordcore.errors import ModelError
 from koordcore.manifests.front_door_kinds import OPENERS, TRAIN_JOB
 from koordcore.manifests.koordinator import KOORDINATOR
 from koordcore.manifests.kubernetes import KUBERNETES
@@ -242,7 +243,9 @@ def test_pages_that_expire_are_taken_as_a_whole() -> None:
     assert len(asked) == 3
 
 
-@pytest.mark.parametrize("page", [b"<html>Log in</html>", b"[]"])
+@pytest.mark.parametrize(
+    "page", [b"<html>Log in</html>", b"[]", b"[" * 100_000], ids=["html", "list", "deep"]
+)
 def test_what_is_no_api_server_is_told(
     page: bytes,
     server: Server,
@@ -256,3 +259,61 @@ def test_what_is_no_api_server_is_told(
     code, _, err = run(capsys, "schedule", "--live")
     assert code == 2
     assert "the answer is no JSON object: is this an API server?" in err
+
+
+def pods_of(answer: dict[str, Any]) -> list[Any]:
+    """Read a cluster whose server gives this answer when it is asked for pods."""
+
+    def fetch(path: str, query: dict[str, str]) -> dict[str, Any] | None:
+        if path == "api/v1/pods":
+            return answer
+        return {"groups": []} if path == "apis" else listed("Node", "v1") if path.endswith("nodes") else None
+
+    return [one.raw for one in read_live(fetch)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"kind": "Status", "status": "Failure", "message": "too busy"}, "the answer is no list: too busy"),
+        ({"items": [POD]}, "the answer is no list"),
+        ({"kind": "PodList", "items": {"a": POD}}, "the answer is no list"),
+        ({"kind": "PodList", "items": "abc"}, "the answer is no list"),
+        (listed("Pod", "v1", more="2"), "the server gives the same page again and again"),
+    ],
+    ids=["status", "kindless", "mapping", "text", "same page"],
+)
+def test_an_answer_that_is_no_list_of_pods_is_told(answer: dict[str, Any], told: str) -> None:
+    """It was taken for a cluster without pods, or ended the command as a defect, or never ended."""
+    with pytest.raises(ModelError, match=f"^--live: /api/v1/pods: {told}$"):
+        pods_of(answer)
+
+
+def test_a_broken_item_leaves_the_others() -> None:
+    """What is no object is named by who reads the objects; nothing in a list is needed but its kind."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    answer = {"kind": "PodList", "metadata": "?", "items": [None, 3, {"metadata": {"name": "a"}}]}
+    assert pods_of(answer) == [None, 3, pod]
+    assert pods_of({"kind": "PodList", "items": None, "metadata": None}) == []
+
+
+@pytest.mark.parametrize("groups", [[None], [{"name": "policy"}], "abc"], ids=["nothing", "bare", "text"])
+def test_groups_that_are_none_are_told(groups: Any) -> None:
+    with pytest.raises(ModelError, match="--live: /apis: the answer is no list of groups"):
+        list(read_live(lambda path, _: {"groups": groups} if path == "apis" else None))
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"\xff\xfe\x00"], ids=["cut", "list", "binary"])
+def test_a_broken_kubeconfig_is_a_line(
+    text: bytes,
+    config: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(text)
+    monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", str(path))
+    code, out, err = run(capsys, "inspect", "--live")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("koordcore: --live: the kubeconfig cannot be read: ")

@@ -139,7 +139,7 @@ def test_a_plan_is_checked_from_its_file(capsys: pytest.CaptureFixture[str], tmp
     file = tmp_path / "moves.json"
     file.write_text(json.dumps(plan), encoding="utf-8")
     assert main(["verify", str(path), "--plan", str(file)]) == 0
-    assert "legal: 1 moves checked" in capsys.readouterr().out
+    assert "legal: 1 move checked" in capsys.readouterr().out
     plan["moves"][0]["to"] = "c"
     file.write_text(json.dumps(plan), encoding="utf-8")
     assert main(["verify", str(path), "--plan", str(file)]) == 1
@@ -207,7 +207,7 @@ def test_fragments_are_lowered(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert main(["defrag", str(path), "--fragments", "--mix", str(mix)]) == 0
     shown = capsys.readouterr().out
     assert "CARDS WON" in shown
-    assert "11.00 idle cards in vain before, 3.00 after, 1 moves" in shown
+    assert "11.00 idle cards in vain before, 3.00 after, 1 move" in shown
     assert main(["defrag", str(path), "--fragments", "--mix", str(mix), "--worth", "8"]) == 0
     assert "0 moves" in capsys.readouterr().out
 
@@ -229,7 +229,7 @@ def test_the_reference_stands_beside_the_plan(capsys: pytest.CaptureFixture[str]
     assert main(["rebalance", str(path), "--args", str(args), "--compare"]) == 0
     shown = capsys.readouterr().out
     assert "1 hot node before, 0 after, 1 move" in shown
-    assert "LowNodeLoad in one round: 0 evictions, 0 pods without a place, 1 hot nodes after" in shown
+    assert "LowNodeLoad in one round: 0 evictions, 0 pods without a place, 1 hot node after" in shown
     assert main(["rebalance", str(path), "--args", str(args), "--compare", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["reference"]["hotAfter"] == ["a"]
 

@@ -112,3 +112,27 @@ def test_a_reservation_that_two_plans_decide_differently_is_named(
     assert main([*words, "-o", "json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)["decisions"]
     assert (found["pod"], found["standsFor"]) == ("default/uid-r", "reservation/r")
+
+
+@pytest.mark.parametrize("form", ["dumps", "plans"])
+def test_diff_takes_reservations_whose_time_is_up_for_gone(
+    form: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """``--now`` made no difference to what ``schedule`` makes of either dump, nor to two plans."""
+    room = {"cpu": "8", "memory": "8Gi", "pods": "9"}
+    items = [node("n1", room), pod("p", containers=[container(requests={"cpu": "6"})])]
+    kept = reservation({"ttl": "1h"}, creationTimestamp="2026-11-01T10:00:00Z")
+    paths = [tmp_path / "first.json", tmp_path / "second.json"]
+    for path, more in zip(paths, ([kept], []), strict=True):
+        path.write_text(json.dumps({"kind": "List", "items": [*items, *more]}))
+    words = list(map(str, paths))
+    if form == "plans":
+        plan = tmp_path / "plan.json"
+        assert main(["schedule", words[1], "-o", "json"]) == 0
+        plan.write_text(capsys.readouterr().out)
+        words = [str(plan), str(plan), words[0]]
+    for moment, differently in (("10:30", form == "dumps"), ("12:00", False)):
+        main(["diff", *words, "--now", f"2026-11-01T{moment}:00Z"])
+        shown = capsys.readouterr()
+        assert f"{int(differently)} pod{'s' * (not differently)} decided differently" in shown.out
+        assert ("no longer available: reservation r" in shown.err) == (moment == "12:00")

@@ -344,9 +344,13 @@ def test_a_hint_names_somebody_there_is(
         (("defrag", EXAMPLE, "--fragments", "--per-node", "1"), "--per-node: is about --want"),
         (("defrag", EXAMPLE, "--empty", "--block", "zone"), "--block: is about --want"),
         (("rebalance", EXAMPLE, "--jobs", "--high", "cpu=1"), "--high: is about hot nodes"),
+        (("rebalance", EXAMPLE, "--jobs", "--effort", "3"), "--effort: is about hot nodes"),
         (("rebalance", EXAMPLE, "--jobs", "--compare"), "--compare: is about hot nodes"),
         (("rebalance", EXAMPLE, "--args", "ARGS", "--prod-high", "cpu=1"), "thresholds stand in --args"),
         (("report", EXAMPLE, "--high", "cpu=1"), "--high: is about --rebalance"),
+        (("quota", "revoke", EXAMPLE, "--quota", "research"), "--quota: who leaves is told for all quotas"),
+        (("quota", "revoke", EXAMPLE, "--tree", "x"), "--tree: who leaves is told for all quotas"),
+        (("quota", "reclaim", EXAMPLE, "--resource", "cpu"), "--resource: who leaves is told for all quotas"),
         (("simulate", EXAMPLE, "--clock", "fill"), "--clock: is about traces"),
         (("simulate", EXAMPLE, "--trace", "x"), "--trace: is about traces"),
         (("simulate", EXAMPLE, "--compress", "9"), "--compress: is about traces"),
@@ -362,6 +366,90 @@ def test_an_option_of_another_question_is_refused(
     assert main([str(args) if one == "ARGS" else one for one in words]) == 2
     shown = capsys.readouterr()
     assert (shown.out, said in shown.err) == ("", True)
+
+
+def test_a_quota_of_another_tree_is_not_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quotas = [
+        obj(
+            "ElasticQuota",
+            name,
+            "scheduling.sigs.k8s.io/v1alpha1",
+            metadata={"labels": {"quota.scheduling.koordinator.sh/tree-id": tree}},
+            spec={"min": {"cpu": "1"}, "max": {"cpu": "2"}},
+        )
+        for name, tree in (("a", "x"), ("b", "y"))
+    ]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"kind": "List", "items": [node("n", {"cpu": "8", "pods": "9"}), *quotas]}))
+    words = ["quota", str(dump), "--feature-gates", "MultiQuotaTree=true", "--quota", "a"]
+    assert main([*words, "--tree", "y"]) == 2
+    assert "--tree: quota a is not in tree y" in capsys.readouterr().err
+    assert main([*words, "--tree", "x"]) == main(words) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("volcano-4947", "--set", "kept=all"),
+            "--set kept=all: kept: expected one of nobody, less-important, ",
+        ),
+        (("volcano-4947", "--set", "revoke"), "--set revoke: revoke: expected true or false, got ''"),
+        (("nowhere.json",), "--loops: nowhere.json: no such file"),
+        (("nothing",), "--loops: no rules nothing; there are koordcore, koordcore-spread, "),
+    ],
+)
+def test_rules_that_are_none_are_told_with_what_there_is(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", "--loops", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"koordcore: {told}")
+
+
+def test_one_of_a_thing_is_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    label = "quota.scheduling.koordinator.sh/name"
+    room = {"cpu": "8", "memory": "8Gi", "pods": "9"}
+    quotas = [
+        obj(
+            "ElasticQuota",
+            name,
+            "scheduling.sigs.k8s.io/v1alpha1",
+            spec={"min": {"cpu": least}, "max": {"cpu": "8"}},
+        )
+        for name, least in (("a", "2"), ("b", "6"))
+    ]
+    pods = [
+        pod(
+            name,
+            metadata={"labels": {label: quota}},
+            containers=[container(requests={"cpu": cpu})],
+            **({"nodeName": "n"} if quota == "a" else {}),
+        )
+        for name, quota, cpu in (("p", "a", "2"), ("q", "a", "2"), ("r", "b", "6"))
+    ]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"kind": "List", "items": [node("n", room), *quotas, *pods]}))
+    for question, told in (
+        ("revoke", "1 quota over its runtime · 1 pod to evict"),
+        ("reclaim", "1 job gets back what its quota has lent · 1 pod to evict"),
+    ):
+        assert main(["quota", question, str(dump), "-q"]) == 1
+        assert told in capsys.readouterr().out
+    assert main(["audit", "--loops", "koordcore", "--pods", "1", "--nodes", "1"]) == 0
+    assert "worlds of up to 1 pod, 1 node and 2 quotas" in capsys.readouterr().out
+
+
+def test_limits_of_moves_are_refused_beside_a_plan_that_moves_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schedule", EXAMPLE, "-q", "-o", "json"]) == 1
+    plan, limits = tmp_path / "plan.json", tmp_path / "limits.json"
+    plan.write_text(capsys.readouterr().out)
+    limits.write_text('{"maxMigratingPerNode": 1}')
+    words = ["verify", EXAMPLE, "-q", "--plan", str(plan)]
+    assert main([*words, "--migration", str(limits)]) == 2
+    assert "--migration: it limits moves, and this plan has none" in capsys.readouterr().err
+    assert main(words) == 0
 
 
 def test_a_recorded_call_takes_no_other_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from koordcore.cli import live, main
 from koordcore.cli.layout import Column, Table, Tone, fitted, lines_of
 from koordcore.cli.live import read_live
 from koordcore.cli.progress import working
+from koordcore.cli.terminal import printable_output
 from koordcore.errors import ModelError
 from tests.cli.screens import screen
 
@@ -402,6 +403,15 @@ def test_remarks_are_folded_on_a_screen_alone(monkeypatch: pytest.MonkeyPatch) -
     assert max(map(len, (first, *others))) <= 34 < len(line)
     assert all(one.startswith("  ") for one in others)
     assert " ".join((first, *map(str.strip, others))) == line
+
+
+def test_a_folded_line_starts_where_the_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first part stood as far in as what is below it, beside lines that are not folded."""
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = _Screen()
+    with printable_output(stream, stream):
+        print("  a b c\n  words of a line too long", file=sys.stderr)
+    assert stream.getvalue() == "  a b c\n  words of a line\n    too long\n"
 
 
 def test_what_is_to_be_copied_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:

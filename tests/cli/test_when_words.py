@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koordcore.cli import main
+from koordcore.cli.queue_starts import Place, place_lines
+from koordcore.model.pods import PodKey
+from koordcore.scheduling.serving import QueuedStart
 from tests.manifests.builders import container, node, obj, pod
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "gpu-cluster.yaml")
@@ -152,3 +156,41 @@ def test_a_column_that_is_none_is_said_before_anything_else(
 def test_plans_are_not_watched(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "--diff", "a.json", "b.json", EXAMPLE, "--watch"]) == 2
     assert "--watch: two plans do not change" in capsys.readouterr().err
+
+
+def test_a_name_is_looked_for_in_the_namespace_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``-n`` was dropped: a pod of another namespace was told of, and one of several could not be chosen."""
+    pods = [waiting("p", 1) | {"metadata": {**MADE, "name": "p", "namespace": space}} for space in ("a", "b")]
+    cluster = dump(tmp_path, *pods)
+    assert main(["when", "p", cluster, "-n", "b", "-o", "name"]) == 0
+    assert capsys.readouterr().out.split() == ["b/p"]
+    assert main(["when", "p", cluster, "-n", "c"]) == 2
+    assert "no pod p in namespace c of the dump" in capsys.readouterr().err
+    labels = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    member = waiting("m", 1) | {"metadata": {**MADE, "name": "m", "namespace": "a", "labels": labels}}
+    group = obj("PodGroup", "g", "scheduling.sigs.k8s.io/v1alpha1", spec={"minMember": 1})
+    group["metadata"]["namespace"] = "a"
+    cluster = dump(tmp_path, member, group)
+    for verb in ("when", "explain"):
+        assert main([verb, "podgroup/g", cluster, "-n", "a"]) == 0
+        assert main([verb, "podgroup/g", cluster, "-n", "b"]) == 2
+        assert "no podgroup b/g with waiting pods" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("hour", "told"),
+    [
+        (12, ["others who wait have come and gone"]),
+        (13, []),
+        (14, ["others take room before; -o reservations holds it"]),
+    ],
+)
+def test_why_a_turn_and_the_earliest_start_differ(hour: int, told: list[str]) -> None:
+    """Who waits can be in the way by its share of a quota alone: a turn may come before the start alone."""
+    now = datetime(2026, 11, 1, 10, tzinfo=UTC)
+    units = tuple(QueuedStart(name=name, pods=(PodKey("x", name),)) for name in ("a", "b"))
+    start = now.replace(hour=hour)
+    lines = place_lines(Place(units, 1), start, "", now=now, earliest=now.replace(hour=13))
+    assert [one in line for one, line in zip(told, lines[2:], strict=True)] == [True] * len(told)

@@ -222,7 +222,7 @@ def test_the_command_line_names_what_is_left_out_whatever_it_prints(
     assert [one["what"] for one in record["notLookedAt"]] == ["Node n2"]
     assert main(["verify", *quiet, str(file), "--plan", str(plan)]) == 1
     out, err = capsys.readouterr()
-    assert "legal: 1 decisions checked" in out
+    assert "legal: 1 decision checked" in out
     assert told in err
 
 

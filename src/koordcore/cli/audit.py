@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
 import textwrap
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
+from koordcore.cli.inputs import read_json
 from koordcore.cli.output import add_record_output, for_programs, print_record
 from koordcore.cli.policies import KNOWN_POLICIES, policy_called
 from koordcore.cli.progress import add_quiet, working
 from koordcore.cli.tables import say
-from koordcore.cli.words import near
-from koordcore.errors import ManifestError, ModelError
+from koordcore.cli.words import many, near
+from koordcore.errors import ModelError
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.simulate.loop_rules import KNOWN_RULES, Defragments, Kept, LoopRules, Preempts, Reclaims
 from koordcore.simulate.loop_search import loop_story, search_loops
 
 _FIELDS: Final = tuple(one.name for one in attrs.fields(LoopRules))
+_WORDS: Final = {"preemption": Preempts, "reclaim": Reclaims, "kept": Kept, "defragment": Defragments}
+"""Rules that say one of several words; all others are true or false."""
 _RULES: Final = "\n  ".join(textwrap.wrap(", ".join(KNOWN_RULES), 76, break_on_hyphens=False))
 EPILOG: Final = f"""\
 POLICY is one of
@@ -98,10 +100,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0 if loop is None else 1
     for name, value in attrs.asdict(rules).items():
         print(f"  {name:<11} {str(value).lower()}")
-    size = f"up to {arguments.pods} pods, {arguments.nodes} node{'s' * (arguments.nodes != 1)} and 2 quotas"
+    size = f"up to {many(arguments.pods, 'pod')}, {many(arguments.nodes, 'node')} and 2 quotas"
     size += ", one above others" if arguments.trees else ""
     if loop is None:
-        say(f"no loop in {worlds} worlds of {size}, nor where a rule that moves pods is off")
+        say(f"no loop in {many(worlds, 'world')} of {size}, nor where a rule that moves pods is off")
         for line in _unsearched(policy, arguments.trees):
             print(*textwrap.wrap(line, 78, subsequent_indent="  "), sep="\n")
         return 0
@@ -134,14 +136,13 @@ def _rules(arguments: argparse.Namespace) -> tuple[LoopRules, Policy | None]:
     if asked in KNOWN_RULES:
         return KNOWN_RULES[asked], None
     if asked.endswith(".json"):
-        try:
-            written: Any = json.loads(Path(asked).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ManifestError.at(asked, f"this is no JSON: {error}") from None
+        written = read_json("--loops", asked)
         if isinstance(written, dict) and "kind" not in written:
             return _made(written, asked), None
     if not Path(asked).exists() and asked not in KNOWN_POLICIES:
-        raise ModelError(f"--loops: no rules {asked}{near(asked, (*KNOWN_RULES, *KNOWN_POLICIES))}")
+        known = (*KNOWN_RULES, *KNOWN_POLICIES)
+        hint = near(asked, known) or f"; there are {', '.join(known)}"
+        raise ModelError(f"--loops: no rules {asked}{hint}")
     policy = policy_called(asked, quiet=arguments.quiet)
     return rules_of(policy), policy
 
@@ -159,10 +160,12 @@ def _made(fields: dict[str, Any], where: str) -> LoopRules:
     unknown = sorted(fields.keys() - set(_FIELDS))
     if unknown:
         raise ModelError(f"{where}: no such rule: {', '.join(unknown)}; there are {', '.join(_FIELDS)}")
-    try:
-        return LoopRules(**fields)
-    except ValueError as error:
-        raise ModelError(f"{where}: {error}") from None
+    for name, value in sorted(fields.items()):
+        allowed: tuple[object, ...] = tuple(_WORDS.get(name, ()))
+        if not (value in allowed if allowed else isinstance(value, bool)):
+            words = f"one of {', '.join(map(str, allowed))}" if allowed else "true or false"
+            raise ModelError(f"{where}: {name}: expected {words}, got {value!r}")
+    return LoopRules(**fields)
 
 
 def _value(text: str) -> Any:

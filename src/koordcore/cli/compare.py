@@ -13,7 +13,7 @@ from koordcore._record import record
 from koordcore.checking import verify
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now
 from koordcore.cli.layout import Column, Table, Tone
-from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.output import add_limit, add_output, for_programs, print_record
 from koordcore.cli.policies import KNOWN_POLICIES, read_policies
 from koordcore.cli.progress import working
 from koordcore.cli.queues import compare_queues, comparison_record, comparison_tables
@@ -66,9 +66,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_now(parser, "the newest metric's")
     add_output(parser, watch=True)
     add_selection(parser)
-    parser.add_argument(
-        "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
-    )
+    add_limit(parser, 40, "rows per table (40); 0 shows all of them")
     parser.set_defaults(run=run)
 
 

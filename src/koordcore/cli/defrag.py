@@ -18,6 +18,7 @@ from koordcore.cli.moves import (
     EMPTY_AIMS,
     add_plan_options,
     add_rules,
+    budget_of,
     certificate_text,
     chosen,
     moves_table,
@@ -43,7 +44,6 @@ from koordcore.explaining.remedies import beyond_any
 from koordcore.manifests import load
 from koordcore.manifests.aliases import canonical_names
 from koordcore.model.affinity import TaintEffect
-from koordcore.model.certificates import Limits
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _for_pod(arguments, snapshot, rules)
     wanted = read_wanted(arguments, snapshot, rules.policy)
     with working(f"making room on {len(snapshot.nodes)} nodes, in steps") as step:
-        budget = Limits(arguments.effort)
+        budget = budget_of(arguments)
         moving = plan_room(snapshot, wanted, rules=rules, budget=budget, progress=step)
     done = moving.plan
     kept: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ def _for_pod(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Mo
     if pod.node_name is not None:
         raise ModelError(f"{pod.key} runs on {pod.node_name} already")
     with working(f"making room for {pod.key}, in steps") as step:
-        budget = Limits(arguments.effort)
+        budget = budget_of(arguments)
         moving = plan_room_for(snapshot, pod, rules=rules, budget=budget, progress=step)
     done = moving.plan
     devices = [] if done.place is None else claims_of(done.place)
@@ -255,12 +255,14 @@ def _empty(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: Move
 def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: MoveRules) -> int:
     """Plan to lower fragmentation."""
     expected = load([arguments.mix], sys.stdin, strict=True).snapshot if arguments.mix else snapshot
+    if not (expected.pending or any(expected.bound_pods()) or arguments.mix is None):
+        raise ModelError(f"--mix: no pod in {arguments.mix} says what work is to be expected")
     worth = int((_WORTH if arguments.worth is None else arguments.worth) * CARD)
     aim = fragments_of(snapshot, mix=mix_of(expected), worth=worth, most=arguments.most)
     if not aim.nodes:
         raise ModelError("no node of the dump has cards")
     with working(f"looking for pods to move on {len(aim.nodes)} nodes") as step:
-        budget = Limits(arguments.effort)
+        budget = budget_of(arguments)
         moving = plan_less_fragmentation(snapshot, aim, rules=rules, budget=budget, progress=step)
     done = moving.plan
     left = fragmented_milli(moving.checked.snapshot, aim.mix)
@@ -274,7 +276,7 @@ def _fragments(arguments: argparse.Namespace, snapshot: ClusterSnapshot, rules: 
                 waves_table(done.moves, done.prices, "CARDS WON", won),
             )
         shown = f"{done.before / CARD:.2f} idle cards in vain before, {left / CARD:.2f} after"
-        say(f"{shown}, {len(done.moves)} moves")
+        say(f"{shown}, {many(len(done.moves), 'move')}")
 
     won = {
         "fragmentedMilli": {"before": done.before, "planned": done.after, "after": left},

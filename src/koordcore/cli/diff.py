@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import attrs
 
-from koordcore.cli.inputs import add_now, add_paths, load_paths, read_now
+from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.layout import Column, Table, Tone
-from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.output import add_limit, add_output, for_programs, print_record
 from koordcore.cli.placing import place
 from koordcore.cli.plan_tables import cut
 from koordcore.cli.policies import add_policy, read_policy
@@ -47,11 +47,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_policy(parser)
     add_now(parser, "the newest metric's")
+    add_lend(parser)
     add_selection(parser)
     add_output(parser, watch=True)
-    parser.add_argument(
-        "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
-    )
+    add_limit(parser, 40, "rows per table (40); 0 shows all of them")
     parser.set_defaults(run=run)
 
 
@@ -65,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def compare_plans(arguments: argparse.Namespace, first: Any, second: Any) -> int:
     """Say why two plans of one dump differ; 1 when they do."""
-    snapshot, policy = load_paths(arguments).snapshot, read_policy(arguments)
+    snapshot = lent(arguments, as_of(arguments, load_paths(arguments).snapshot))
+    policy = read_policy(arguments)
     plans = [result_from_record(snapshot, one, policy=policy) for one in (first, second)]
     return _print(arguments, (), plans[0], plans[1])
 
@@ -73,11 +73,12 @@ def compare_plans(arguments: argparse.Namespace, first: Any, second: Any) -> int
 def _compare_dumps(arguments: argparse.Namespace) -> int:
     if arguments.paths:
         raise ModelError(f"diff: two dumps are enough: {arguments.paths[0]} is one too many")
-    snapshots = [_load(arguments, path) for path in (arguments.first, arguments.second)]
-    nobody = [nobody_selected(arguments, one) for one in snapshots]
+    loaded = [_load(arguments, path) for path in (arguments.first, arguments.second)]
+    nobody = [nobody_selected(arguments, one) for one in loaded]
     if all(nobody) and not arguments.quiet:
         print(nobody[0], file=sys.stderr)
     policy, now = read_policy(arguments), read_now(arguments)
+    snapshots = [lent(arguments, as_of(arguments, one)) for one in loaded]
     plans = [place(snapshot, policy, now) for snapshot in snapshots]
     return _print(arguments, cluster_differences(*snapshots), plans[0], plans[1])
 

@@ -23,7 +23,7 @@ from koordcore.cli.finding import RESERVATION, Subject, find_subject, is_of_jobs
 from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_lend, add_now, add_paths, as_of, lent, load_paths, read_now
 from koordcore.cli.layout import Table
-from koordcore.cli.output import NAME, add_output, for_programs, print_record
+from koordcore.cli.output import NAME, add_limit, add_output, for_programs, natural, print_record
 from koordcore.cli.placing import place
 from koordcore.cli.plan_tables import jobs_table
 from koordcore.cli.policies import add_policy, read_policy
@@ -96,11 +96,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "eviction helps; takes a while in a large cluster",
     )
     parser.add_argument(
-        "--nodes", type=int, metavar="N", help=f"how many rows of nodes to show ({_NODES}); 0: none"
+        "--nodes", type=natural, metavar="N", help=f"how many rows of nodes to show ({_NODES}); 0: none"
     )
-    parser.add_argument(
-        "--limit", type=int, default=40, metavar="N", help="rows of members, and of tables with --diff (40)"
-    )
+    add_limit(parser, 40, "rows of members, and of tables with --diff (40)")
     add_selection(parser)
     add_output(parser, _OBJECT, watch=True)
     parser.set_defaults(run=run)

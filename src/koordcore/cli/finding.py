@@ -78,7 +78,8 @@ def find_subject(
     ModelError
         When there is nothing of that name, or more than one.
     """
-    job = _job(snapshot, text, warnings) or _queued(snapshot, text) or _group(snapshot, text)
+    named = _within(snapshot, text, namespace)
+    job = _job(snapshot, named, warnings) or _queued(snapshot, named) or _group(snapshot, named)
     if job is not None:
         return job
     space, _, name = text.rpartition("/")
@@ -113,6 +114,15 @@ def find_subject(
         )
     looked = f"namespace {namespace} of the dump" if namespace and space == namespace else "the dump"
     raise ModelError(f"no pod {text} in {looked}{_hint(snapshot, text, space)}")
+
+
+def _within(snapshot: ClusterSnapshot, text: str, namespace: str) -> str:
+    """Write a job or group that names no namespace of its own with the one that is asked for."""
+    kind, _, name = text.partition("/")
+    bare = kind.lower() in (*DOORS, *_GROUPS, "workload") and name and "/" not in name
+    if not bare or not namespace or snapshot.pod(PodKey(kind, name)) is not None:
+        return text
+    return f"{kind}/{namespace}/{name}"
 
 
 def is_of_jobs(text: str) -> bool:

@@ -104,6 +104,12 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
     """Load the dump and print its warnings to standard error."""
     if not arguments.paths and not arguments.live:
         raise ModelError("the following arguments are required: PATH, or --live")
+    for option in ("policy", "mix", "metrics") if "-" in arguments.paths else ():
+        given = getattr(arguments, option, None)
+        if "-" in (given if isinstance(given, list) else [given]):
+            raise ModelError(
+                f"--{option}: standard input can be read only once, and the dump is read from it"
+            )
     if arguments.context is not None and not arguments.live:
         raise ModelError("--context: a context of the kubeconfig is read with --live")
     with working("reading objects" if arguments.live else "reading kB") as step:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from koordcore.cli.words import near
 from koordcore.controlplane import places
-from koordcore.errors import MissingExtraError, ModelError
+from koordcore.errors import KoordcoreError, MissingExtraError, ModelError
 from koordcore.manifests.sources import SourceObject
 
 CONFIG_MAPS: Final = ("slo-controller-config", "gpu-shared-resource-templates")
@@ -57,7 +57,7 @@ def read_live(
         When the server has neither nodes nor pods to list, or refuses.
     """
     come = 0
-    for paths in places(fetch("apis", {}) or {}):
+    for paths in _served(fetch("apis", {}) or {}):
         for source in _listed(fetch, [path.removeprefix("/") for path in paths], warn):
             come += 1
             yield source
@@ -72,6 +72,14 @@ def read_live(
             continue
         if found is not None:
             yield SourceObject("live configmaps", found)
+
+
+def _served(groups: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """Give where the server lists each kind."""
+    try:
+        return places(groups)
+    except (KeyError, TypeError, KoordcoreError):
+        raise ModelError("--live: /apis: the answer is no list of groups: is this an API server?") from None
 
 
 def _listed(fetch: Fetch, paths: Sequence[str], warn: Callable[[str], None]) -> Iterator[SourceObject]:
@@ -106,14 +114,21 @@ def _pages(fetch: Fetch, path: str) -> list[SourceObject] | None:
             continue
         if answer is None:
             return None
-        kind = str(answer.get("kind", "")).removesuffix("List")
-        version = answer.get("apiVersion", "v1")
-        for item in answer.get("items") or ():
-            found.append(SourceObject(f"live {path}", {"apiVersion": version, "kind": kind, **item}))
-        following = (answer.get("metadata") or {}).get("continue")
+        kind, items, about = answer.get("kind"), answer.get("items") or [], answer.get("metadata") or {}
+        if not (isinstance(kind, str) and kind.endswith("List") and isinstance(items, list)):
+            said = answer.get("message") if kind == "Status" else None
+            raise ModelError(f"--live: /{path}: the answer is no list{f': {said}' if said else ''}")
+        known = {"apiVersion": answer.get("apiVersion", "v1"), "kind": kind.removesuffix("List")}
+        found += [
+            SourceObject(f"live {path}", {**known, **item} if isinstance(item, dict) else item)
+            for item in items
+        ]
+        following = about.get("continue") if isinstance(about, dict) else None
         if not following:
             return found
-        query = {**query, "continue": following}
+        if following == query.get("continue"):
+            raise ModelError(f"--live: /{path}: the server gives the same page again and again")
+        query = {**query, "continue": str(following)}
 
 
 def connect(context: str | None) -> Fetch:
@@ -138,6 +153,9 @@ def connect(context: str | None) -> Fetch:
         config.load_kube_config(context=context, client_configuration=settings)
     except config.config_exception.ConfigException as error:
         raise ModelError(_unknown_context(config, context) or f"--live: {error}") from None
+    except Exception as error:  # whatever a file that is no kubeconfig makes of the client
+        why = str(error).partition("\n")[0]
+        raise ModelError(f"--live: the kubeconfig cannot be read: {type(error).__name__}: {why}") from None
     api: Any = client.ApiClient(settings)
 
     def fetch(path: str, query: dict[str, str]) -> dict[str, Any] | None:
@@ -187,7 +205,7 @@ def _cause(error: BaseException) -> str:
 def _object_in(text: bytes, where: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise ModelError(f"{where}: the answer is no JSON object: is this an API server?")
@@ -197,5 +215,5 @@ def _object_in(text: bytes, where: str) -> dict[str, Any]:
 def _message(text: bytes) -> str:
     try:
         return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return text.decode(errors="replace")[:200]

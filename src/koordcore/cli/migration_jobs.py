@@ -12,6 +12,7 @@ from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import for_programs, print_record
 from koordcore.cli.selection import selection_of
 from koordcore.cli.tables import say, show
+from koordcore.cli.words import many
 from koordcore.descheduling.migration.arbitrate import arbitrate
 from koordcore.descheduling.migration.filter import MigrationFilter, passed
 from koordcore.model.cluster import Workload
@@ -60,7 +61,7 @@ def print_arbitration(
             show(Table(title="Migration jobs, in the order of their turns", columns=titles, rows=shown))
         running = sum(job.active for job in jobs) - len(waiting)
         through = sum(row[2] == "passes" for row in rows)
-        say(f"{len(rows)} jobs wait · {through} pass · {running} under way")
+        say(f"{many(len(rows), 'job')} wait{'s' * (len(rows) == 1)} · {through} pass · {running} under way")
     return 0 if all(row[2] == "passes" for row in rows) else 1
 
 

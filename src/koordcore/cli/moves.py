@@ -28,7 +28,7 @@ from koordcore.errors import ModelError
 from koordcore.manifests.move_records import moves_record
 from koordcore.manifests.pods import BUILT_IN_PRIORITIES
 from koordcore.manifests.proof_records import claim_record, proofs_record
-from koordcore.model.certificates import Certificate
+from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.cluster import PriorityClass, Workload
 from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.moves import Move
@@ -97,9 +97,19 @@ def read_rules(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Move
     return MoveRules(policy=policy, migration=migration, limits=read.limits())
 
 
+def budget_of(arguments: argparse.Namespace) -> Limits:
+    """Read ``--effort``."""
+    if arguments.effort is None:
+        return DEFAULT_LIMITS
+    try:
+        return Limits(arguments.effort)
+    except ModelError as error:
+        raise ModelError(f"--effort: {str(error).partition(': ')[2]}") from None
+
+
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--effort``, ``--output`` and ``--proofs``."""
-    parser.add_argument("--effort", type=float, default=10.0, metavar="UNITS", help="solver budget (10)")
+    parser.add_argument("--effort", type=float, metavar="UNITS", help="solver budget (10)")
     add_output(parser, "patches", watch=True)
     add_selection(parser)
     parser.add_argument(

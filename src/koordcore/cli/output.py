@@ -19,6 +19,8 @@ TEXT: Final = "text"
 """What a verb prints that has no tables."""
 CONFIG: Final = "config"
 """What `koordcore policy` can print, too."""
+_DIGITS: Final = 18
+"""Of a number of rows that anybody can mean."""
 FORMS: Final = (TABLE, WIDE, NAME, JSON, YAML)
 
 
@@ -58,6 +60,18 @@ def add_record_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", choices=forms, default=TEXT, metavar="FORM", help=f"{', '.join(forms)} ({TEXT})"
     )
+
+
+def add_limit(parser: argparse.ArgumentParser, default: int, text: str) -> None:
+    """Add ``--limit``, which no number below 0 is."""
+    parser.add_argument("--limit", type=natural, default=default, metavar="N", help=text)
+
+
+def natural(text: str) -> int:
+    """Read how many there are to be at most."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 up, got {text[:20]}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:

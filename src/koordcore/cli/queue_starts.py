@@ -98,10 +98,11 @@ def place_lines(
     names = ", ".join(place.before[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     position = f"{line}, after {names}" if names else f"{line}, nobody before it"
     turn = f"  in its turn: {_when(start, now) or _never(message)}"
-    if start == earliest:
+    if start == earliest or earliest is None:
         return [position, turn]
-    taken = "others take room before; -o reservations holds it for this start"
-    return [position, turn, f"  {taken}"] if earliest is not None else [position, turn]
+    if start is not None and start < earliest:
+        return [position, turn, "  sooner: others who wait have come and gone by then"]
+    return [position, turn, "  others take room before; -o reservations holds it for this start"]
 
 
 def queue_record(units: Sequence[tuple[int, QueuedStart]]) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_paths(parser)
     add_policy(parser, gangs=False)
-    parser.add_argument("--tree", default="", metavar="ID", help="which tree; the default one when left out")
+    parser.add_argument("--tree", metavar="ID", help="which tree; the default one when left out")
     parser.add_argument("--quota", metavar="NAME", help="explain this quota's runtime")
     parser.add_argument("--resource", metavar="NAME", help="only this resource")
     add_output(parser, "patches", watch=True)
@@ -65,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         namespace="who leaves is told for the whole tree" if question else "",
         labels="quotas have no labels here; -n, --tree and --quota choose them",
     )
+    if question:
+        need_use_of(arguments, "who leaves is told for all quotas", "--tree", "--quota", "--resource")
     if arguments.quota is not None:
         why = "it is about rows of the table, and --quota is about one quota"
         need_use(arguments, namespace=why)
@@ -85,11 +87,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not snapshot.of(ElasticQuota):
         raise ModelError("no ElasticQuota in the dump: nobody is limited, and nobody lends")
     ledger = cluster_ledger(snapshot, policy=args)
-    if arguments.tree not in ledger.trees:
-        raise ModelError(_no_tree(ledger, arguments.tree))
+    tree: str = arguments.tree or ""
+    if tree not in ledger.trees:
+        raise ModelError(_no_tree(ledger, tree))
     if arguments.quota is None:
         spaces = {one.name: one.namespace for one in snapshot.of(ElasticQuota)}
-        table = quota_table(ledger, arguments.tree)
+        table = quota_table(ledger, tree)
         _check_resource(arguments, {row.resource for row in table})
         rows = [
             row
@@ -104,6 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.quota not in ledger.quotas:
         raise ModelError(f"no quota {arguments.quota} in the dump{near(arguments.quota, ledger.quotas)}")
+    if tree and tree != ledger.tree_of(arguments.quota):
+        raise ModelError(f"--tree: quota {arguments.quota} is not in tree {tree}")
     _check_resource(arguments, ledger.max_of(arguments.quota))
     names = [arguments.resource] if arguments.resource else sorted(ledger.max_of(arguments.quota))
     waterfalls = [explain_runtime(ledger, arguments.quota, name) for name in names]

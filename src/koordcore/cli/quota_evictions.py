@@ -13,6 +13,7 @@ from koordcore.cli.evictions import preemption_table, victims_table
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import for_programs, print_record
 from koordcore.cli.tables import amount, say, show
+from koordcore.cli.words import many
 from koordcore.manifests.plan_patches import eviction, patches
 from koordcore.manifests.preemption_records import preemption_record
 from koordcore.model.policy import Policy
@@ -47,7 +48,10 @@ def print_revokes(snapshot: ClusterSnapshot, policy: QuotaPolicy, arguments: arg
             print(json.dumps(eviction(pod.key).to_json()))
     else:
         _show_revokes(ledger, leaving)
-        say(f"{len(plan.victims)} quotas over their runtime · {len(leaving)} pods to evict")
+        over = (
+            f"{many(len(plan.victims), 'quota')} over {'its' if len(plan.victims) == 1 else 'their'} runtime"
+        )
+        say(f"{over} · {many(len(leaving), 'pod')} to evict")
     return 1 if leaving else 0
 
 
@@ -101,5 +105,7 @@ def print_reclaims(snapshot: ClusterSnapshot, policy: Policy, arguments: argpars
         if plans:
             show(preemption_table(shown), victims_table(shown))
         victims = sum(len(plan.victims) for plan in plans)
-        say(f"{len(plans)} jobs get back what their quotas have lent · {victims} pods to evict")
+        one = len(plans) == 1
+        back = "gets back what its quota has lent" if one else "get back what their quotas have lent"
+        say(f"{many(len(plans), 'job')} {back} · {many(victims, 'pod')} to evict")
     return 1 if plans else 0

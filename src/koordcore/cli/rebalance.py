@@ -25,6 +25,7 @@ from koordcore.cli.moves import (
     COOLING_AIMS,
     add_plan_options,
     add_rules,
+    budget_of,
     certificate_text,
     chosen,
     moves_table,
@@ -43,7 +44,6 @@ from koordcore.descheduling.plan import RebalancePlan
 from koordcore.descheduling.plans import compare_round, plan_cooling
 from koordcore.errors import ModelError
 from koordcore.manifests import load
-from koordcore.model.certificates import Limits
 from koordcore.model.metrics import NodeMetric
 from koordcore.model.moves import Move
 from koordcore.model.rebalance import DEFAULT_POOL, LowNodeLoadArgs
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     need_folder(arguments.proofs, "--proofs")
     need_tables(arguments)
     if arguments.jobs:
-        thresholds = ("--high", "--prod-high", "--metrics", "--compare", "--proofs")
+        thresholds = ("--high", "--prod-high", "--metrics", "--compare", "--effort", "--proofs")
         need_use_of(arguments, "is about hot nodes; --jobs plans no moves", *thresholds)
     also_migrates(arguments)
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
@@ -115,6 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
     metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     if arguments.metrics:
         extra = load([arguments.metrics], sys.stdin, strict=True).snapshot
+        if not extra.has(NodeMetric):
+            raise ModelError(f"--metrics: no NodeMetric in {arguments.metrics}")
         metrics |= {one.node: one for one in extra.of(NodeMetric)}
     if not metrics:
         raise ModelError("no NodeMetric in the dump; give them with --metrics")
@@ -130,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
             now=now,
             metrics=metrics,
             rules=rules,
-            budget=Limits(arguments.effort),
+            budget=budget_of(arguments),
             progress=step,
         )
     won: dict[str, Any] = {"hotBefore": list(moving.plan.before), "hotAfter": list(moving.plan.after)}
@@ -149,8 +151,8 @@ def run(arguments: argparse.Namespace) -> int:
     def tables() -> None:
         _print_tables(moving.problem, moving.plan, chosen(arguments, snapshot, moving.plan.moves))
         if other is not None:
-            pods = f"{other.evictions} evictions, {len(other.waiting)} pods without a place"
-            say(f"LowNodeLoad in one round: {pods}, {len(other.after)} hot nodes after")
+            pods = f"{many(other.evictions, 'eviction')}, {many(len(other.waiting), 'pod')} without a place"
+            say(f"LowNodeLoad in one round: {pods}, {many(len(other.after), 'hot node')} after")
 
     print_plan(arguments, snapshot, moving, rules, won=won, tables=tables, reason="node is overutilized")
     blind = moving.plan.unmeasured and len(moving.plan.unmeasured) == len(snapshot.nodes)

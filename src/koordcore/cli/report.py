@@ -28,6 +28,7 @@ from koordcore.cli.progress import Step, working
 from koordcore.cli.queues import decide
 from koordcore.cli.rebalance import HIGH, read_args
 from koordcore.cli.starts import known_starts
+from koordcore.cli.words import many
 from koordcore.descheduling.card_moves import fragments_of, plan_less_fragmentation
 from koordcore.descheduling.plans import MoveRules, Moving, plan_cooling, plan_room
 from koordcore.errors import ModelError
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(page)
     else:
         Path(arguments.output).write_text(page, encoding="utf-8")
-        print(f"{arguments.output}: {len(page.encode()) / 1000:.0f} kB, {len(snapshot.nodes)} nodes")
+        print(f"{arguments.output}: {len(page.encode()) / 1000:.0f} kB, {many(len(snapshot.nodes), 'node')}")
     return 0
 
 

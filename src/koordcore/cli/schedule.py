@@ -22,13 +22,14 @@ from koordcore.cli.inputs import (
     say_left_out,
     say_podless,
 )
-from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.output import add_limit, add_output, for_programs, print_record
 from koordcore.cli.plan_tables import Rows, cut, print_tables
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queues import Decided, decide, workload_record, workloads_table
 from koordcore.cli.selection import Selection, add_selection, need_tables, selection_of
 from koordcore.cli.tables import show
+from koordcore.errors import ModelError
 from koordcore.manifests import Loaded
 from koordcore.manifests.plan_patches import patches
 from koordcore.manifests.proof_records import certificates_of, proofs_record
@@ -86,9 +87,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write down why nothing better exists, for `koordcore verify --proofs FILE`",
     )
-    parser.add_argument(
-        "--limit", type=int, default=40, metavar="N", help="rows per table (40); 0 shows all of them"
-    )
+    add_limit(parser, 40, "rows per table (40); 0 shows all of them")
     parser.set_defaults(run=run)
 
 
@@ -104,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     need_folder(arguments.record, "--record")
     need_folder(arguments.proofs, "--proofs")
+    if arguments.proofs is not None and arguments.proofs == arguments.record:
+        raise ModelError(f"--proofs: {arguments.proofs} is the file of --record")
     selection = selection_of(arguments)
     need_tables(arguments)
     loaded = load_paths(arguments)

@@ -21,6 +21,7 @@ from koordcore.cli.policies import policy_called
 from koordcore.cli.pools import WorkerPool
 from koordcore.cli.progress import add_quiet, working
 from koordcore.cli.tables import show
+from koordcore.cli.words import many
 from koordcore.errors import ModelError
 from koordcore.explaining.ends import expectations
 from koordcore.framework import Plugin
@@ -207,7 +208,7 @@ def _play_dump(arguments: argparse.Namespace) -> tuple[CellResult, ...]:
         print(f"not looked at: quota of {queued} Workloads of Kueue", file=sys.stderr)
     if not snapshot.pending:
         jobs = sum(number for kind, number in loaded.podless.items() if kind in OPENED_KINDS)
-        hint = f"; --as-gangs takes {jobs} jobs without pods for gangs" if jobs else ""
+        hint = f"; --as-gangs takes {many(jobs, 'job')} without pods for gangs" if jobs else ""
         raise ModelError(f"{arguments.folder}: no pod waits, so nobody arrives{hint}")
     classes = classes_by_resource(snapshot.of(DeviceClass))
     claiming = sum(

@@ -66,7 +66,7 @@ def _folded(line: str, width: int) -> str:
     from koordcore.cli.layout import fold  # brings attrs, as above
 
     indent = " " * (len(line) - len(line.lstrip(" ")))
-    first, *rest = fold(line, width - len(indent) - 2)
+    first, *rest = fold(line.strip(" "), width - len(indent) - 2)
     return "\n".join((indent + first, *(f"{indent}  {one}" for one in rest)))
 
 

@@ -11,6 +11,7 @@ from koordcore.checking import Violation, check_certificate, verify
 from koordcore.checking.certificates import CertificateCheck
 from koordcore.checking.costs import cost_fault
 from koordcore.checking.moves import verify_moves
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import (
     add_lend,
     add_now,
@@ -152,8 +153,9 @@ def run(arguments: argparse.Namespace) -> int:
                 limits=rules.limits,
                 progress=step,
             )
-        checked = f"{len(moves)} moves"
+        checked = many(len(moves), "move")
     else:
+        need_use_of(arguments, "it limits moves, and this plan has none", "--migration")
         result = result_from_record(snapshot, record, policy=rules.policy)
         held = {one.pod_key for one in snapshot.of(Reservation)}
         strangers = sum(snapshot.pod(one.pod) is None and one.pod not in held for one in result.decisions)
@@ -162,7 +164,7 @@ def run(arguments: argparse.Namespace) -> int:
         say_left_out(result, quiet=arguments.quiet)
         if now is None and not arguments.quiet and _asks_for_load(snapshot, result):
             print(f"not looked at: how old NodeMetrics were, for {_LOAD} (give --now)", file=sys.stderr)
-        checked = f"{len(result.decisions)} decisions"
+        checked = many(len(result.decisions), "decision")
         claims = {name: one for name, one in certificates_of(result).items() if one.proven}
         faults = {f"preemption {one.job}": cost_fault(snapshot, one) for one in result.preemptions}
     with working("repeating proofs") as step:

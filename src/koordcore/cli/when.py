@@ -11,9 +11,10 @@ from datetime import datetime
 import attrs
 
 from koordcore.cli.finding import RESERVATION, find_subject, is_of_jobs, job_named, name_and_paths
+from koordcore.cli.idle_options import need_use_of
 from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now, say_podless
 from koordcore.cli.layout import Column, Table, Tone
-from koordcore.cli.output import add_output, for_programs, print_record
+from koordcore.cli.output import NAME, add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
 from koordcore.cli.progress import working
 from koordcore.cli.queue_starts import never, place_lines, place_of, place_record, queue_record, show_queue
@@ -146,10 +147,18 @@ def _show_queued(
     pods: Sequence[Pod],
 ) -> int:
     """Say what quota says of pods whose Workload waits in a queue."""
+    why = f"Workload {workload_of(pods[0])} waits for quota"
+    if arguments.output == "reservations":
+        raise ModelError(f"-o reservations: {why}, and no start of it is foreseen that could be held")
+    need_use_of(arguments, f"it orders rows of tables, and {why}", "--sort-by")
     decided = decide(snapshot, policy, now, as_gangs=True)
     entry = next(one for one in decided.workloads if one.workload == workload_of(pods[0]))
+    members = [str(pod.key) for pod in decided.before.pending if workload_of(pod) == entry.workload]
     if for_programs(arguments):
-        print_record(arguments, {"pods": [str(pod.key) for pod in pods], "queued": workload_record(entry)})
+        print_record(arguments, {"pods": members, "queued": workload_record(entry)})
+    elif arguments.output == NAME:
+        for member in members if entry.admitted else ():
+            print(member)
     else:
         say(f"{said(entry)}\nquota that others give back later is not foreseen")
     return 0 if entry.admitted else 1
@@ -214,13 +223,13 @@ def _moment(snapshot: ClusterSnapshot) -> datetime:
 
 def _asked(arguments: argparse.Namespace, loaded: Loaded, name: str) -> list[Pod]:
     """Give the pending members of the gang, group or job of that name, else the pod of that name."""
-    snapshot = loaded.snapshot
-    jobs = waiting_jobs(snapshot, name)
+    snapshot, space = loaded.snapshot, arguments.namespace or ""
+    jobs = waiting_jobs(snapshot, f"{space}/{name}" if space and "/" not in name else name)
     if len(jobs) > 1:
         raise ModelError(f"several gangs are called {name}: {', '.join(job.name for job in jobs)}")
     if jobs:
         return list(jobs[0].pods)
-    subject = find_subject(snapshot, name, warnings=loaded.warnings)
+    subject = find_subject(snapshot, name, space, loaded.warnings)
     if subject.kind == RESERVATION:
         raise ModelError(f"{name} is no pod: `when --all` tells when its turn comes")
     pod = subject.pods[0]

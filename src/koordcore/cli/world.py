@@ -13,10 +13,10 @@ from typing import Any, Final
 import attrs
 
 from koordcore.cli.inputs import need_picture
-from koordcore.cli.output import add_record_output, for_programs, print_record
+from koordcore.cli.output import add_limit, add_record_output, for_programs, print_record
 from koordcore.cli.policies import policy_called
 from koordcore.cli.progress import add_quiet, working
-from koordcore.cli.words import near
+from koordcore.cli.words import many, near
 from koordcore.errors import ModelError
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.policy import Policy
@@ -75,9 +75,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shrink", action="store_true", help="where a rule breaks, leave out what is not needed"
     )
-    parser.add_argument(
-        "--limit", type=int, default=60, metavar="N", help="last lines of the story (60); 0: all"
-    )
+    add_limit(parser, 60, "last lines of the story (60); 0: all")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the cluster over time: PNG, SVG or PDF"
     )
@@ -152,13 +150,13 @@ def _record(found: WorldRun) -> dict[str, Any]:
 def _tell(found: WorldRun, arguments: argparse.Namespace) -> None:
     profile, limit = found.profile, arguments.limit
     print(
-        f"seed {found.seed}, profile {profile.name}: {profile.nodes} nodes, {profile.schedulers} "
-        f"scheduler{'s' * (profile.schedulers != 1)}, {found.ended // SECOND} s"
+        f"seed {found.seed}, profile {profile.name}: {many(profile.nodes, 'node')}, "
+        f"{many(profile.schedulers, 'scheduler')}, {found.ended // SECOND} s"
     )
     story = _gathered(found.story)
     shown = story[-limit:] if limit > 0 else story
     if len(shown) < len(story):
-        print(f"  … {len(story) - len(shown)} lines before; --limit 0 shows them")
+        print(f"  … {many(len(story) - len(shown), 'line')} before; --limit 0 shows all")
     for one in shown:
         print(*textwrap.wrap(str(one), _WIDTH, subsequent_indent=" " * 21), sep="\n")
     print()
@@ -167,7 +165,7 @@ def _tell(found: WorldRun, arguments: argparse.Namespace) -> None:
     counts = found.counts
     print(
         f"\n{found.events} events: {counts.get('request', 0)} requests, {counts.get('news', 0)} news, "
-        f"{counts.get('restart', 0)} kills"
+        f"{many(counts.get('restart', 0), 'kill')}"
     )
     _tell_disruption(found)
     for breach in found.breaches:
@@ -186,9 +184,8 @@ def _tell(found: WorldRun, arguments: argparse.Namespace) -> None:
 def _tell_disruption(found: WorldRun) -> None:
     evicted, started = found.counts.get("evictions", 0), found.counts.get("started percent", 0)
     if started:
-        print(
-            f"{evicted} evictions for {started / 100:.0f} started cards: {100 * evicted / started:.2f} each"
-        )
+        each = 100 * evicted / started
+        print(f"{many(evicted, 'eviction')} for {started / 100:.0f} started cards: {each:.2f} each")
 
 
 def _gathered(story: Sequence[Happening]) -> list[Happening]:

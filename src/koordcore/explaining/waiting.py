@@ -80,7 +80,8 @@ def _until(asked: Attempts, now: datetime) -> Remedy | None:
     if served.start is not None:
         until = format_time(served.start)
         nodes = some(sorted(set(served.nodes.values())))
-        text = f"until {until}, when its turn brings it {nodes}; others take room before"
+        others = "take room before" if served.start > plan.start else "have come and gone by then"
+        text = f"until {until}, when its turn brings it {nodes}; others {others}"
         return Remedy(kind=RemedyKind.WAIT, text=text, until=until)
     if served.not_before is not None:
         looked = format_time(served.not_before)
