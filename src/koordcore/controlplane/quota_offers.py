@@ -48,7 +48,7 @@ class Offers:
         self.choices = entry.choices
         """In the order in which they are tried."""
         if entry.queue.next_for_borrowing:
-            self.choices = tuple(sorted(entry.choices, key=self._borrows))
+            self.choices = tuple(sorted(entry.choices, key=self._height))
         self.whys: dict[int, str] = {}
         """By their number why flavors are not taken."""
 
@@ -61,7 +61,7 @@ class Offers:
             if self._lacks(choice, self._counts) is not None:
                 if goes(choice):
                     return choice
-            elif not (self._entry.queue.next_for_borrowing and self._borrows(choice)):
+            elif not (self._entry.queue.next_for_borrowing and self._height(choice)):
                 break
         return None
 
@@ -102,9 +102,9 @@ class Offers:
         """Say in their order why flavors were not taken; those before some number alone."""
         return tuple(self.whys[each] for each in sorted(self.whys) if before is None or each < before)
 
-    def _borrows(self, choice: FlavorChoice) -> bool:
+    def _height(self, choice: FlavorChoice) -> int:
         amounts = choice.amounts(self._entry.asked, self._counts)
-        return self._ledger.borrows(self._entry.queue.name, amounts)
+        return self._ledger.height(self._entry.queue.name, amounts)
 
     def _lacks(self, choice: FlavorChoice, counts: Mapping[str, int]) -> QueueShortfall | None:
         amounts = choice.amounts(self._entry.asked, counts)
