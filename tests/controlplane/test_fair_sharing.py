@@ -263,6 +263,24 @@ def test_who_borrows_from_nearer_comes_before_who_is_more_important() -> None:
     assert order(objects) == ["a1+", "b1+"]
 
 
+@pytest.mark.parametrize("shares", [{}, fair()])
+def test_who_tries_the_next_flavor_rather_than_borrow_is_ranked_by_that(shares: Object) -> None:
+    """Its first flavor would be borrowed; the one that it gets is its own."""
+    spec = {"flavorFungibility": {"whenCanBorrow": "TryNextFlavor"}, **shares}
+    objects = [
+        *nodes(),
+        node("h0", "r", "h100"),
+        flavor("h100", ""),
+        queue("a", {"a100": 0, "h100": 2}, "all", **spec),
+        local("a", "a"),
+        *team("b", 1, **shares),
+        *team("idle", 9),
+        wants("a1", "a", 2),
+        wants("b1", "b", 2, priority=9),
+    ]
+    assert order(objects) == ["a1+", "b1+"]
+
+
 def test_what_a_side_borrows_of_other_flavors_does_not_hold_back_what_is_its_own() -> None:
     lent = holder("a1", "a", 4)
     lent["status"]["admission"]["podSetAssignments"][0]["flavors"] = {"nvidia.com/gpu": "h100"}

@@ -301,7 +301,7 @@ class _Admission:
 
     def _first_admitted(self, entry: Entry) -> dict[str, int] | None:
         """Give what it would use of the flavors that quota alone would choose; ``None`` without any."""
-        for choice in entry.choices:
+        for choice in Offers(entry, self._ledger).choices:
             amounts = choice.amounts(entry.asked, entry.counts())
             if isinstance(self._ledger.admit(entry.workload.key, entry.queue.name, amounts), QueueLedger):
                 return amounts
