@@ -15,7 +15,7 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.controlplane.fair_shares import Head, fair_tree
-from koordcore.controlplane.flavors import FlavorChoice, Flavors
+from koordcore.controlplane.flavors import FlavorChoice, Flavors, first_choices
 from koordcore.controlplane.quota_offers import Offer, Offers
 from koordcore.controlplane.quota_targets import cost, opened, quota_targets, without
 from koordcore.controlplane.waiting_workloads import Entry, first_pods, rank, why_in_no_queue
@@ -284,12 +284,13 @@ class _Admission:
         if why or queue is None:
             self._decided.append(self._waits(workload, name, why))
             return
-        entry = Entry(workload, queue, pods, ())
-        choices = self._flavors.choices(queue, workload, entry.one_of_each())
-        if isinstance(choices, str):
-            self._decided.append(self._waits(workload, name, choices))
+        entry = Entry(workload, queue, pods)
+        options = self._flavors.options(queue, workload, entry.one_of_each())
+        if isinstance(options, str):
+            self._decided.append(self._waits(workload, name, options))
             return
-        self._lines.setdefault(queue.name, []).append(attrs.evolve(entry, choices=tuple(choices)))
+        entry = attrs.evolve(entry, choices=first_choices(options), options=options)
+        self._lines.setdefault(queue.name, []).append(entry)
 
     def _waits(
         self, workload: KueueWorkload, queue: str, why: str, passed: Sequence[str] = ()
@@ -310,9 +311,7 @@ class _Admission:
     def _first_amounts(self, entry: Entry) -> dict[str, int]:
         """Do so; of the first flavors where quota allows none."""
         found = self._first_admitted(entry)
-        if found is None and entry.choices:
-            found = entry.choices[0].amounts(entry.asked, entry.counts())
-        return found or {}
+        return entry.choices[0].amounts(entry.asked, entry.counts()) if found is None else found
 
     def _first_height(self, entry: Entry) -> tuple[bool, int]:
         """Tell from how far up the flavors borrow that quota alone would choose; without any it is last."""
