@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 MOST_WORK: Final = 100_000
 """Entries of rows that the linear solver is given, over all cases; about two tenths of a second."""
+_PARAMETERS: Final = "use_dual_simplex: true use_preprocessing: false max_deterministic_time: 0.5"
+"""One case after the other differs in a few ranges: the last basis is a start for the dual simplex.
+
+Where coefficients are far apart it may go round in circles: then it ends, without prices, after ten times the
+work of the largest program.
+"""
 _SCALE: Final = 1 << 60
 _CLOSE: Final = 1e-6
 _FEW: Final = 64
@@ -271,8 +277,7 @@ class _Relaxation:
 
         self._status = pywraplp.Solver
         self._solver: pywraplp.Solver = pywraplp.Solver.CreateSolver("GLOP")
-        # One case after the other differs in a few ranges: the last basis is a start for the dual simplex.
-        self._solver.SetSolverSpecificParametersAsString("use_dual_simplex: true use_preprocessing: false")
+        self._solver.SetSolverSpecificParametersAsString(_PARAMETERS)
         self._variables = [self._solver.NumVar(0, 0, "") for _ in range(size)]
         self._give = self._solver.NumVar(0, self._solver.infinity(), "") if elastic else None
         self._constraints: list[pywraplp.Constraint] = []

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from koordcore._certify import certified
 from koordcore._cpsat import OutcomeStatus, Program, Stage, solve
+from koordcore._duals import evidence_for
 from koordcore.allocators.gang.planner import place_gang
 from koordcore.checking.certificates import CertificateCheck, check_certificate
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
@@ -110,6 +111,35 @@ def test_what_is_claimed_without_evidence_is_not_checked() -> None:
     assert check_certificate(None, Certificate(CertificateStatus.HEURISTIC, (1,))).reason.startswith("heur")
     assert silent.proven
     assert certified(program.problem(stages), (0, 1, 1)) != silent
+
+
+def test_the_search_for_evidence_ends_where_the_linear_solver_would_go_round_in_circles() -> None:
+    """Prices of moves far apart, 2 and 2^31 + 3, as eviction costs may be: the dual simplex cycles."""
+    rows: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
+        *(((first, first + 1), (1, 1), 1) for first in (0, 2, 4, 6)),
+        ((0, 1), (1, 1), 0),
+        ((0, 1, 2, 3), (1, 1, 1, 1), 1),
+        *(((one, 8), (1, 1), 1) for one in (4, 6)),
+        ((0, 1, 2, 3, 4, 6), (-5, -5, -5, -5, 1, 1), -7),
+        ((4, 5, 0, 2, 7), (-1, -1, 5, 5, 1), 2),
+        ((6, 7, 1, 3, 5), (-1, -1, 5, 5, 1), 9),
+        ((0, 1, 2, 3, 4, 6, 9), (-625, -625, -625, -625, 125, 125, -1), -875),
+    ]
+    made = tuple(
+        LinearRow(variables, each, None, most, ((8, False),) if most == -7 else ())
+        for variables, each, most in rows
+    )
+    prices = (2, 2, 2**31 + 3, 2**31 + 3, 102, 102, 4, 4)
+    stages = (((8, 1),), ((9, 1),), tuple((one, 1) for one in range(8)), tuple(enumerate(prices)))
+    problem = LinearProblem(
+        lower=(0,) * 10,
+        upper=(*(1,) * 9, 1125),
+        rows=made,
+        stages=tuple(LinearStage(terms) for terms in stages),
+    )
+    values = (0, 0, 0, 1, 0, 0, 0, 0, 1, 250)
+    evidence = evidence_for(problem, values)
+    assert evidence is None or evidence.values == values
 
 
 def test_evidence_for_another_answer_is_rejected() -> None:

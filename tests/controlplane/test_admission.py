@@ -121,6 +121,23 @@ def test_cohorts_share_along_their_tree() -> None:
     assert about(planned(*objects, *cycle), "w").reason == "its cohorts form a cycle: left -> up -> left"
 
 
+def test_flavors_are_found_beyond_the_first_combinations_of_many_pod_sets() -> None:
+    """Of 3^8 combinations quota is there where one pod set takes the first flavor, all others the last."""
+    quotas = {"spot": 2, "sold": 0, "rest": 14}
+    many = workload("many", *(pod_set(f"p{number}", 1, 2) for number in range(8)))
+    nodes = [node("s1", "a", "spot"), node("r1", "a", "rest"), node("r2", "a", "rest")]
+    plan = planned(
+        *nodes,
+        *(flavor(name, "") for name in quotas),
+        queue("team", quotas),
+        local("q", "team"),
+        many,
+    )
+    found = about(plan, "many")
+    assert found.admitted
+    assert sorted(found.flavors.values()) == ["rest"] * 7 + ["spot"]
+
+
 def test_what_runs_already_counts() -> None:
     objects = [*NODES, queue("team", {"a100": 16}), local("q", "team")]
     runs = workload("runs", pod_set("main", 2, 8))

@@ -231,3 +231,67 @@ def test_a_queue_may_take_back_what_it_borrows(
 def test_a_weight_that_is_none_is_named() -> None:
     raw = queue("team", {"a100": 8}, **fair(-1))
     assert any("fairSharing.weight" in str(one) for one in snapshot_from_objects([raw]).problems)
+
+
+def test_who_stays_within_its_own_takes_it_back_whatever_its_cohort_has_borrowed() -> None:
+    objects = [
+        *nodes(),
+        cohort("left", "all"),
+        cohort("right", "all"),
+        *team("me", 2, "left", **fair(), preemption={"reclaimWithinCohort": "LowerPriority"}),
+        *team("b", 0, "left"),
+        *team("c", 0, "right"),
+        *team("idle", 6),
+        holder("b1", "b", 6, priority=9),
+        holder("c1", "c", 2),
+        wants("new", "me", 2, priority=5),
+    ]
+    assert evicted(objects) == ["c1"]
+
+
+def test_who_borrows_from_nearer_comes_before_who_is_more_important() -> None:
+    objects = [
+        *nodes(),
+        cohort("low", "all"),
+        *team("a", 0, "low"),
+        *team("sister", 2, "low"),
+        *team("b", 0),
+        *team("idle", 2),
+        wants("a1", "a", 2),
+        wants("b1", "b", 2, priority=9),
+    ]
+    assert order(objects) == ["a1+", "b1+"]
+
+
+@pytest.mark.parametrize("shares", [{}, fair()])
+def test_who_tries_the_next_flavor_rather_than_borrow_is_ranked_by_that(shares: Object) -> None:
+    """Its first flavor would be borrowed; the one that it gets is its own."""
+    spec = {"flavorFungibility": {"whenCanBorrow": "TryNextFlavor"}, **shares}
+    objects = [
+        *nodes(),
+        node("h0", "r", "h100"),
+        flavor("h100", ""),
+        queue("a", {"a100": 0, "h100": 2}, "all", **spec),
+        local("a", "a"),
+        *team("b", 1, **shares),
+        *team("idle", 9),
+        wants("a1", "a", 2),
+        wants("b1", "b", 2, priority=9),
+    ]
+    assert order(objects) == ["a1+", "b1+"]
+
+
+def test_what_a_side_borrows_of_other_flavors_does_not_hold_back_what_is_its_own() -> None:
+    lent = holder("a1", "a", 4)
+    lent["status"]["admission"]["podSetAssignments"][0]["flavors"] = {"nvidia.com/gpu": "h100"}
+    quotas = {"a": {"a100": 2, "h100": 0}, "b": {"a100": 0, "h100": 0}, "idle": {"a100": 2, "h100": 6}}
+    objects = [
+        *nodes(),
+        flavor("h100", ""),
+        *(queue(name, quota, "all", **fair()) for name, quota in quotas.items()),
+        *(local(name, name) for name in quotas),
+        lent,
+        wants("a2", "a", 2),
+        wants("b1", "b", 1, priority=9),
+    ]
+    assert order(objects) == ["a2+", "b1+"]

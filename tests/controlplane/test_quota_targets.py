@@ -11,7 +11,7 @@ import pytest
 from koordcore.cli import main
 from koordcore.controlplane import admit_workloads
 from koordcore.manifests import snapshot_from_objects
-from tests.manifests.kueue_builders import admitted, flavor, local, node, pod_set, queue, workload
+from tests.manifests.kueue_builders import admitted, flavor, local, made, node, pod_set, queue, workload
 
 Object = dict[str, Any]
 
@@ -161,9 +161,9 @@ def test_kueue_looks_on_where_who_goes_leaves_it_borrowing_and_that_comes_last()
         words = {"preemption": rules(WITHIN, "LowerPriority"), "flavorFungibility": fungible}
         objects = [
             *(node("n0", "r"), node("n1", "r", "h100"), flavor("a100", ""), flavor("h100", "")),
-            queue("mine", {"a100": 2, "h100": 4}, "all", **words),
-            queue("others", {"a100": 2}, "all"),
-            *(local("q", "mine"), holder("old", "mine", 4), wants(4)),
+            queue("mine", {"a100": 4, "h100": 4}, "all", **words),
+            queue("others", {"a100": 4}, "all"),
+            *(local("q", "mine"), holder("old", "mine", 4), holder("dear", "mine", 4, 9), wants(4)),
         ]
         return evicted(objects)["new"]
 
@@ -180,6 +180,69 @@ def test_kueue_evicts_for_all_pods_before_it_starts_fewer() -> None:
         snapshot_from_objects(objects, as_gangs=True).snapshot, by_quota_alone=True
     ).workloads
     assert (theirs.admitted, theirs.pods) == (True, 2)
+
+
+def below(*cohorts: tuple[str, str]) -> list[Object]:
+    """Cohorts without quota of their own, with who is above them."""
+    return [made("Cohort", name, {"parentName": above}) for name, above in cohorts]
+
+
+def taken(*objects: Object, asks: int, priority: int = 5) -> list[str]:
+    """Who would go for a Workload of the queue ``mine``."""
+    base = [*(node(f"n{number}", "r") for number in range(6)), flavor("a100", ""), local("q", "mine")]
+    return evicted([*base, *objects, wants(asks, priority)])["new"]
+
+
+def test_nobody_goes_from_a_cohort_that_is_within_its_own() -> None:
+    """Who borrows from a sister within the cohort takes nothing of those beyond it."""
+    tree = below(("team", "all"))
+    queues = [
+        queue("mine", {"a100": 4}, "all", preemption=rules(RECLAIM, "Any")),
+        queue("sister", {"a100": 4}, "team"),
+        queue("idle", {"a100": 4}, "team"),
+        queue("far", {"a100": 0}, "all"),
+    ]
+    holders = [holder("cheap", "sister", 6, 0), holder("dear", "far", 6, 3)]
+    assert taken(*tree, *queues, *holders, asks=4) == ["dear"]
+    sisters = [holder("cheap", "sister", 6, 0), holder("more", "idle", 4, 2), holder("dear", "far", 2, 3)]
+    assert taken(*tree, *queues, *sisters, asks=4) == ["cheap"], "the cohort is beyond its own"
+
+
+def test_nobody_goes_for_more_than_is_its_own_where_it_may_not_borrow_for_that() -> None:
+    """Also of its own queue: it asks for more than its nominal quota, which all others use."""
+    holders = [holder("own", "mine", 6, 0), holder("other", "others", 2, 9)]
+    assert evicted(world(wants(5), holders=holders, **rules(WITHIN, "LowerPriority"))) == {"new": []}
+    assert evicted(world(wants(4), holders=holders, **rules(WITHIN, "LowerPriority"))) == {"new": ["own"]}
+    may = {
+        **rules(WITHIN, "LowerPriority"),
+        **rules(RECLAIM, "Any"),
+        "borrowWithinCohort": {"policy": "LowerPriority"},
+    }
+    assert evicted(world(wants(5), holders=holders, **may)) == {"new": ["own"]}
+
+
+def test_what_is_nearer_to_the_quota_comes_before_all_others_and_lets_it_borrow() -> None:
+    """The queue's cohort has the quota: who borrows it from outside goes, whatever its priority."""
+    tree = below(("team", "all"))
+    queues = [
+        queue("mine", {"a100": 2}, "team", preemption=rules(RECLAIM, "Any")),
+        queue("sister", {"a100": 4}, "team"),
+        queue("far", {"a100": 0}, "all"),
+    ]
+    held = holder("old", "mine", 2, 9)
+    assert taken(*tree, *queues, held, holder("dear", "far", 4, 9), asks=4) == ["dear"]
+
+
+def test_of_two_flavors_that_comes_first_for_which_nobody_of_its_own_goes() -> None:
+    given = {**rules(WITHIN, "LowerPriority"), **rules(RECLAIM, "Any")}
+    more = holder("lent", "others", 4)
+    more["status"]["admission"]["podSetAssignments"][0]["flavors"] = {"nvidia.com/gpu": "h100"}
+    queues = [
+        queue("mine", {"a100": 4, "h100": 4}, "all", preemption=given),
+        queue("others", {"a100": 0, "h100": 0}, "all"),
+        flavor("h100", ""),
+    ]
+    assert taken(*queues, holder("own", "mine", 4), more, asks=4) == ["lent"]
 
 
 def test_who_need_not_go_is_put_back_and_nobody_goes_twice() -> None:

@@ -15,9 +15,9 @@ from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.controlplane.fair_shares import Head, fair_tree
-from koordcore.controlplane.flavors import FlavorChoice, Flavors
+from koordcore.controlplane.flavors import FlavorChoice, Flavors, first_choices
 from koordcore.controlplane.quota_offers import Offer, Offers
-from koordcore.controlplane.quota_targets import opened, quota_targets, without
+from koordcore.controlplane.quota_targets import cost, opened, quota_targets, without
 from koordcore.controlplane.waiting_workloads import Entry, first_pods, rank, why_in_no_queue
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import JobPlan, PodDecision, Waiting
@@ -126,10 +126,10 @@ def admit_workloads(
     -------
     AdmissionPlan
         Pods of no Workload come first: they have no queue to wait in. Then, again and again, the first
-        Workload of each ClusterQueue: those that need not borrow, then by priority, age and name. Who cannot
-        start stops those behind it where the queue is ``StrictFIFO``. Where a queue or cohort states its
-        ``fairSharing``, within a cohort that Workload comes first after which its side of the tree has the
-        smallest share by weight.
+        Workload of each ClusterQueue: those that borrow nothing, or from nearest, then by priority, age and
+        name. Who cannot start stops those behind it where the queue is ``StrictFIFO``. Where a queue or
+        cohort states its ``fairSharing``, within a cohort that Workload comes first after which its side of
+        the tree borrows nothing of what it asks for, then has the smallest share by weight.
     """
     decided = _Admission(snapshot, policy, now, limits, by_quota_alone)
     decided.others(preempt)
@@ -216,7 +216,7 @@ class _Admission:
     def _in_turn(self, heads: Sequence[Entry]) -> Iterator[Entry]:
         """Give the first Workloads of the queues; with fair sharing each as shares stand then."""
         if not self._fair.stated:
-            yield from sorted(heads, key=lambda one: (self._first_borrows(one), *rank(one.workload)))
+            yield from sorted(heads, key=lambda one: (self._first_height(one), *rank(one.workload)))
             return
         left = {one.queue.name: one for one in heads}
         while left:
@@ -224,7 +224,7 @@ class _Admission:
                 name: Head(
                     one.workload.key,
                     self._first_amounts(one),
-                    (self._first_borrows(one), *rank(one.workload)),
+                    (self._first_height(one), *rank(one.workload)),
                 )
                 for name, one in left.items()
             }
@@ -284,12 +284,13 @@ class _Admission:
         if why or queue is None:
             self._decided.append(self._waits(workload, name, why))
             return
-        entry = Entry(workload, queue, pods, ())
-        choices = self._flavors.choices(queue, workload, entry.one_of_each())
-        if isinstance(choices, str):
-            self._decided.append(self._waits(workload, name, choices))
+        entry = Entry(workload, queue, pods)
+        options = self._flavors.options(queue, workload, entry.one_of_each())
+        if isinstance(options, str):
+            self._decided.append(self._waits(workload, name, options))
             return
-        self._lines.setdefault(queue.name, []).append(attrs.evolve(entry, choices=tuple(choices)))
+        entry = attrs.evolve(entry, choices=first_choices(options), options=options)
+        self._lines.setdefault(queue.name, []).append(entry)
 
     def _waits(
         self, workload: KueueWorkload, queue: str, why: str, passed: Sequence[str] = ()
@@ -301,7 +302,7 @@ class _Admission:
 
     def _first_admitted(self, entry: Entry) -> dict[str, int] | None:
         """Give what it would use of the flavors that quota alone would choose; ``None`` without any."""
-        for choice in entry.choices:
+        for choice in Offers(entry, self._ledger).choices:
             amounts = choice.amounts(entry.asked, entry.counts())
             if isinstance(self._ledger.admit(entry.workload.key, entry.queue.name, amounts), QueueLedger):
                 return amounts
@@ -310,14 +311,12 @@ class _Admission:
     def _first_amounts(self, entry: Entry) -> dict[str, int]:
         """Do so; of the first flavors where quota allows none."""
         found = self._first_admitted(entry)
-        if found is None and entry.choices:
-            found = entry.choices[0].amounts(entry.asked, entry.counts())
-        return found or {}
+        return entry.choices[0].amounts(entry.asked, entry.counts()) if found is None else found
 
-    def _first_borrows(self, entry: Entry) -> bool:
-        """Tell whether the flavors that quota alone would choose need borrowing; without any it is last."""
+    def _first_height(self, entry: Entry) -> tuple[bool, int]:
+        """Tell from how far up the flavors borrow that quota alone would choose; without any it is last."""
         amounts = self._first_admitted(entry)
-        return amounts is None or self._ledger.borrows(entry.queue.name, amounts)
+        return amounts is None, 0 if amounts is None else self._ledger.height(entry.queue.name, amounts)
 
     def _decide(self, entry: Entry) -> WorkloadDecision:
         """Start a Workload with as many pods as it may, on the first flavors that allow so many."""
@@ -361,7 +360,7 @@ class _Admission:
         found, amounts = self._goes_for(entry, choice)
         if not found or not entry.queue.next_for_borrowing:
             return bool(found)
-        return not without(self._ledger, found).borrows(entry.queue.name, amounts)
+        return not cost(self._ledger, entry.queue.name, found, amounts)[1]
 
     def _goes_for(
         self, entry: Entry, choice: FlavorChoice
@@ -373,14 +372,14 @@ class _Admission:
 
     def _evicts(self, entry: Entry, choices: Sequence[FlavorChoice]) -> tuple[str, ...]:
         """Name whom Kueue would evict; their quota is the Workload's from then on."""
-        key, queue = entry.workload.key, entry.queue
-        for choice in choices:
-            found, amounts = self._goes_for(entry, choice)
-            if found:
-                self._ledger = without(self._ledger, found).with_usage(key, queue.name, amounts)
-                self._evicted.update(one.key for one in found)
-                return tuple(one.key for one in found)
-        return ()
+        key, queue = entry.workload.key, entry.queue.name
+        offered = [one for one in (self._goes_for(entry, choice) for choice in choices) if one[0]]
+        if not offered:
+            return ()
+        found, amounts = min(offered, key=lambda one: cost(self._ledger, queue, *one))
+        self._ledger = without(self._ledger, found).with_usage(key, queue, amounts)
+        self._evicted.update(one.key for one in found)
+        return tuple(one.key for one in found)
 
     def _placed(self, entry: Entry, offer: Offer) -> _Start | JobPlan | None:
         """Place a Workload on the nodes of some flavors; else give the plan that says why not."""

@@ -121,8 +121,9 @@ class FairTree:
     def first(self, ledger: QueueLedger, heads: Mapping[str, Head]) -> str:
         """Name the queue whose first Workload comes next.
 
-        Within a cohort that of the smallest share, its own included, at every level of the tree; of equal
-        shares, and of cohorts that share nothing, by rank.
+        Within a cohort those first whose side stays within its own of what they ask for, then that of the
+        smallest share, its own included, at every level of the tree; of equal shares, and of cohorts that
+        share nothing, by rank.
         """
         roots: dict[str, list[str]] = {}
         for queue in heads:
@@ -148,10 +149,14 @@ class FairTree:
         ]
         if not able:
             return None
-        _, queue = min(
-            able, key=lambda one: (self.share(after[one[1]], one[0], node).order, heads[one[1]].rank)
-        )
-        return queue
+
+        def turn(one: tuple[str, str]) -> tuple[bool, tuple[bool, Fraction], tuple[object, ...]]:
+            child, queue = one
+            asked = [name for name, amount in heads[queue].amounts.items() if amount]
+            beyond = after[queue].beyond(child, asked)
+            return beyond, self.share(after[queue], child, node).order, heads[queue].rank
+
+        return min(able, key=turn)[1]
 
 
 def fair_tree(snapshot: ClusterSnapshot) -> FairTree:

@@ -34,6 +34,8 @@ class FairTargets:
         Takes out what a Workload holds.
     fits
         Tells whether a ledger without somebody has the room.
+    entitled
+        Who asks stays within its own: whoever is beyond its own gives, whatever the shares.
     """
 
     def __init__(
@@ -44,10 +46,11 @@ class FairTargets:
         able: Sequence[KueueWorkload],
         without: _Without,
         fits: Callable[[QueueLedger], bool],
+        entitled: bool,
     ) -> None:
         self._tree, self._queue, self._ledger = tree, queue, ledger
         self._path = tree.path(queue)
-        self._without, self._fits = without, fits
+        self._without, self._fits, self._entitled = without, fits, entitled
         self._able = list(able)
         self._waiting: dict[str, list[KueueWorkload]] = {}
         self._closed: set[str] = set()
@@ -62,7 +65,7 @@ class FairTargets:
     def _keeping_more(self, left: list[KueueWorkload]) -> bool:
         self._begin(self._able)
         while (giver := self._next()) is not None:
-            if giver == self._queue:
+            if giver == self._queue or self._entitled:
                 if self._take(self._waiting[giver].pop(0)):
                     return True
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
-from typing import Final
+from typing import Final, TypeAlias
 
 from immutabledict import immutabledict
 
@@ -15,7 +15,7 @@ from koordcore.model.network import KueueTopology, ResourceFlavor
 from koordcore.model.pods import Pod
 
 MOST: Final = 256
-"""Assignments of one Workload that are tried."""
+"""Assignments of one Workload that are tried; and as many of all others, of those that have the quota."""
 
 
 @record(kw_only=True)
@@ -64,6 +64,20 @@ class FlavorChoice:
         return found
 
 
+Options: TypeAlias = tuple[tuple[Mapping[str, PodSetFlavors], ...], ...]
+"""By pod set, or group of pod sets, what these may be given."""
+
+
+def combined(parts: Sequence[Mapping[str, PodSetFlavors]]) -> FlavorChoice:
+    """Put together what some pod sets are given."""
+    return FlavorChoice(pod_sets=immutabledict({name: one for part in parts for name, one in part.items()}))
+
+
+def first_choices(options: Options) -> tuple[FlavorChoice, ...]:
+    """List the assignments in their order, as many as are tried whether or not there is quota."""
+    return tuple(map(combined, islice(product(*options), MOST)))
+
+
 @record(eq=False)
 class Flavors:
     """The flavors of a cluster, with their topologies."""
@@ -71,10 +85,8 @@ class Flavors:
     flavors: Mapping[str, ResourceFlavor]
     topologies: Mapping[str, KueueTopology]
 
-    def choices(
-        self, queue: ClusterQueue, workload: KueueWorkload, pods: Mapping[str, Pod]
-    ) -> list[FlavorChoice] | str:
-        """List the assignments that a Workload may have, the queue's first flavors first.
+    def options(self, queue: ClusterQueue, workload: KueueWorkload, pods: Mapping[str, Pod]) -> Options | str:
+        """List by pod set, or group of these, what a Workload may have, the queue's first flavors first.
 
         Parameters
         ----------
@@ -85,7 +97,7 @@ class Flavors:
 
         Returns
         -------
-        list of FlavorChoice, or str
+        tuple, or str
             Never empty; or why there is none.
         """
         sets = [one for one in workload.pod_sets if one.name in pods]
@@ -100,11 +112,7 @@ class Flavors:
             if isinstance(found, str):
                 return found
             options.append(found)
-        combined = islice(product(*options), MOST)
-        return [
-            FlavorChoice(pod_sets=immutabledict({name: one for part in parts for name, one in part.items()}))
-            for parts in combined
-        ]
+        return tuple(map(tuple, options))
 
     def lay_out(self, choice: FlavorChoice) -> bool:
         """Tell whether any of some flavors has a topology that is known."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from koordcore._record import record
-from koordcore.controlplane.flavors import FlavorChoice
+from koordcore.controlplane.flavors import MOST, FlavorChoice, PodSetFlavors, combined
 from koordcore.controlplane.waiting_workloads import Entry
 from koordcore.quota.kueue import QueueLedger, QueueShortfall
+
+_STEPS: Final = 16
+"""Beginnings of assignments that are looked at for each that is tried."""
 
 
 @record(eq=False)
@@ -45,10 +50,10 @@ class Offers:
     def __init__(self, entry: Entry, ledger: QueueLedger) -> None:
         self._entry, self._ledger, self._counts = entry, ledger, entry.counts()
         self._short: list[int] = []
-        self.choices = entry.choices
+        self.choices = (*entry.choices, *self._farther())
         """In the order in which they are tried."""
         if entry.queue.next_for_borrowing:
-            self.choices = tuple(sorted(entry.choices, key=self._borrows))
+            self.choices = tuple(sorted(self.choices, key=self._height))
         self.whys: dict[int, str] = {}
         """By their number why flavors are not taken."""
 
@@ -61,7 +66,7 @@ class Offers:
             if self._lacks(choice, self._counts) is not None:
                 if goes(choice):
                     return choice
-            elif not (self._entry.queue.next_for_borrowing and self._borrows(choice)):
+            elif not (self._entry.queue.next_for_borrowing and self._height(choice)):
                 break
         return None
 
@@ -102,9 +107,34 @@ class Offers:
         """Say in their order why flavors were not taken; those before some number alone."""
         return tuple(self.whys[each] for each in sorted(self.whys) if before is None or each < before)
 
-    def _borrows(self, choice: FlavorChoice) -> bool:
+    def _farther(self) -> Iterator[FlavorChoice]:
+        """Give those of all assignments beyond the first that have quota for all pods, in their order.
+
+        Where some pod sets have none together, nobody looks at what the others would be given.
+        """
+        options = self._entry.options
+        alike = [math.prod(map(len, options[place:])) for place in range(len(options) + 1)]
+        if not options or alike[0] <= MOST:
+            return
+        begun: list[tuple[int, tuple[Mapping[str, PodSetFlavors], ...]]] = [(0, ())]
+        steps, left = MOST * _STEPS, MOST
+        while begun and steps and left:
+            steps -= 1
+            number, parts = begun.pop()
+            # All that begin so are among the first.
+            if number + alike[len(parts)] <= MOST or (parts and self._lacks(combined(parts), self._counts)):
+                continue
+            if len(parts) == len(options):
+                left -= 1
+                yield combined(parts)
+                continue
+            one = alike[len(parts) + 1]
+            more = [(number + one * at, (*parts, part)) for at, part in enumerate(options[len(parts)])]
+            begun += reversed(more)
+
+    def _height(self, choice: FlavorChoice) -> int:
         amounts = choice.amounts(self._entry.asked, self._counts)
-        return self._ledger.borrows(self._entry.queue.name, amounts)
+        return self._ledger.height(self._entry.queue.name, amounts)
 
     def _lacks(self, choice: FlavorChoice, counts: Mapping[str, int]) -> QueueShortfall | None:
         amounts = choice.amounts(self._entry.asked, counts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Final
 
 from koordcore._record import record
@@ -53,24 +54,53 @@ def without(ledger: QueueLedger, gone: Iterable[KueueWorkload]) -> QueueLedger:
     return ledger
 
 
+def cost(
+    ledger: QueueLedger, queue: str, gone: Iterable[KueueWorkload], amounts: Mapping[str, int]
+) -> tuple[bool, int]:
+    """Tell whether a queue evicts of its own, and from how far up it borrows then."""
+    gone = tuple(gone)
+    return any(one.admitted_by == queue for one in gone), without(ledger, gone).height(queue, amounts)
+
+
+class _Rate(Enum):
+    """How a Workload may go."""
+
+    NEARER = 0
+    """Who asks is nearer to the quota, whatever it borrows."""
+    BACK = 1
+    """Only where who asks then borrows nothing."""
+    BORROWING = 2
+    """Even where it borrows."""
+    OWN = 3
+    """It is of the queue that asks."""
+
+    @property
+    def order(self) -> int:
+        """Who goes first: those whom who asks is nearer, other queues', its own."""
+        return {_Rate.NEARER: 0, _Rate.OWN: 2}.get(self, 1)
+
+
+@record(eq=False)
+class _Able:
+    """Who may go, with the nodes that have to be beyond their own then."""
+
+    workload: KueueWorkload
+    rate: _Rate
+    path: tuple[str, ...]
+
+
 @record(kw_only=True, eq=False)
 class QuotaTargets:
     """Whom Kueue could evict for quota.
 
     Parameters
     ----------
-    queues
-        The ClusterQueues by name.
-    roots
-        By ClusterQueue: the topmost cohort above it; itself where it shares with nobody.
     holders
         Admitted Workloads.
     fair
         Queues and cohorts with their weights, where any are stated; else ``None``.
     """
 
-    queues: Mapping[str, ClusterQueue]
-    roots: Mapping[str, str]
     holders: tuple[KueueWorkload, ...]
     fair: FairTree | None = None
 
@@ -95,40 +125,57 @@ class QuotaTargets:
         gone
             Keys of Workloads that would go for others before.
         """
-        used, own = ledger.used(queue.name), ledger.nominal[queue.name]
-        lacking = {
-            name
-            for name, amount in amounts.items()
-            if amount and not isinstance(ledger.admit(workload.key, queue.name, {name: amount}), QueueLedger)
-        }
+        name = queue.name
+        lacking = frozenset(
+            each
+            for each, amount in amounts.items()
+            if amount and not isinstance(ledger.admit(workload.key, name, {each: amount}), QueueLedger)
+        )
+        if not all(self._may_ask(queue, ledger, each, amounts[each]) for each in lacking):
+            return ()
         able = [
-            one
+            self._rated(one, workload, queue, ledger, amounts)
             for one in self.holders
             if one.key not in gone
-            and any(usage_of(one).get(name) for name in lacking)
+            and any(usage_of(one).get(each) for each in lacking)
             and self._may_go(one, workload, queue, ledger, lacking)
         ]
-        # Who is being evicted first, then those of other queues, the less important, and who got quota last;
-        # whose quota has no time yet has got it just now.
-        able.sort(key=lambda one: one.key)
-        able.sort(key=lambda one: one.created or _EARLIEST, reverse=True)
-        able.sort(key=lambda one: one.reserved or _LATEST, reverse=True)
-        able.sort(key=lambda one: (not one.leaving, one.admitted_by == queue.name, one.priority))
-        search = _Search(workload, queue, amounts, frozenset(lacking))
+        # Who is being evicted first, then those who are farther from the quota than who asks, other queues'
+        # before its own, the less important, and who got quota last; whose quota has no time yet has it just
+        # now.
+        able.sort(key=lambda one: one.workload.key)
+        able.sort(key=lambda one: one.workload.created or _EARLIEST, reverse=True)
+        able.sort(key=lambda one: one.workload.reserved or _LATEST, reverse=True)
+        search = _Search(workload, queue, amounts, lacking)
         if self.fair is not None:
-            return search.fairly(ledger, able, self.fair)
-        mine = [one for one in able if one.admitted_by == queue.name]
-        if len(mine) == len(able):
-            return search.fewest(ledger, mine, borrowing=True)
-        within = all(used.get(name, 0) < own.get(name, 0) for name in lacking)
-        if queue.borrow:
-            # Who is less important than the bound goes even so that the queue may borrow.
-            bound = _bound(workload, queue)
-            some = able if within else [one for one in able if one in mine or one.priority < bound]
-            return search.fewest(ledger, some, borrowing=True, below=bound)
-        # Quota of others is taken back only up to what is the queue's own.
-        found = search.fewest(ledger, able, borrowing=False) if within else ()
-        return found or search.fewest(ledger, mine, borrowing=True)
+            able.sort(
+                key=lambda one: (not one.workload.leaving, one.rate is _Rate.OWN, one.workload.priority)
+            )
+            return search.fairly(ledger, [one.workload for one in able], self.fair)
+        able = [one for one in able if search.out_of_bounds(ledger, one)]
+        able.sort(key=lambda one: (not one.workload.leaving, one.rate.order, one.workload.priority))
+        rates = {one.rate for one in able}
+        within = all(ledger.used(name).get(each, 0) < ledger.nominal[name].get(each, 0) for each in lacking)
+        tries = [True, False]
+        if rates <= {_Rate.OWN} or not (queue.borrow or within):
+            tries = [True]
+        elif not queue.borrow and _Rate.NEARER not in rates:
+            # Quota of others is taken back up to what is the queue's own, before it borrows for its own.
+            tries = [False, True]
+        found = (search.fewest(ledger, able, borrowing=borrowing) for borrowing in tries)
+        return next(filter(None, found), ())
+
+    def _may_ask(self, queue: ClusterQueue, ledger: QueueLedger, name: str, amount: int) -> bool:
+        """Tell whether anybody is evicted for what a queue lacks of something at all.
+
+        That is so for what it could have of its own, or some cohort below the topmost, or where it may evict
+        and borrow.
+        """
+        if amount <= ledger.nominal[queue.name].get(name, 0):
+            return True
+        if queue.borrow or (self.fair is not None and queue.reclaim is not QueuePreemption.NEVER):
+            return True
+        return ledger.source(queue.name, name, amount) != ledger.path(queue.name)[-1]
 
     def _may_go(
         self,
@@ -143,38 +190,46 @@ class QuotaTargets:
             same = queue.within is QueuePreemption.LOWER_OR_NEWER and one.priority == workload.priority
             lower = queue.within is not QueuePreemption.NEVER and one.priority < workload.priority
             return lower or (same and newer)
-        if self.roots[one.admitted_by] != self.roots[queue.name]:
+        if ledger.path(one.admitted_by)[-1] != ledger.path(queue.name)[-1]:
             return False
-        if not _beyond(ledger, one.admitted_by, lacking):
+        if not ledger.beyond(ledger.path(one.admitted_by)[0], lacking):
             return False
         lower = one.priority < workload.priority
         return queue.reclaim is QueuePreemption.ANY or (queue.reclaim is QueuePreemption.LOWER and lower)
 
+    def _rated(
+        self,
+        one: KueueWorkload,
+        workload: KueueWorkload,
+        queue: ClusterQueue,
+        ledger: QueueLedger,
+        amounts: Mapping[str, int],
+    ) -> _Able:
+        """Say how somebody may go, and up to which cohort everybody above has to be beyond its own."""
+        if one.admitted_by == queue.name:
+            return _Able(one, _Rate.OWN, ())
+        mine, theirs = ledger.path(queue.name), ledger.path(one.admitted_by)
+        above = next(node for node in mine if node in theirs)
+        left = {name: amount for name, amount in amounts.items() if amount}
+        nearer = False
+        for node in mine[: mine.index(above)]:
+            nearer = nearer or not any(ledger.beyond(node, (name,), left) for name in left)
+            left = {name: max(0, each - ledger.idle(node).get(name, 0)) for name, each in left.items()}
+        rate = _Rate.NEARER
+        if not nearer:
+            # Who is less important than the bound goes even so that the queue may borrow.
+            low = queue.borrow and one.priority < _bound(workload, queue)
+            rate = _Rate.BORROWING if low else _Rate.BACK
+        return _Able(one, rate, theirs[: theirs.index(above)])
+
 
 def quota_targets(snapshot: ClusterSnapshot, ledger: QueueLedger) -> QuotaTargets:
     """Read from a cluster who holds quota, and who shares it with whom."""
-    parents = {one.name: one.parent for one in snapshot.of(Cohort)}
-    queues = {one.name: one for one in snapshot.of(ClusterQueue)}
-    roots = {}
-    for name, queue in queues.items():
-        root, seen = queue.cohort, set[str]()
-        while parents.get(root) and root not in seen:
-            seen.add(root)
-            root = parents[root]
-        roots[name] = f"Cohort {root}" if root else f"ClusterQueue {name}"
     tree = fair_tree(snapshot)
     return QuotaTargets(
-        queues=queues,
-        roots=roots,
         holders=tuple(admitted(snapshot, ledger)),
         fair=tree if tree.stated else None,
     )
-
-
-def _beyond(ledger: QueueLedger, queue: str, names: Iterable[str]) -> bool:
-    """Tell whether a queue uses more than its own of something."""
-    used, own = ledger.used(queue), ledger.nominal[queue]
-    return any(used.get(name, 0) > own.get(name, 0) for name in names)
 
 
 def _bound(workload: KueueWorkload, queue: ClusterQueue) -> int:
@@ -208,21 +263,20 @@ class _Search:
             return False
         return isinstance(left.admit(self.workload.key, self.queue.name, self.amounts), QueueLedger)
 
-    def fewest(
-        self, ledger: QueueLedger, able: Iterable[KueueWorkload], *, borrowing: bool, below: int | None = None
-    ) -> tuple[KueueWorkload, ...]:
-        """Take off in order until the quota is there, then put back from the last who need not go.
+    def out_of_bounds(self, ledger: QueueLedger, one: _Able) -> bool:
+        """Tell whether its queue, and all cohorts below the first that is shared, are beyond their own."""
+        return all(ledger.beyond(node, self.lacking) for node in one.path)
 
-        ``below``: once somebody of another queue goes who is that important, nothing may be borrowed.
-        """
+    def fewest(
+        self, ledger: QueueLedger, able: Iterable[_Able], *, borrowing: bool
+    ) -> tuple[KueueWorkload, ...]:
+        """Take off in order until the quota is there, then put back from the last who need not go."""
         found: list[KueueWorkload] = []
         for one in able:
-            if one.admitted_by != self.queue.name:
-                if not _beyond(ledger, one.admitted_by, self.lacking):
-                    continue
-                borrowing = borrowing and (below is None or one.priority < below)
-            ledger = without(ledger, (one,))
-            found.append(one)
+            if (borrowing and one.rate is _Rate.BACK) or not self.out_of_bounds(ledger, one):
+                continue
+            ledger = without(ledger, (one.workload,))
+            found.append(one.workload)
             if self.fits(ledger, borrowing=borrowing):
                 return self._needed(ledger, found, borrowing=borrowing)
         return ()
@@ -237,7 +291,8 @@ class _Search:
         def fits(left: QueueLedger) -> bool:
             return self.fits(left.without_usage(key, name, self.amounts))
 
-        targets = FairTargets(tree, name, asked, able, lambda left, one: without(left, (one,)), fits)
+        own = not asked.beyond(asked.path(name)[0], self.lacking)
+        targets = FairTargets(tree, name, asked, able, lambda left, one: without(left, (one,)), fits, own)
         if not targets.run():
             return ()
         return self._needed(without(ledger, targets.found), targets.found, borrowing=True)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from koordcore._record import record
-from koordcore.controlplane.flavors import FlavorChoice
+from koordcore.controlplane.flavors import FlavorChoice, Options
 from koordcore.model.cluster import Namespace
 from koordcore.model.kueue import ClusterQueue, KueueWorkload, LocalQueue
 from koordcore.model.network import KueueTopology, ResourceFlavor
@@ -22,12 +22,19 @@ _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 @record
 class Entry:
-    """A Workload that waits, with its queue and pods."""
+    """A Workload that waits, with its queue and pods, and the flavors that it may have.
+
+    Parameters
+    ----------
+    choices
+        The first assignments of all that ``options`` leave.
+    """
 
     workload: KueueWorkload
     queue: ClusterQueue
     pods: tuple[Pod, ...]
-    choices: tuple[FlavorChoice, ...]
+    choices: tuple[FlavorChoice, ...] = ()
+    options: Options = ()
 
     def one_of_each(self) -> dict[str, Pod]:
         """Give one pod of every pod set."""

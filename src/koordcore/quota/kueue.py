@@ -82,6 +82,8 @@ class QueueLedger:
         By node of the tree: what is its own and of all below.
     lendable
         By cohort: what there is for those in it at most, by resource, over all flavors.
+    heights
+        By cohort: how many steps down the lowest queue below it is.
     """
 
     ledger: QuotaLedger
@@ -90,6 +92,14 @@ class QueueLedger:
     broken: immutabledict[str, str]
     has: immutabledict[str, Resources]
     lendable: immutabledict[str, Resources]
+    heights: immutabledict[str, int]
+
+    def path(self, queue: str) -> tuple[str, ...]:
+        """List a queue and the cohorts above it, from the queue up, as nodes of the tree."""
+        found = [_queue(queue)]
+        while (parent := self.ledger.quotas[found[-1]].parent) != ROOT_QUOTA:
+            found.append(parent)
+        return tuple(found)
 
     def used(self, queue: str) -> Resources:
         """What the workloads of a queue use, by flavor and resource."""
@@ -99,6 +109,30 @@ class QueueLedger:
         """Tell whether a queue with so much more used uses more than its own."""
         used, own = self.used(queue), self.nominal.get(queue, immutabledict())
         return any(used.get(name, 0) + amount > own.get(name, 0) for name, amount in amounts.items())
+
+    def beyond(self, node: str, names: Iterable[str], more: Mapping[str, int] = NO_RESOURCES) -> bool:
+        """Tell whether a node of the tree, with so much more used, is beyond what it has of something."""
+        used, has = self.ledger.used_of(node), self.has.get(node, NO_RESOURCES)
+        return any(used.get(name, 0) + more.get(name, 0) > has.get(name, 0) for name in names)
+
+    def source(self, queue: str, name: str, amount: int) -> str:
+        """Name the lowest node, from a queue up, that has so much more of something; the topmost if none."""
+        path = self.path(queue)
+        for node in path:
+            if not self.beyond(node, (name,), {name: amount}):
+                return node
+            amount -= self.idle(node).get(name, 0)
+        return path[-1]
+
+    def height(self, queue: str, amounts: Mapping[str, int]) -> int:
+        """Tell from how far up a queue borrows with so much more used; 0 if it does not."""
+        nodes = (self.source(queue, name, amount) for name, amount in amounts.items() if amount)
+        return max((self.heights.get(node, 0) for node in nodes), default=0)
+
+    def idle(self, node: str) -> dict[str, int]:
+        """Give what a node keeps for itself and does not use."""
+        used, kept = self.ledger.used_of(node), self.kept.get(node, NO_RESOURCES)
+        return {name: max(0, amount - used.get(name, 0)) for name, amount in kept.items()}
 
     def borrowed(self, node: str) -> dict[str, int]:
         """Add up what a node of the tree, and all below, uses beyond what they have, by resource."""
@@ -143,8 +177,8 @@ class QueueLedger:
                 others = used.get(name, 0) - own.get(name, 0)
                 if amount + others > limit[name]:
                     return _shortfall(node, name, amount, others, limit[name])
-            for name, amount in self.kept.get(node, NO_RESOURCES).items():
-                own[name] = own.get(name, 0) + max(0, amount - used.get(name, 0))
+            for name, amount in self.idle(node).items():
+                own[name] = own.get(name, 0) + amount
             node = ledger.quotas[node].parent
         return self._with(pod)
 
@@ -165,9 +199,7 @@ class QueueLedger:
         return attrs.evolve(self, ledger=ledger)
 
     def _with(self, pod: QuotaPod, *, gone: bool = False) -> QueueLedger:
-        ledger, path = self.ledger, [pod.quota]
-        while (parent := ledger.quotas[path[-1]].parent) != ROOT_QUOTA:
-            path.append(parent)
+        ledger, path = self.ledger, self.path(pod.quota.removeprefix(_queue("")))
         before = [self._stand_in(ledger, node) for node in path]
         ledger = ledger.untrack(pod) if gone else ledger.track(pod)
         for node, old in zip(path, before, strict=True):
@@ -208,6 +240,7 @@ def open_queues(queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> Qu
         broken=immutabledict(broken),
         has=immutabledict({node: make_resources(amounts) for node, amounts in tree.has.items()}),
         lendable=immutabledict(tree.lendable()),
+        heights=immutabledict(tree.heights),
     )
     return opened.settled()
 
@@ -221,6 +254,7 @@ class _Tree:
         self.quotas: list[ElasticQuota] = []
         self.kept: dict[str, Resources] = {}
         self.has: dict[str, dict[str, int]] = {}
+        self.heights: dict[str, int] = {}
         self._most: dict[str, dict[str, int]] = {}
         self._hidden: dict[str, Mapping[str, int]] = {}
         self._below: dict[str, list[str]] = {}
@@ -246,6 +280,8 @@ class _Tree:
                 below[key] = below.get(key, 0) + amount
                 hidden[key] = hidden.get(key, 0) + kept.get(key, 0)
         one = self._cohorts[name]
+        heights = (self.heights[_cohort(child)] for child in self._below.get(name, ()))
+        self.heights[_cohort(name)] = max((each + 1 for each in heights), default=min(len(parts), 1))
         return self._add(_cohort(name), one.parent, one.groups, below, hidden)
 
     def _add(
