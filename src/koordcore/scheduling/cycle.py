@@ -109,7 +109,8 @@ def open_cycle(
     given = None if pods is None else list(pods)
     snapshot, kept = reopened(snapshot, policy, given, now)
     if given is not None:
-        given += (one.pod for one in kept.values())
+        named = {pod.key for pod in given} if kept else ()
+        given += (one.pod for key, one in kept.items() if key not in named)
     asked = queue_order(waiting_pods(snapshot, policy) if given is None else given)
     known = _take_in(snapshot, asked)
     strangers: list[Pod] = []
