@@ -113,6 +113,17 @@ def test_members_that_keep_places_can_be_asked_about_by_name() -> None:
         assert verify(kept, result) == ()
 
 
+def test_who_keeps_a_place_is_promised_no_other_beside_it() -> None:
+    """Asked about by name it may say that it was nominated; a gang before it has a less important member."""
+    kept = schedule(cluster([node("n", 2000)], members("g", 3, 1000, 3, mode="NonStrict"))).snapshot
+    promised = attrs.evolve(members("g", 1, 1000, 3, mode="NonStrict")[0], nominated_node="n", priority=5)
+    first, second = members("h", 2, 9000, 2)
+    asked = [attrs.evolve(first, priority=9), promised, second]
+    result = schedule(kept, asked, preempt=PreemptionRules())
+    assert [type(one) for one in result.decisions[:2]] == [Unschedulable, Unschedulable]
+    assert verify(kept, result) == ()
+
+
 def test_the_time_of_a_gang_is_over_also_where_a_member_found_no_place() -> None:
     """Both were made long ago; one of them has a place and may not keep it."""
     pods = [

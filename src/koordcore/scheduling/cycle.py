@@ -109,8 +109,9 @@ def open_cycle(
     given = None if pods is None else list(pods)
     snapshot, kept = reopened(snapshot, policy, given, now)
     if given is not None:
-        named = {pod.key for pod in given} if kept else ()
-        given += (one.pod for key, one in kept.items() if key not in named)
+        # Who keeps a place is asked about as the one that stands there: promised nothing besides.
+        given = [pod for pod in given if pod.key not in kept] if kept else given
+        given += (one.pod for one in kept.values())
     asked = queue_order(waiting_pods(snapshot, policy) if given is None else given)
     known = _take_in(snapshot, asked)
     strangers: list[Pod] = []
