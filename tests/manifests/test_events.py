@@ -244,6 +244,18 @@ def test_the_end_of_a_later_one_of_a_name_ends_the_one_that_is_known() -> None:
     assert len(reader.event("DELETED", stamped(node, 9, "second"))) == 1
 
 
+def test_late_news_of_an_earlier_one_of_a_name_change_nothing() -> None:
+    """Two watches overlap, and the older one tells once more of the pod that was there before."""
+    reader = EventReader()
+    pod = thing("v1", "Pod", "p", "a", spec={})
+    there = ClusterSnapshot().apply(*reader.event("ADDED", stamped(pod, 9, "second")))
+    for what, version in (("ADDED", 4), ("MODIFIED", 5), ("DELETED", 6)):
+        assert reader.event(what, stamped({**pod, "spec": {"nodeName": "n"}}, version, "first")) == ()
+    assert [one.uid for one in there.pending] == ["second"]
+    assert len(reader.event("DELETED", stamped(pod, 12, "second"))) == 1
+    assert len(reader.relist("v1", "Pod", [stamped(pod, 3, "of a cluster made anew")])) == 1
+
+
 def test_what_is_no_event_is_refused() -> None:
     with pytest.raises(ManifestError, match="expected ADDED"):
         EventReader().event("ERROR", {"code": 410})

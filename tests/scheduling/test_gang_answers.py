@@ -93,6 +93,37 @@ def test_a_member_that_ends_while_it_keeps_a_place_is_not_decided_about_again() 
     assert sorted(one.pod.name for one in third.decisions) == ["g-1", "g-2"]
 
 
+def test_a_call_about_another_gang_leaves_a_place_that_is_kept_alone() -> None:
+    """Two of the three who wait are not asked about, so nothing is said of the one that keeps a place."""
+    kept = schedule(cluster([node("n", 2000)], members("g", 3, 1000, 3, mode="NonStrict"))).snapshot
+    others = members("h", 2, 1000, 2)
+    for asked in (others, [Pod(name="alone", requests={"cpu": 1000})]):
+        result = schedule(kept.with_pending(*asked), asked)
+        assert {one.pod.name for one in result.decisions} == {one.name for one in asked}
+        assert kept_by(result.snapshot) == ["g-0", "g-1"]
+        assert verify(kept.with_pending(*asked), result) == ()
+
+
+def test_members_that_keep_places_can_be_asked_about_by_name() -> None:
+    pods = members("g", 3, 1000, 3, mode="NonStrict")
+    kept = schedule(cluster([node("n", 2000)], pods)).snapshot.apply(NodeAdded(node("m", 1000)))
+    for asked in (pods, pods[1:], pods[2:]):
+        result = schedule(kept, asked)
+        assert {one.pod.name: one.node for one in result.bound} == {"g-0": "n", "g-1": "n", "g-2": "m"}
+        assert verify(kept, result) == ()
+
+
+def test_who_keeps_a_place_is_promised_no_other_beside_it() -> None:
+    """Asked about by name it may say that it was nominated; a gang before it has a less important member."""
+    kept = schedule(cluster([node("n", 2000)], members("g", 3, 1000, 3, mode="NonStrict"))).snapshot
+    promised = attrs.evolve(members("g", 1, 1000, 3, mode="NonStrict")[0], nominated_node="n", priority=5)
+    first, second = members("h", 2, 9000, 2)
+    asked = [attrs.evolve(first, priority=9), promised, second]
+    result = schedule(kept, asked, preempt=PreemptionRules())
+    assert [type(one) for one in result.decisions[:2]] == [Unschedulable, Unschedulable]
+    assert verify(kept, result) == ()
+
+
 def test_the_time_of_a_gang_is_over_also_where_a_member_found_no_place() -> None:
     """Both were made long ago; one of them has a place and may not keep it."""
     pods = [

@@ -106,6 +106,20 @@ def test_members_ask_again_where_the_node_fails_on_which_they_keep_places() -> N
     }
 
 
+def test_places_that_are_kept_come_free_when_their_time_is_up() -> None:
+    """Nothing else happens then: others get the room at that second, and nobody holds it any longer."""
+    wait = {"gang.scheduling.koordinator.sh/waiting-time": "9500ms"}
+    gang = [attrs.evolve(one, annotations={**one.annotations, **wait}) for one in map(member, ("g0", "g1"))]
+    two = [PodArrival(0, one) for one in gang]
+    last = run(*two, PodArrival(3, member("g2")), PodArrival(5, pod("late"), 30))
+    assert places(last) == [("late", "a", 13, 8)]
+    assert last.time.tolist() == [0, 3, 5, 13, 43]
+    between = run(*two, PodArrival(3, member("g2")), PodArrival(99, pod("late")))
+    assert (between.time.tolist(), between.requested[0].tolist()) == ([0, 3, 13, 99], [0, 1000, 0, 1000])
+    alone = run(*two, PodArrival(3, member("g2")))
+    assert alone.time.tolist() == [0, 3], "nobody would gain by its end"
+
+
 def test_departures_free_room_and_end_waits() -> None:
     result = run(
         PodArrival(0, pod("x")),

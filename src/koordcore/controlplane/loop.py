@@ -124,7 +124,8 @@ class ControlLoop:
         moment: Moment = yield Look()
         yield from self._read(moment.now)
         going = self._overdue.look(self.snapshot, now=moment.now)
-        ended = self._places.ended(moment.wall)
+        decided = moment.wall
+        ended = self._places.ended(self.snapshot, decided)
         if ended:
             self._queue.room_freed(now=moment.now)
         pods = self._queue.take(self.snapshot, now=moment.now)
@@ -135,8 +136,7 @@ class ControlLoop:
             yield Say(f"evicting {key}: {reason}")
         policy = self._settings.policy
         snapshot = self._places.kept(self._unreported.closed(self.snapshot))
-        asked = self._places.others(snapshot, pods)
-        result = schedule(snapshot, asked, policy=policy, now=moment.wall, preempt=_RULES)
+        result = schedule(snapshot, pods, policy=policy, now=moment.wall, preempt=_RULES)
         yield Look("decide")
         if broken := verify(snapshot, result, now=moment.wall):
             raise SolverError(f"the plan is not legal: {broken[0]}")
@@ -155,7 +155,8 @@ class ControlLoop:
         yield from self.journal.carry_out()
         moment = yield Look("write")
         self._queue.done(result.decisions, now=moment.now)
-        self._places.note(self.snapshot, result.decisions)
+        if self._places.note(self.snapshot, result.decisions, decided):
+            self._queue.room_freed(now=moment.now)
         remarks = self._unsaid(todo.remarks, moment.now)
         if remarks:
             yield Send(remarks)

@@ -101,7 +101,7 @@ class EventReader:
         ----------
         what
             ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``. An event that is older than what is known of
-            its object is passed over.
+            its object, or of a later one of the name, is passed over.
         item
             The object with ``apiVersion`` and ``kind``, as the watch delivers it.
 
@@ -121,7 +121,7 @@ class EventReader:
             raise ManifestError.at("type", f"expected ADDED, MODIFIED, DELETED or BOOKMARK, got {show(what)}")
         if what == "DELETED":
             self._delete(item)
-        else:
+        elif not self._is_past(item):
             self._put(item)
         return self._done()
 
@@ -231,6 +231,11 @@ class EventReader:
         self._say(key, "problem", read.problems)
         self._say(key, "warning", read.warnings)
         self._take(key, read)
+
+    def _is_past(self, item: Mapping[str, Json]) -> bool:
+        """Tell whether an event is of an earlier object of the name than the one that is known."""
+        known, (uid, version) = self._known.get(key_of(item)), stamp_of(item)
+        return known is not None and known.uid != uid and 0 < version < known.version
 
     def _delete(self, item: Mapping[str, Json]) -> None:
         key = key_of(item)

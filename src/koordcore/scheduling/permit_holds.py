@@ -19,6 +19,7 @@ from koordcore.allocators.gang.members import belongs
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound
+from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -26,6 +27,8 @@ from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.protocol.holdings import without
 from koordcore.protocol.times import moment_of, parse_timestamp
+from koordcore.scheduling.gang_book import gang_book
+from koordcore.scheduling.gang_states import gang_id_of
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
 from koordcore.snapshot import ClusterSnapshot
@@ -79,19 +82,18 @@ def reopened(
     policy
         Whose pods; those of other schedulers stay where they are.
     asked
-        Whom a call is about; where no gang member is among them, only places whose time is up concern it.
-        ``None`` for all.
+        Whom a call is about; only places of their gangs, of those that these start with, and such whose
+        time is up concern it. ``None`` for all.
     """
     kept = kept_places(snapshot)
     if not kept:
         return snapshot, NOBODY
-    others = {pod.key for pod in asked or ()}
-    whole = asked is None or any(map(belongs, asked))
+    family_of = gang_book(snapshot, policy.args_of(CoschedulingArgs)).family_of
+    meant = {family_of.get(gang_id_of(pod)) for pod in asked or () if belongs(pod)}
     found = {
         one.pod.key: one
         for one in kept
-        if (whole or one.over(now))
-        and one.pod.key not in others
+        if (asked is None or one.over(now) or family_of.get(gang_id_of(one.pod)) in meant)
         and policy.profile_of(one.pod.scheduler_name) is not None
     }
     ended, waiting = map(PodEnded, found), (PodPending(one.pod) for one in found.values())

@@ -29,8 +29,10 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
+from koordcore.protocol.times import moment_of
 from koordcore.reservations.lifecycle import controlled
 from koordcore.scheduling import schedule
+from koordcore.scheduling.gang_states import gang_id_of
 from koordcore.scheduling.permit_holds import kept_places
 from koordcore.simulate.claimed_cards import CountedCards, PublishedCards, counted_cards, published_cards
 from koordcore.simulate.course import Placement
@@ -138,16 +140,22 @@ class _Clock:
     rows: list[tuple[int, int, int]] = attrs.Factory(list)
     used: list[list[int]] = attrs.Factory(list)
     in_use: list[int] = attrs.Factory(list)
+    over: set[PodKey] = attrs.Factory(set)
+    """Whose time to keep a place has been looked at: it ends once."""
 
     def play(self, events: Sequence[ClusterEvent], progress: Callable[[int, int], None]) -> None:
         if events:
             self.begin(events[0].time)
         position = 0
-        while position < len(events) or self.ends:
+        while True:
             moments = [self.ends[0][0]] if self.ends else []
             if position < len(events):
                 moments.append(events[position].time)
-            now = min(moments)
+            given_up = self.given_up(on=bool(moments))
+            if not moments and not given_up:
+                break
+            now = min([*moments, *given_up.values()])
+            self.over |= {key for key, time in given_up.items() if time <= now}
             while self.ends and self.ends[0][0] == now:
                 _, run, key = heapq.heappop(self.ends)
                 if self.runs.get(key) == run:
@@ -157,6 +165,19 @@ class _Clock:
                 position += 1
             self.decide(now)
             progress(position, len(events))
+
+    def given_up(self, *, on: bool) -> dict[PodKey, int]:
+        """Tell when places that are kept are given up; where nothing goes ``on``, if somebody else waits."""
+        begun = moment_of(self.start)
+        return {
+            one.pod.key: -((begun - one.until) // 10**9)
+            for one in kept_places(self.snapshot)
+            if one.until is not None and one.pod.key not in self.over and (on or self.others_wait(one.pod))
+        }
+
+    def others_wait(self, keeper: Pod) -> bool:
+        """Tell whether somebody waits who is not of the gang of one who keeps a place."""
+        return any(gang_id_of(pod) != gang_id_of(keeper) for pod in self.snapshot.pending)
 
     def begin(self, first: int) -> None:
         """Take those who wait at the start for arrivals, none of them later than the first event."""
