@@ -108,16 +108,14 @@ def open_cycle(
     """
     given = None if pods is None else list(pods)
     snapshot, kept = reopened(snapshot, policy, given, now)
-    if given is not None:
+    if given is not None and kept:
         # Who keeps a place is asked about as the one that stands there: promised nothing besides.
-        given = [pod for pod in given if pod.key not in kept] if kept else given
-        given += (one.pod for one in kept.values())
+        given = [*(pod for pod in given if pod.key not in kept), *(one.pod for one in kept.values())]
     asked = queue_order(waiting_pods(snapshot, policy) if given is None else given)
     known = _take_in(snapshot, asked)
     strangers: list[Pod] = []
     if pods is None:
-        names = {pod.scheduler_name for pod in asked}
-        others = {name for name in names if policy.profile_of(name) is None}
+        others = {name for name in {pod.scheduler_name for pod in asked} if policy.profile_of(name) is None}
         if others:
             strangers = [pod for pod in asked if pod.scheduler_name in others and pod.key not in ours]
             asked = [pod for pod in asked if pod.scheduler_name not in others or pod.key in ours]
