@@ -194,3 +194,37 @@ def test_why_a_turn_and_the_earliest_start_differ(hour: int, told: list[str]) ->
     start = now.replace(hour=hour)
     lines = place_lines(Place(units, 1), start, "", now=now, earliest=now.replace(hour=13))
     assert [one in line for one, line in zip(told, lines[2:], strict=True)] == [True] * len(told)
+
+
+def test_a_share_that_grows_when_others_have_run_brings_a_turn_before_the_start_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What waits in quota ``b`` keeps its share from ``c`` for ever only where it never runs."""
+
+    def quota(name: str, least: str) -> dict[str, Any]:
+        spec = {"min": {"cpu": least}, "max": {"cpu": "8"}}
+        return obj("ElasticQuota", name, "scheduling.sigs.k8s.io/v1alpha1", spec=spec)
+
+    def one(name: str, cpu: str, notes: dict[str, str], *, of: str = "", **spec: Any) -> dict[str, Any]:
+        labels = {"quota.scheduling.koordinator.sh/name": of} if of else {}
+        meta = {**MADE, "labels": labels, "annotations": notes}
+        return pod(name, metadata=meta, containers=[container(requests={"cpu": cpu})], **spec)
+
+    room = {"cpu": "8", "memory": "8Gi", "pods": "9"}
+    items = [
+        node("m", room),
+        *map(quota, "abc", ("2", "4", "0")),
+        one("r", "6", {"koordcore.io/expected-end": "2026-11-01T12:00:00Z"}, nodeName="m"),
+        one("s", "2", {"koordcore.io/expected-end": "2026-11-01T14:00:00Z"}, of="a", nodeName="m"),
+        one("first", "4", {"koordcore.io/expected-duration": "30m"}, of="b", priority=9),
+        one("then", "4", {}, of="c"),
+    ]
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert main(["when", "then", str(path), "-q", "--now", "2026-11-01T10:00:00Z"]) == 0
+    shown = capsys.readouterr().out
+    assert "starts at 2026-11-01T14:00:00Z" in shown
+    assert "in its turn: 2026-11-01T12:30:00Z" in shown
+    assert "sooner: others who wait have come and gone by then" in shown
+    assert main(["explain", "then", str(path), "-q", "--now", "2026-11-01T10:00:00Z"]) == 1
+    assert "its turn brings it m; others have come and gone by then" in capsys.readouterr().out

@@ -97,7 +97,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
         f"{' and '.join(_OF_CLAIMS)}",
     )
     parser.add_argument(
-        "--seed", action="append", type=int, metavar="N", help="order of arrival; repeat for several (42)"
+        "--seed",
+        action="append",
+        type=int,
+        metavar="N",
+        help="order of arrival, and of nodes that are equally good; repeat for several (42)",
     )
     parser.add_argument(
         "--clock",
