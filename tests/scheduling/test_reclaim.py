@@ -329,6 +329,32 @@ def test_nobody_borrows_by_what_is_only_promised_to_a_pod_that_waits() -> None:
     assert evictions(result) == {}
 
 
+@pytest.mark.parametrize(("stays", "placed"), [("false", False), ("true", True)])
+def test_who_may_not_leave_has_its_part_of_a_min_before_the_more_important(stays: str, placed: bool) -> None:
+    """``fixed`` and ``first`` fill the min of 7: ``next`` would come in the room that was made for ``back``.
+
+    It would be reclaimed from at once, as nobody else can leave, then come back when ``first`` goes.
+    """
+    room = {"cpu": "5", "memory": "9Gi", "pods": "99"}
+    back = work("back", 5, "lender")
+    back["status"]["nominatedNodeName"] = "n2"
+    snapshot = cluster(
+        node("n2", room),
+        quota("lender", 7, 20),
+        quota("team", 7, 20),
+        work("fixed", 5, "team", on="n1", labels={f"{QUOTA}preemptible": stays}),
+        work("first", 5, "team", on="n1", priority=9),
+        work("next", 5, "team", priority=9),
+        back,
+        cpu=10,
+    )
+    by_max = PluginSetting(name="ElasticQuota", scores=False, args=QuotaPolicy(enable_runtime_quota=False))
+    policy = Policy().with_plugin(by_max)
+    result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert {one.pod.name for one in result.bound} == ({"next"} if placed else {"back"})
+
+
 @pytest.mark.parametrize(("promised", "started"), [(10, ["g-0"]), (20, ["g-0", "g-1"])])
 def test_nobody_gives_back_more_than_is_promised_to_a_gang(promised: int, started: list[str]) -> None:
     """One member is enough; the other fits beside it once the borrower has gone, and borrows itself."""

@@ -19,6 +19,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import BUILTIN_QUOTAS, QuotaPod
 from koordcore.preemption.running import running_on
+from koordcore.protocol.preemption import is_protected
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.reclaim import kept_floor
 from koordcore.snapshot import ClusterSnapshot
@@ -69,8 +70,9 @@ class QuotaRanks:
     def promised(self, ledger: QuotaLedger, pod: Pod, other: Pod) -> bool:
         """Tell whether those before a pod leave it a part of its quota's promise, wherever it stands now.
 
-        Before it are the more important of its quota; of those as important who runs, who is nominated, and
-        who only waits, and of these again the first by name. Who has to go runs no more.
+        Before it are those of its quota who run and may not be evicted, then the more important; of those as
+        important who runs, who is nominated, and who only waits, and of these again the first by name. Who
+        has to go runs no more.
 
         It has to have a part of all that both pods ask for: whose quota is beyond its promise in one of these
         may be evicted for the other, and would else come back before that is there.
@@ -112,19 +114,21 @@ class QuotaRanks:
         return used
 
     def _behind(self, ledger: QuotaLedger, name: str, priority: int) -> Counter[str]:
-        """Add up what those of a quota hold who are less important, or have to go."""
+        """Add up what those of a quota hold who are less important and may be evicted, or have to go."""
         known = self._held.get((name, priority))
         if known is not None:
             return known
         held = Counter[str]()
         running = running_on(self._workspace.snapshot)
-        less = self._team(ledger, name) & ((running.priority < priority) | running.leaving)
+        lower = (running.priority < priority) & running.evictable
+        less = self._team(ledger, name) & (lower | running.leaving)
         for one in np.flatnonzero(less).tolist():
             other = running.pods[one]
             if self._net[other.key] >= 0:
                 held.update(self._asks(ledger, other)[0].request)
         for key, other in self._moved.items():
-            if self._net[key] > 0 and (other.priority < priority or other.leaving):
+            stays = other.priority >= priority or is_protected(other.labels) or other.fixed
+            if self._net[key] > 0 and (other.leaving or not stays):
                 request, quota = self._asks(ledger, other)
                 held.update(request.request if quota == name else {})
         self._held[name, priority] = held
