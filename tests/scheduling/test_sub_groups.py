@@ -362,6 +362,24 @@ def test_slices_are_those_of_the_whole_gang_where_some_members_are_asked_about()
         assert [one.pod.name for one in result.bound] == started
 
 
+@pytest.mark.parametrize("strategy", ["MustGather", "PreferGather"])
+def test_no_gang_of_a_group_starts_without_the_network_that_one_of_them_needs(strategy: str) -> None:
+    """One of the two would be enough, and the group is one plan."""
+    names = json.dumps(["default/a", "default/b"])
+    spec = json.dumps({"gatherStrategy": [{"layer": "Rack", "strategy": strategy}]})
+    records = [
+        group("a", 1, None, groups=names, min_groups="1"),
+        group("b", 1, None, groups=names, min_groups="1", network_topology_spec=spec),
+    ]
+    gangs = [*pods("a", "", 1), *pods("b", "", 1)]
+    bare = [Node(name=name, allocatable={"cpu": 64000, "nvidia.com/gpu": 8, "pods": 20}) for name in "xy"]
+    refused = legal(ClusterSnapshot(nodes=bare, pending=gangs, records=records))
+    assert not refused.bound
+    assert "no cluster network topology" in refused.jobs[0].message
+    known = legal(ClusterSnapshot(nodes=nodes(2), pending=gangs, records=[NETWORK, *records]))
+    assert len(known.bound) == 2
+
+
 def test_the_checker_finds_a_torn_slice() -> None:
     """One worker of a slice moved to another rack."""
     gang = [*pods("g", "leader", 1, 1), *pods("g", "w", 4)]

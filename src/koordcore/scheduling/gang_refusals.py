@@ -56,8 +56,13 @@ def refused_as_group(
     least = fewest_gangs(gangs)
     if least:
         ready = sum(worth_requeue(records[name]) for name in gangs if name in needed and name in records)
-        return "" if ready >= least else f"{ready} of at least {least} gangs have members enough"
+        if ready < least:
+            return f"{ready} of at least {least} gangs have members enough"
+        if topology_known:
+            return ""
     specs = [gang.topology_spec for gang in gangs.values() if gang.topology_spec is not None]
-    if not topology_known and any(spec.binds for spec in specs):
+    parts = [gang.sub_groups for gang in gangs.values() if gang.sub_groups is not None]
+    binds = any(spec.binds for spec in specs) or any(one.gathered for one in parts)
+    if not topology_known and binds:
         return NO_TOPOLOGY  # also to members of a gang that has started
     return None
