@@ -140,12 +140,7 @@ class _Turn:
         asked = {name for pod in members for name in tree.chain(pod)}
         if not asked & tree.quotas.keys():
             return True
-        stays = {pod.key for pod in back}
-        arriving = [pod for pods in self.coming.values() for pod in pods if pod.key not in stays]
-        running = self._running(back)
-        there = {pod.key for pod in running}
-        waiting = [pod for pods in self.promised.values() for pod in pods if pod.key not in there]
-        held = tree.held((*running, *arriving, *waiting))
+        held = tree.held(self._counting(back))
         sure = not tree.policy.guarantee_usage
         for name in sorted(asked & tree.quotas.keys()):
             used = held[name]
@@ -171,7 +166,8 @@ class _Turn:
         if tree is None:
             return False
         own = {name for pod in members for name in tree.counting(pod)}
-        held = tree.held(self._running(group))
+        # Whoever was promised room before, in the very quota, may use the min that they lie in.
+        held = tree.held(self._counting(group))
         names = {resource for pod in members for resource in pod.requests}
 
         def within(pod: Pod) -> bool:
@@ -182,6 +178,15 @@ class _Turn:
             return all(used.get(one, 0) <= quota.min.get(one, 0) for one in names & pod.requests.keys())
 
         return all(map(within, group))
+
+    def _counting(self, back: Sequence[Pod]) -> list[Pod]:
+        """Who uses quota when some victims are back: who runs then, and who comes or was promised room."""
+        stays = {pod.key for pod in back}
+        arriving = [pod for pods in self.coming.values() for pod in pods if pod.key not in stays]
+        running = self._running(back)
+        there = {pod.key for pod in running}
+        waiting = [pod for pods in self.promised.values() for pod in pods if pod.key not in there]
+        return [*running, *arriving, *waiting]
 
     def _running(self, back: Sequence[Pod]) -> list[Pod]:
         """Who runs when the plan's victims have left and some are back."""
