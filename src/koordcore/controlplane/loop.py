@@ -30,7 +30,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPolicy
 from koordcore.scheduling.entry import schedule
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, NodeReplaced
 
 _RULES: Final = PreemptionRules(within_budgets=True)
 """The server refuses evictions beyond a budget, and those before them would have gone for nothing."""
@@ -177,8 +177,8 @@ class ControlLoop:
         if not changes:
             return
         self.snapshot = self.snapshot.apply(*changes)
-        self._unreported.notice(changes)
-        self._queue.notice(changes, now=now)
+        opened = [self.snapshot.node(name).node for name in self._unreported.notice(changes)]
+        self._queue.notice([*changes, *map(NodeReplaced, opened)], now=now)
         left_out = frozenset(map(str, problems))
         for problem in sorted(left_out - self._left_out):
             yield Say(f"left out: {problem}", grave=True)

@@ -36,8 +36,9 @@ class UnreportedNodes:
         self._reported: set[str] = set()
         self._unreported: set[str] = set()
 
-    def notice(self, changes: Iterable[Change]) -> None:
-        """Take note of what has changed in the cluster."""
+    def notice(self, changes: Iterable[Change]) -> list[str]:
+        """Take note of what has changed in the cluster; gives the nodes whose Device object came by it."""
+        before = self._unreported.copy()
         for change in changes:
             match change:
                 case NodeAdded(node) | NodeReplaced(node):
@@ -50,6 +51,7 @@ class UnreportedNodes:
                     self._tell(self._reported, record.name, there=False)
                 case _:
                     pass
+        return sorted((before - self._unreported) & self._offer)
 
     def _note(self, node: Node) -> None:
         self._tell(self._offer, node.name, there=not _COUNTED.isdisjoint(node.allocatable))

@@ -108,8 +108,7 @@ def open_cycle(
     """
     given = None if pods is None else list(pods)
     snapshot, kept = reopened(snapshot, policy, given, now)
-    if given is not None and kept:
-        # Who keeps a place is asked about as the one that stands there: promised nothing besides.
+    if kept and given is not None:  # who keeps a place is asked about as the one that stands there
         given = [*(pod for pod in given if pod.key not in kept), *(one.pod for one in kept.values())]
     asked = queue_order(waiting_pods(snapshot, policy) if given is None else given)
     known = _take_in(snapshot, asked)

@@ -19,7 +19,6 @@ from koordcore.allocators.gang.members import belongs
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound
-from koordcore.model.gangs import CoschedulingArgs
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -27,8 +26,6 @@ from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.protocol.holdings import without
 from koordcore.protocol.times import moment_of, parse_timestamp
-from koordcore.scheduling.gang_book import gang_book
-from koordcore.scheduling.gang_states import gang_id_of
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
 from koordcore.snapshot import ClusterSnapshot
@@ -88,6 +85,11 @@ def reopened(
     kept = kept_places(snapshot)
     if not kept:
         return snapshot, NOBODY
+    # A call without gangs should not pay for them.
+    from koordcore.model.gangs import CoschedulingArgs
+    from koordcore.scheduling.gang_book import gang_book
+    from koordcore.scheduling.gang_states import gang_id_of
+
     family_of = gang_book(snapshot, policy.args_of(CoschedulingArgs)).family_of
     meant = {family_of.get(gang_id_of(pod)) for pod in asked or () if belongs(pod)}
     found = {
