@@ -355,6 +355,27 @@ def test_who_may_not_leave_has_its_part_of_a_min_before_the_more_important(stays
     assert {one.pod.name for one in result.bound} == ({"next"} if placed else {"back"})
 
 
+def test_who_was_promised_room_before_may_use_the_min_of_a_quota() -> None:
+    """``high`` uses more than the min of its quota once ``low`` has gone: ``lent`` lies beyond it by then."""
+    parent = {"parent": "root-team", "tree-id": ""}
+    snapshot = cluster(
+        quota("root-team", 9, 9, **{"is-parent": "true"}),
+        quota("ours", 6, 12, **parent),
+        quota("theirs", 3, 19, **parent),
+        work("low", 3, "theirs", on="n1", priority=5),
+        work("lent", 1, "theirs", on="n1"),
+        work("stays", 2, "ours", on="n1", priority=9),
+        work("high", 5, "theirs", priority=9),
+        work("one", 1, "ours"),
+        work("two", 1, "ours"),
+    )
+    by_max = QuotaPolicy(enable_runtime_quota=False, enable_check_parent_quota=True)
+    policy = Policy().with_plugin(PluginSetting(name="ElasticQuota", scores=False, args=by_max))
+    result = schedule(snapshot, policy=policy, preempt=PreemptionRules())
+    assert verify(snapshot, result) == ()
+    assert evictions(result) == {"default/high": ["low"], "default/one": [], "default/two": ["lent"]}
+
+
 @pytest.mark.parametrize(("promised", "started"), [(10, ["g-0"]), (20, ["g-0", "g-1"])])
 def test_nobody_gives_back_more_than_is_promised_to_a_gang(promised: int, started: list[str]) -> None:
     """One member is enough; the other fits beside it once the borrower has gone, and borrows itself."""
