@@ -181,6 +181,7 @@ def test_a_solver_call_leaves_the_process_its_interrupts() -> None:
     code = """
 import os, signal
 from koordcore._cpsat import Program, Stage, solve
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start it deaf
 program = Program()
 items = [program.boolean() for _ in range(3)]
 program.require([(item, size) for item, size in zip(items, (5, 4, 3))], at_most=7)
