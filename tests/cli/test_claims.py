@@ -23,13 +23,12 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
     return out
 
 
-def test_the_guide_shows_what_the_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guide_shows_parts_of_what_the_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
+    """What it shows in full is held to a terminal's width with all other pages."""
     blocks = re.findall(r"^```console\n\$ koordcore ([^\n]*)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 2
     for command, shown in blocks:
-        # schedule says by its code that not every pod found a place.
-        code = 1 if command.startswith("schedule") else 0
-        out = run(capsys, *command.replace("examples/claims.yaml", EXAMPLE).split(), code=code)
+        out = run(capsys, *command.replace("examples/claims.yaml", EXAMPLE).split())
         for part in shown.split("…\n"):
             assert part.strip() in out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -146,3 +147,17 @@ def test_many_policies_are_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the same under all: placed 15 · unschedulable 4" in out[7]
     (row,) = [line for line in out if "default/whisper-0" in line]
     assert "gpu-s2b1-1: stock, koordinator, fgd, foresight · gpu-s1b1-1: bestfit" in row
+
+
+def test_standard_input_is_for_one_reader(
+    dump: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = "standard input can be read only once"
+    for words, told in (
+        (["compare", "-", "--policy", "-"], f"--policy: {twice}, and the dump is read from it"),
+        (["compare", dump, "--policy", "-", "--policy", "-"], f"--policy: {twice}, and another --policy is"),
+        (["diff", "-", "-"], f"diff: {twice}; give a file for one of the dumps"),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(config(strategy("LeastAllocated")))))
+        assert main(words) == 2
+        assert capsys.readouterr().err.startswith(f"koordcore: {told}")

@@ -317,3 +317,43 @@ def test_a_broken_kubeconfig_is_a_line(
     code, out, err = run(capsys, "inspect", "--live")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("koordcore: --live: the kubeconfig cannot be read: ")
+
+
+@pytest.mark.parametrize("command", ["no-such-plugin", "false"])
+def test_a_plugin_that_gives_no_credentials_is_a_line(
+    command: str,
+    server: Server,
+    config: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The client would log it and ask on as nobody, which a server may answer for some kinds."""
+    path = Path(kubeconfig(tmp_path, server))
+    written = json.loads(path.read_text(encoding="utf-8"))
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command}
+    written["users"][0]["user"] = {"exec": plugin}
+    path.write_text(json.dumps(written), encoding="utf-8")
+    monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", str(path))
+    code, out, err = run(capsys, "inspect", "--live")
+    assert (code, out, err.count("\n"), server.asked) == (2, "", 1, [])
+    assert err.startswith("koordcore: --live: the kubeconfig's credentials cannot be had: ")
+
+
+def test_a_plugin_gives_the_token(
+    server: Server,
+    config: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = Path(kubeconfig(tmp_path, server))
+    written = json.loads(path.read_text(encoding="utf-8"))
+    version = "client.authentication.k8s.io/v1"
+    told = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": TOKEN}}
+    plugin = {"apiVersion": version, "command": "echo", "args": [json.dumps(told)]}
+    written["users"][0]["user"] = {"exec": plugin}
+    path.write_text(json.dumps(written), encoding="utf-8")
+    monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", str(path))
+    code, out, _ = run(capsys, "inspect", "--live", "-q")
+    assert (code, "2 nodes" in out) == (0, True)

@@ -346,6 +346,10 @@ def test_a_hint_names_somebody_there_is(
         (("rebalance", EXAMPLE, "--jobs", "--high", "cpu=1"), "--high: is about hot nodes"),
         (("rebalance", EXAMPLE, "--jobs", "--effort", "3"), "--effort: is about hot nodes"),
         (("rebalance", EXAMPLE, "--jobs", "--compare"), "--compare: is about hot nodes"),
+        (("rebalance", EXAMPLE, "--jobs", "--policy", "stock"), "--policy: is about where pods go"),
+        (("rebalance", EXAMPLE, "--jobs", "--joint-gangs"), "--joint-gangs: is about where pods go"),
+        (("rebalance", EXAMPLE, "--jobs", "--args", "ARGS"), "--args: is about hot nodes"),
+        (("rebalance", EXAMPLE, "--jobs", "--args", "ARGS", "--migration", "ARGS"), "--args: is about hot"),
         (("rebalance", EXAMPLE, "--args", "ARGS", "--prod-high", "cpu=1"), "thresholds stand in --args"),
         (("report", EXAMPLE, "--high", "cpu=1"), "--high: is about --rebalance"),
         (("quota", "revoke", EXAMPLE, "--quota", "research"), "--quota: who leaves is told for all quotas"),
@@ -396,6 +400,7 @@ def test_a_quota_of_another_tree_is_not_explained(tmp_path: Path, capsys: pytest
         ),
         (("volcano-4947", "--set", "revoke"), "--set revoke: revoke: expected true or false, got ''"),
         (("nowhere.json",), "--loops: nowhere.json: no such file"),
+        ((EXAMPLE,), f"--loops: there is no KubeSchedulerConfiguration in {EXAMPLE}"),
         (("nothing",), "--loops: no rules nothing; there are koordcore, koordcore-spread, "),
     ],
 )

@@ -27,8 +27,9 @@ from koordcore.simulate.world import (
     shrink_world,
 )
 from koordcore.simulate.world.own_loop import OwnScheduler
-from koordcore.simulate.world.profile import PROFILES
-from koordcore.simulate.world.record import Rule
+from koordcore.simulate.world.picture import draw_world
+from koordcore.simulate.world.profile import PROFILES, SECOND
+from koordcore.simulate.world.record import Rule, Standing, WorldRun
 
 
 class Hasty:
@@ -218,6 +219,13 @@ def test_the_command_tells_a_story_in_eighty_columns(capsys: pytest.CaptureFixtu
     assert "every rule holds" in told
     assert max(map(len, told.splitlines())) <= 80
     assert main(["world", "--set", "wind=3"]) == 2
+
+
+def test_a_short_picture_parts_the_ends_of_its_axis() -> None:
+    standing = Standing(time=0, used={"n": 0}, waiting=0, open=frozenset({"n"}))
+    for columns, axis in ((1, "0 s 1 s"), (7, "0 s 1 s"), (10, "0 s    1 s")):
+        told = WorldRun(seed=1, profile=PROFILES["calm"], standings=(standing,) * columns, ended=SECOND)
+        assert f"{'':10}{axis}" in draw_world(told)
 
 
 def test_the_command_takes_a_policy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,14 +68,16 @@ def _checks(
         partial(check_neighbours, domains=domains or domains_among(everywhere)),
         partial(check_volumes, standing=standing),
         check_devices,
-        check_claims,
+        partial(check_claims, standing=standing),
         check_claims_near,
-        check_cpus,
+        partial(check_cpus, standing=standing),
         check_amplified,
         partial(check_quotas, elsewhere=elsewhere),
     )
     evictions = partial(check_victims, everywhere=everywhere, elsewhere=elsewhere, kept=kept)
-    return places, (partial(check_gangs, whole=whole, standing=standing), check_groups, evictions)
+    gangs = partial(check_gangs, whole=whole, standing=standing)
+    groups = partial(check_groups, standing=standing)
+    return places, (gangs, groups, evictions)
 
 
 def check_touched(

@@ -87,8 +87,18 @@ class _Expressions:
         return None if isinstance(answer, SelectorError) else answer
 
 
-def check_claims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Every claim of a pod that gets a node is allocated there, legally, and nothing is held twice."""
+def check_claims(
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, standing: bool = False
+) -> Iterator[Violation]:
+    """Every claim of a pod that gets a node is allocated there, legally, and nothing is held twice.
+
+    Parameters
+    ----------
+    snapshot, result
+        Before, and what was decided.
+    standing
+        The pods run already: a claim of theirs may be gone, or be left out of the dump.
+    """
     if not result.policy.filters("DynamicResources"):
         return
     pods = {pod.key: pod for pod in (*snapshot.pending, *result.snapshot.pending)}
@@ -104,13 +114,14 @@ def check_claims(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
     ]
     if not new:
         return
-    yield from _Plan(snapshot, classes).check(new, pods, result.snapshot)
+    yield from _Plan(snapshot, classes, standing).check(new, pods, result.snapshot)
 
 
 class _Plan:
     """What is held while the decisions of a plan are followed."""
 
-    def __init__(self, snapshot: ClusterSnapshot, classes: Mapping[str, str]) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, classes: Mapping[str, str], standing: bool) -> None:
+        self._standing = standing
         self._classes = classes
         self._snapshot = snapshot
         self._common: dict[tuple[str, str], str] = {}
@@ -186,6 +197,8 @@ class _Plan:
             claim = None
             if held is not None:
                 claim = self._claim(pod, entry, held.name) if entry else self._extended(pod, extended)
+            if held is None and self._standing and self._gone(pod, entry):
+                continue
             if held is None or claim is None:
                 what = f"claim {name}" if name else f"the claim for {', '.join(extended)}"
                 yield f"{what} is not allocated" if held is None else f"no claim {held.name}"
@@ -228,14 +241,23 @@ class _Plan:
         for key, (_, allocation) in attempt.items():
             self._hold(key, allocation)
 
+    def _made(self, pod: Pod, entry: str) -> ResourceClaim | None:
+        """Find the claim that was made for an entry of a pod, or for its extended resources."""
+        for one in self._claims.values():
+            mine = one.namespace == pod.namespace and one.owner == (pod.uid or pod.name)
+            if mine and (one.pod_claim_name == entry if entry else one.extended):
+                return one
+        return None
+
     def _extended(self, pod: Pod, names: tuple[str, ...]) -> ResourceClaim:
         """Find the claim that was made for a pod's extended resources, or what will be made."""
-        made = [
-            one
-            for one in self._claims.values()
-            if one.extended and one.namespace == pod.namespace and one.owner == (pod.uid or pod.name)
-        ]
-        return made[0] if made else extended_claim(pod, names, self._classes).claim
+        return self._made(pod, "") or extended_claim(pod, names, self._classes).claim
+
+    def _gone(self, pod: Pod, entry: PodResourceClaim | None) -> bool:
+        """Tell whether there is no claim for what a pod asks for."""
+        if entry is not None and entry.claim:
+            return (pod.namespace, entry.claim) not in self._claims
+        return self._made(pod, "" if entry is None else entry.name) is None
 
     def _claim(self, pod: Pod, entry: PodResourceClaim, name: str) -> ResourceClaim | None:
         """Find the claim of that name, or what the template of the entry will make of it."""

@@ -33,13 +33,25 @@ class Held:
     amounts: Mapping[int, Resources]
 
 
-def check_cpus(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """CPUs that new pods got exist and are nobody else's; NUMA amounts fit their NUMA node."""
+def check_cpus(
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, standing: bool = False
+) -> Iterator[Violation]:
+    """CPUs that new pods got exist and are nobody else's; NUMA amounts fit their NUMA node.
+
+    Parameters
+    ----------
+    snapshot, result
+        Before, and what was decided.
+    standing
+        The pods run already: a dump that does not tell the CPUs of their node says nothing against them.
+    """
     if not result.policy.filters("NodeNUMAResource"):
         return
     objects = {one.name: one for one in snapshot.of(NodeResourceTopology)}
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     for state in result.snapshot.nodes:
+        if standing and state.name not in objects:
+            continue
         if any(pod.key in new and STATUS in pod.annotations for pod in state.pods):
             yield from _check_node(objects.get(state.name), state, new)
 

@@ -39,9 +39,11 @@ def verify(
         What :func:`koordcore.schedule` returned, or any plan in that form. Left out, all pods that run are
         held to the rules as if they had been placed now and together: also to those that Kubernetes asks only
         when a pod is placed, such as taints, cordons and spread. Not held against them is what others may
-        have placed or changed since: CPUs, NUMA nodes and NICs of pods on which none are written, gangs whose
-        configuration is gone, reservations that were closed or that have other amounts, claims and volumes
-        that are gone or going.
+        have placed or changed since, or what a dump leaves out: CPUs, NUMA nodes and NICs of pods on which
+        none are written, or of nodes whose topology is gone, gangs and groups whose configuration or network
+        is gone, reservations that were closed, have other amounts or are gone, claims and volumes that are
+        gone or going. :func:`koordcore.load` warns of the ResourceClaims that running pods name and a dump
+        lacks.
     policy
         Which rules hold where there is no result; left out, the default policy.
     now

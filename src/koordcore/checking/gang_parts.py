@@ -22,6 +22,8 @@ def check_parts(
     placed: Sequence[Pod],
     new: set[PodKey],
     tree: NetworkTopology | None,
+    *,
+    standing: bool = False,
 ) -> Iterator[Violation]:
     """Check the parts of a gang that got members.
 
@@ -33,6 +35,10 @@ def check_parts(
         Members with a node, those of this call among them.
     new
         Pods that got theirs in this call.
+    tree
+        The network, where there is one.
+    standing
+        The members run already: the network may be gone.
     """
     groups = gang.sub_groups
     assert groups is not None, "only gangs with parts are asked about"
@@ -51,7 +57,7 @@ def check_parts(
         elif part.entry >= 0 and not repaired and any(pod.key in new for pod in here):
             text = f"{part.name} has {len(here)} of at least {part.least} members"
             yield Violation(ViolationKind.GANG, gang.id, text)
-        if part.entry >= 0:
+        if part.entry >= 0 and (tree is not None or not standing):
             yield from _lies(gang, part, nodes, new, tree)
     if repaired:
         return

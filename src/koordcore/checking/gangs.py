@@ -39,7 +39,7 @@ def check_gangs(
     whole
         The cluster with all nodes, whose network counts.
     standing
-        The members run already: what configured their gang may be gone.
+        The members run already: what configured their gang may be gone, and so may the network.
     """
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     held = {one.pod for one in result.decisions if isinstance(one, Waiting) and one.held}
@@ -74,14 +74,15 @@ def check_gangs(
             started = _started(gang, gangs, before[0])
             if known and (tree is not None or not started or any(spec.binds for spec in known)):
                 there = tree or _bare(together, known)
-                yield from _check_gather(there, gang.id, _shared(specs), together, new)
+                if there is not None or not standing:
+                    yield from _check_gather(there, gang.id, _shared(specs), together, new)
             if gang.topology_spec is not None:
                 own, pods = _unshared(gang.topology_spec, _shared(specs)), members[gang_id]
                 there = tree or _bare(pods, [gang.topology_spec])
-                if there is not None or not started or gang.topology_spec.binds:
+                if there is not None or (not standing and (not started or gang.topology_spec.binds)):
                     yield from _check_gather(there, gang.id, own, pods, new)
             if gang.sub_groups is not None:
-                yield from check_parts(snapshot, gang, members[gang_id], new, tree)
+                yield from check_parts(snapshot, gang, members[gang_id], new, tree, standing=standing)
         if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:
             yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
 

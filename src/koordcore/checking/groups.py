@@ -27,8 +27,18 @@ Key: TypeAlias = tuple[str, ...]
 Group: TypeAlias = SchedulingPodGroup | CompositePodGroup
 
 
-def check_groups(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:
-    """Everybody who comes belongs to groups that reach their minimums, each in one domain of its label."""
+def check_groups(
+    snapshot: ClusterSnapshot, result: ScheduleResult, *, standing: bool = False
+) -> Iterator[Violation]:
+    """Everybody who comes belongs to groups that reach their minimums, each in one domain of its label.
+
+    Parameters
+    ----------
+    snapshot, result
+        Before, and what was decided.
+    standing
+        The members run already: a group above them may be gone, or be left out of the dump.
+    """
     members: dict[Key, list[Pod]] = defaultdict(list)
     waiting: dict[Key, list[Pod]] = defaultdict(list)
     for pod in (*result.snapshot.bound_pods(), *(one for one in snapshot.of(Pod) if one.bound)):
@@ -46,6 +56,8 @@ def check_groups(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[
     if not started and not any(coming.values()):
         return
     book = _Book(snapshot)
+    if standing:
+        started = {leaf for leaf in started if book.tells(leaf)}
     yield from book.check(started, members, waiting)
     leaves = {leaf for leaf, pods in coming.items() if pods}
     together = {leaf: [*members.get(leaf, ()), *coming[leaf]] for leaf in {*members, *coming}}
@@ -94,7 +106,9 @@ class _Book:
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._labels = {state.name: state.node.labels for state in snapshot.nodes}
-        self._pods = {(one.namespace, "", one.name, ""): one for one in snapshot.of(SchedulingPodGroup)}
+        self._pods: dict[Key, SchedulingPodGroup] = {
+            (one.namespace, "", one.name, ""): one for one in snapshot.of(SchedulingPodGroup)
+        }
         self._composites = {(one.namespace, one.name): one for one in snapshot.of(CompositePodGroup)}
         self._workloads = {(one.namespace, one.name): one for one in snapshot.of(SchedulingWorkload)}
         self._children: dict[Key, list[Group]] = defaultdict(list)
@@ -110,7 +124,7 @@ class _Book:
         seen: set[Key] = set()
         for leaf in sorted(leaves):
             subject = "/".join(part for part in leaf if part)
-            namespace, workload, name, replica = leaf
+            namespace, workload, name, _ = leaf
             if workload:
                 known = self._workloads.get((namespace, workload))
                 if known is None or name not in known.pod_groups:
@@ -118,10 +132,10 @@ class _Book:
                 elif len(members.get(leaf, ())) < (known.pod_groups[name] or 1):
                     yield Violation(ViolationKind.GROUP, subject, "starts below its minimum")
                 continue
-            path = self._path((namespace, workload, name, replica))
-            if not path or path[-1].parent:
+            if not self.tells(leaf):
                 yield Violation(ViolationKind.GROUP, subject, "starts although a group above is missing")
                 continue
+            path = self._path(leaf)
             for one in path:
                 mark = (type(one).__name__, one.namespace, one.name)
                 if mark not in seen:
@@ -131,6 +145,14 @@ class _Book:
             if root not in seen:
                 seen.add(root)
                 yield from self._agreed(path[-1], members, waiting)
+
+    def tells(self, leaf: Key) -> bool:
+        """Tell whether all groups above a leaf are there."""
+        namespace, workload, _, _ = leaf
+        if workload:
+            return (namespace, workload) in self._workloads
+        path = self._path(leaf)
+        return bool(path) and not path[-1].parent
 
     @property
     def known(self) -> bool:
@@ -144,7 +166,7 @@ class _Book:
             return []
         return self._path((pod.namespace, group.workload, group.pod_group, group.replica))
 
-    def _path(self, leaf: tuple[str, str, str, str]) -> list[Group]:
+    def _path(self, leaf: Key) -> list[Group]:
         group: Group | None = self._pods.get(leaf)
         path: list[Group] = []
         while group is not None and group not in path:

@@ -82,7 +82,8 @@ def check_numa_choices(
     kept
         Pods that had their NUMA nodes before, since when others may have come.
     standing
-        The pods run already. Those on which nothing is written were placed by others, and are not looked at.
+        The pods run already. Those on which nothing is written were placed by others, and are not looked at,
+        nor are those of a node whose CPUs the dump does not tell.
     """
     policy = result.policy
     if not policy.filters(PLUGIN):
@@ -95,7 +96,8 @@ def check_numa_choices(
         # Whoever asks for nothing is nobody's concern.
         fresh = [pod for pod in state.pods if pod.key in new and any(pod.requests.values())]
         if standing:
-            fresh = [pod for pod in fresh if STATUS in pod.annotations]
+            known = snapshot.find(NodeResourceTopology, state.name) is not None
+            fresh = [pod for pod in fresh if known and STATUS in pod.annotations]
         if not fresh:
             continue
         ground = _ground(snapshot, state.node, policy)

@@ -34,7 +34,8 @@ def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapsh
         for one in snapshot.of(ResourceClaim)
         if one.owner and (one.extended or one.pod_claim_name)
     }
-    running = [_by_itself(pod) if used_by(pod) in over else pod for pod in snapshot.bound_pods()]
+    there = {"", *names} - over
+    running = [pod if used_by(pod) in there else _by_itself(pod) for pod in snapshot.bound_pods()]
     bound = [
         Bound(
             pod=pod.key,
@@ -60,7 +61,7 @@ def as_decided(snapshot: ClusterSnapshot, policy: Policy) -> tuple[ClusterSnapsh
 
 
 def _by_itself(pod: Pod) -> Pod:
-    """Give a pod whose reservation is over: it holds nothing any more, and need not be used."""
+    """Give a pod whose reservation is over or gone: it holds nothing any more, and need not be used."""
     return attrs.evolve(pod, annotations=without(pod.annotations, (USED, AFFINITY)))
 
 

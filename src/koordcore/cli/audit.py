@@ -143,7 +143,7 @@ def _rules(arguments: argparse.Namespace) -> tuple[LoopRules, Policy | None]:
         known = (*KNOWN_RULES, *KNOWN_POLICIES)
         hint = near(asked, known) or f"; there are {', '.join(known)}"
         raise ModelError(f"--loops: no rules {asked}{hint}")
-    policy = policy_called(asked, quiet=arguments.quiet)
+    policy = policy_called(asked, quiet=arguments.quiet, option="--loops")
     return rules_of(policy), policy
 
 

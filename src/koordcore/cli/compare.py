@@ -11,7 +11,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.checking import verify
-from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, read_now
+from koordcore.cli.inputs import add_now, add_paths, as_of, load_paths, need_one_reader, read_now
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_limit, add_output, for_programs, print_record
 from koordcore.cli.policies import KNOWN_POLICIES, read_policies
@@ -73,6 +73,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare, verify every plan, print; 1 when a plan is not legal."""
     selection = selection_of(arguments)
+    need_one_reader(arguments)
     policies = read_policies(
         arguments.policy or (), all_schedulers=arguments.all_schedulers, quiet=arguments.quiet
     )

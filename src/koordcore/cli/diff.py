@@ -73,6 +73,8 @@ def compare_plans(arguments: argparse.Namespace, first: Any, second: Any) -> int
 def _compare_dumps(arguments: argparse.Namespace) -> int:
     if arguments.paths:
         raise ModelError(f"diff: two dumps are enough: {arguments.paths[0]} is one too many")
+    if arguments.first == arguments.second == "-":
+        raise ModelError("diff: standard input can be read only once; give a file for one of the dumps")
     loaded = [_load(arguments, path) for path in (arguments.first, arguments.second)]
     nobody = [nobody_selected(arguments, one) for one in loaded]
     if all(nobody) and not arguments.quiet:

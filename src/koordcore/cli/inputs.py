@@ -104,12 +104,7 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
     """Load the dump and print its warnings to standard error."""
     if not arguments.paths and not arguments.live:
         raise ModelError("the following arguments are required: PATH, or --live")
-    for option in ("policy", "mix", "metrics") if "-" in arguments.paths else ():
-        given = getattr(arguments, option, None)
-        if "-" in (given if isinstance(given, list) else [given]):
-            raise ModelError(
-                f"--{option}: standard input can be read only once, and the dump is read from it"
-            )
+    need_one_reader(arguments)
     if arguments.context is not None and not arguments.live:
         raise ModelError("--context: a context of the kubeconfig is read with --live")
     with working("reading objects" if arguments.live else "reading kB") as step:
@@ -135,6 +130,26 @@ def load_paths(arguments: argparse.Namespace) -> Loaded:
                 print(f"warning: {line}", file=sys.stderr)
         _say_configurations(arguments, loaded)
     return loaded
+
+
+def need_one_reader(arguments: argparse.Namespace) -> None:
+    """Refuse what reads standard input a second time: it would find nothing there.
+
+    Raises
+    ------
+    ModelError
+        Names the option that comes second.
+    """
+    other = "the dump" if "-" in arguments.paths else ""
+    for option in ("policy", "mix", "metrics"):
+        given = getattr(arguments, option, None)
+        for path in given if isinstance(given, list) else [given]:
+            if path == "-" and other:
+                raise ModelError(
+                    f"--{option}: standard input can be read only once, and {other} is read from it"
+                )
+            if path == "-":
+                other = f"another --{option}"
 
 
 def _say_configurations(arguments: argparse.Namespace, loaded: Loaded) -> None:

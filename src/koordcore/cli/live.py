@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from io import StringIO
 from typing import Any, Final
 
 from koordcore.cli.words import near
@@ -150,7 +153,10 @@ def connect(context: str | None) -> Fetch:
     # Once is enough: whoever types the command sees the message and types it again.
     settings.retries = 1
     try:
-        config.load_kube_config(context=context, client_configuration=settings)
+        with _credentials():
+            config.load_kube_config(context=context, client_configuration=settings)
+    except ModelError:
+        raise
     except config.config_exception.ConfigException as error:
         raise ModelError(_unknown_context(config, context) or f"--live: {error}") from None
     except Exception as error:  # whatever a file that is no kubeconfig makes of the client
@@ -159,13 +165,14 @@ def connect(context: str | None) -> Fetch:
     api: Any = client.ApiClient(settings)
 
     def fetch(path: str, query: dict[str, str]) -> dict[str, Any] | None:
-        request = api.param_serialize(
-            "GET",
-            f"/{path}",
-            query_params=list(query.items()),
-            header_params={"Accept": "application/json"},
-            auth_settings=["BearerToken"],
-        )
+        with _credentials():  # a token that has expired is fetched once more
+            request = api.param_serialize(
+                "GET",
+                f"/{path}",
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json"},
+                auth_settings=["BearerToken"],
+            )
         try:
             answer = api.call_api(*request, _request_timeout=(5, 60))
             text = answer.read()
@@ -181,6 +188,22 @@ def connect(context: str | None) -> Fetch:
         return _object_in(text, f"--live: {settings.host}/{path}")
 
     return fetch
+
+
+@contextmanager
+def _credentials() -> Iterator[None]:
+    """Refuse to go on without credentials: the client logs that a plugin failed, and asks as nobody."""
+    heard = StringIO()
+    ear = logging.StreamHandler(heard)
+    ear.setLevel(logging.ERROR)
+    logging.getLogger().addHandler(ear)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(ear)
+    why = " ".join(heard.getvalue().split())
+    if why:
+        raise ModelError(f"--live: the kubeconfig's credentials cannot be had: {why}")
 
 
 def _unknown_context(config: Any, context: str | None) -> str:

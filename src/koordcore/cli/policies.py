@@ -32,6 +32,7 @@ CONFIGURATION: Final = "KubeSchedulerConfiguration"
 KNOWN_POLICIES: Final = (*POLICY_NAMES, *PolicyName)
 """Policies that need no file; the last ones are the stock policy with a GPU policy's score before all."""
 _BEFORE_ALL_OTHERS: Final = 10_000
+_OPTION: Final = "--policy"
 
 
 def add_policy(parser: argparse.ArgumentParser, *, gangs: bool = True) -> None:
@@ -90,9 +91,17 @@ def read_policy(arguments: argparse.Namespace) -> Policy:
     return policy.of_all_schedulers() if arguments.all_schedulers else policy
 
 
-def policy_called(name: str, *, quiet: bool) -> Policy:
-    """Read a policy by its name or file alone, where a command takes nothing else about it."""
-    rest = {"profile": None, "feature_gates": None, "gang_fit": None}
+def policy_called(name: str, *, quiet: bool, option: str = _OPTION) -> Policy:
+    """Read a policy by its name or file alone, where a command takes nothing else about it.
+
+    Parameters
+    ----------
+    name, quiet
+        As typed; without warnings.
+    option
+        Under which it was typed, for what is wrong with it.
+    """
+    rest = {"profile": None, "feature_gates": None, "gang_fit": None, "policy_option": option}
     flags = {"all_schedulers": False, "joint_gangs": False}
     return read_policy(argparse.Namespace(policy=name, quiet=quiet, **rest, **flags))
 
@@ -101,8 +110,9 @@ def _read(arguments: argparse.Namespace) -> Policy:
     known = Policy() if arguments.policy is None else known_policy(arguments.policy)
     if known is None:
         quiet: bool = arguments.quiet
-        chosen = _chosen(arguments, _profiles(arguments.policy, quiet=quiet))
-        profiles = [_supported(one, quiet=quiet) for one in chosen]
+        option: str = getattr(arguments, "policy_option", _OPTION)
+        chosen = _chosen(arguments, _profiles(arguments.policy, quiet=quiet), option)
+        profiles = [_supported(one, quiet=quiet, option=option) for one in chosen]
         return attrs.evolve(profiles[0], others=tuple(profiles[1:]))
     if arguments.profile is not None:
         raise ModelError("--profile: chooses a profile of --policy FILE, which is missing")
@@ -212,10 +222,10 @@ def _profiles(path: str, *, quiet: bool) -> dict[str, Policy]:
     return {one.name: one for one in loaded.policies}
 
 
-def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy]) -> list[Policy]:
+def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy], option: str) -> list[Policy]:
     names = ", ".join(profiles)
     if not profiles:
-        raise ModelError(f"--policy: there is no KubeSchedulerConfiguration in {arguments.policy}")
+        raise ModelError(f"{option}: there is no KubeSchedulerConfiguration in {arguments.policy}")
     if arguments.profile is not None:
         if arguments.profile not in profiles:
             raise ModelError(f"--profile: no profile {arguments.profile} in {arguments.policy}, only {names}")
@@ -223,10 +233,10 @@ def _chosen(arguments: argparse.Namespace, profiles: dict[str, Policy]) -> list[
     return list(profiles.values())
 
 
-def _supported(policy: Policy, *, quiet: bool) -> Policy:
+def _supported(policy: Policy, *, quiet: bool, option: str = _OPTION) -> Policy:
     """Leave out what this version cannot decide by, and say so."""
     known = known_plugins()
     for plugin in policy.plugins:
         if plugin.name not in known and not quiet:
-            print(f"warning: --policy: {plugin.name} does not take part yet", file=sys.stderr)
+            print(f"warning: {option}: {plugin.name} does not take part yet", file=sys.stderr)
     return attrs.evolve(policy, plugins=tuple(one for one in policy.plugins if one.name in known))

@@ -54,6 +54,7 @@ from koordcore.snapshot import ClusterSnapshot
 
 HIGH: Final = "cpu=65,memory=80"
 """Thresholds where nobody gives any."""
+_COOLS: Final = "is about hot nodes; --jobs plans no moves"
 _ALL: Final = 100
 """Percent."""
 _NAMES: Final = 4
@@ -107,8 +108,14 @@ def run(arguments: argparse.Namespace) -> int:
     need_tables(arguments)
     if arguments.jobs:
         thresholds = ("--high", "--prod-high", "--metrics", "--compare", "--effort", "--proofs")
-        need_use_of(arguments, "is about hot nodes; --jobs plans no moves", *thresholds)
+        need_use_of(arguments, _COOLS, *thresholds)
+        places = ("--policy", "--profile", "--all-schedulers", "--gang-fit", "--joint-gangs", "--now")
+        need_use_of(arguments, "is about where pods go; --jobs asks who may leave, by --migration", *places)
+    given_apart = arguments.migration is not None
     also_migrates(arguments)
+    if arguments.jobs and (given_apart or arguments.migration is None):
+        # A whole configuration that is given alone has the arguments of the migration controller.
+        need_use_of(arguments, f"{_COOLS}, and arbitration goes by --migration", "--args")
     snapshot, given = as_of(arguments, load_paths(arguments).snapshot), read_now(arguments)
     if arguments.jobs:
         return print_arbitration(snapshot, read_rules(arguments, snapshot).migration, arguments)

@@ -39,7 +39,7 @@ def draw_world(run: WorldRun, width: int = 60) -> list[str]:
         f"{'faults':>8} |{faults}|",
         *lines,
         f"{'waiting':>8} |{waiting}|",
-        f"{'':8}  0 s{seconds:>{max(1, len(columns) - 3)}}",
+        f"{'':8}  0 s {seconds:>{max(1, len(columns) - 4)}}",
         f"{'':8}  cores in use, from none to all:{SHADES}   {CLOSED}: dead or closed",
         f"{'':8}  !: something fails   waiting pods: 1 to 9, +: more",
     ]
