@@ -405,3 +405,35 @@ def test_a_node_of_two_pools_is_held_to_the_lower_threshold(
     found = plan(capsys, written(tmp_path / "d.json", *objects), "--args", str(args), "--compare")
     assert (found["hotBefore"], len(found["moves"])) == (["hot"], 2)
     assert found["reference"]["evictions"] > 0
+
+
+def test_what_a_move_reserves_is_what_its_pod_needs_at_its_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a node with a taint the Reservation gets its place, by the pod's own scheduler and priority."""
+    cool = node("cool", ROOM, spec={"taints": [{"key": "gpu", "value": "a", "effect": "NoSchedule"}]})
+    names = [f"web-{one}" for one in range(6)]
+    own: dict[str, Any] = {
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "priority": 7500,
+        "initContainers": [container("first", requests={"cpu": "3"})],
+    }
+    pods = [running(name, "hot", **own) for name in names]
+    for one in pods:
+        one["metadata"]["annotations"] = {
+            "scheduling.koordinator.sh/resource-spec": '{"preferredCPUBindPolicy": "SpreadByPCPUs"}',
+            "scheduling.koordinator.sh/resource-status": '{"cpuset": "0-1"}',
+        }
+    room = {**ROOM, "cpu": "20"}
+    objects = [node("hot", room), cool, replica_set("web", 6), *pods]
+    objects += [report("hot", dict.fromkeys(names, "2500m")), report("cool", {})]
+    main(["rebalance", written(tmp_path / "d.json", *objects), "--high", "cpu=70", "-o", "patches"])
+    made = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["kind"] for one in made] == ["Reservation", "PodMigrationJob"]
+    template = made[0]["spec"]["template"]
+    assert [*template["metadata"]["annotations"]] == ["scheduling.koordinator.sh/resource-spec"]
+    assert (template["spec"]["schedulerName"], template["spec"]["priority"]) == ("koord-scheduler", 7500)
+    after = written(tmp_path / "after.json", *objects, *made)
+    assert main(["schedule", after, "--policy", "koordinator", "-q", "-o", "json"]) == 0
+    (decided,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert (decided["standsFor"], decided["node"]) == ("reservation/move-default-web-0", "cool")
