@@ -437,3 +437,28 @@ def test_what_a_move_reserves_is_what_its_pod_needs_at_its_target(
     assert main(["schedule", after, "--policy", "koordinator", "-q", "-o", "json"]) == 0
     (decided,) = json.loads(capsys.readouterr().out)["decisions"]
     assert (decided["standsFor"], decided["node"]) == ("reservation/move-default-web-0", "cool")
+
+
+def test_jobs_of_pods_that_have_failed_are_arbitrated_like_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pod without an owner may go once it has failed where the file says so, and else not; it is there."""
+    failed = running("bare", "hot")
+    del failed["metadata"]["ownerReferences"]
+    failed["status"] = {"phase": "Failed"}
+    request = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": "j", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"podRef": {"namespace": "default", "name": "bare"}},
+    }
+    dump, rules = written(tmp_path / "d.json", *six(), failed, request), tmp_path / "m.json"
+    for switched, outcome in ((True, "passes"), (False, "fails")):
+        rules.write_text(json.dumps({"evictFailedBarePods": switched}))
+        main(["rebalance", dump, "--jobs", "--migration", str(rules), "-o", "json"])
+        (found,) = json.loads(capsys.readouterr().out)["jobs"]
+        assert found["outcome"] == outcome
+        assert "no such pod" not in found["why"]
+    rules.write_text(json.dumps({"evictFailedBarePods": True}))
+    main(["rebalance", dump, "--high", "cpu=60", "--migration", str(rules)])
+    assert "evictFailedBarePods has no effect" in capsys.readouterr().err
