@@ -436,7 +436,7 @@ def test_what_a_move_reserves_is_what_its_pod_needs_at_its_target(
     after = written(tmp_path / "after.json", *objects, *made)
     assert main(["schedule", after, "--policy", "koordinator", "-q", "-o", "json"]) == 0
     (decided,) = json.loads(capsys.readouterr().out)["decisions"]
-    assert (decided["standsFor"], decided["node"]) == ("reservation/move-default-web-0", "cool")
+    assert (decided["standsFor"], decided["node"]) == ("reservation/move-default.web-0", "cool")
 
 
 def test_jobs_of_pods_that_have_failed_are_arbitrated_like_others(
@@ -462,3 +462,18 @@ def test_jobs_of_pods_that_have_failed_are_arbitrated_like_others(
     rules.write_text(json.dumps({"evictFailedBarePods": True}))
     main(["rebalance", dump, "--high", "cpu=60", "--migration", str(rules)])
     assert "evictFailedBarePods has no effect" in capsys.readouterr().err
+
+
+def test_moves_of_pods_whose_names_run_together_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``b-c`` of ``a`` and ``c`` of ``a-b`` move at once: both get a Reservation and a job of their own."""
+    pods = [running("b-c", "hot", "one", "a"), running("c", "hot", "two", "a-b")]
+    heat, more = report("hot", {"b-c": "6"}, "a"), report("hot", {"c": "6"}, "a-b")
+    heat["status"]["podsMetric"] += more["status"]["podsMetric"]
+    cool = node("cool", {**ROOM, "cpu": "64"})
+    dump = written(tmp_path / "d.json", node("hot", ROOM), cool, *pods, heat, report("cool", {}))
+    assert main(["rebalance", dump, "--high", "cpu=20", "-o", "patches"]) == 0
+    made = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    names = [one["metadata"]["name"] for one in made if one["kind"] == "Reservation"]
+    assert names == ["move-a.b-c", "move-a-b.c"]

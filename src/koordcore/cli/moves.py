@@ -280,7 +280,8 @@ def move_objects(snapshot: ClusterSnapshot, moves: tuple[Move, ...], reason: str
         pod = snapshot.pod(move.pod)
         if pod is None:
             continue
-        name = f"move-{move.pod.namespace}-{move.pod.name}"
+        # No namespace has a dot in its name: pods of two namespaces never share one.
+        name = f"move-{move.pod.namespace}.{move.pod.name}"
         made.append(_reservation(pod, name, move.target))
         job = PodMigrationJob(
             name=name,
