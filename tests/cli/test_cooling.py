@@ -405,3 +405,75 @@ def test_a_node_of_two_pools_is_held_to_the_lower_threshold(
     found = plan(capsys, written(tmp_path / "d.json", *objects), "--args", str(args), "--compare")
     assert (found["hotBefore"], len(found["moves"])) == (["hot"], 2)
     assert found["reference"]["evictions"] > 0
+
+
+def test_what_a_move_reserves_is_what_its_pod_needs_at_its_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a node with a taint the Reservation gets its place, by the pod's own scheduler and priority."""
+    cool = node("cool", ROOM, spec={"taints": [{"key": "gpu", "value": "a", "effect": "NoSchedule"}]})
+    names = [f"web-{one}" for one in range(6)]
+    own: dict[str, Any] = {
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "priority": 7500,
+        "initContainers": [container("first", requests={"cpu": "3"})],
+    }
+    pods = [running(name, "hot", **own) for name in names]
+    for one in pods:
+        one["metadata"]["annotations"] = {
+            "scheduling.koordinator.sh/resource-spec": '{"preferredCPUBindPolicy": "SpreadByPCPUs"}',
+            "scheduling.koordinator.sh/resource-status": '{"cpuset": "0-1"}',
+        }
+    room = {**ROOM, "cpu": "20"}
+    objects = [node("hot", room), cool, replica_set("web", 6), *pods]
+    objects += [report("hot", dict.fromkeys(names, "2500m")), report("cool", {})]
+    main(["rebalance", written(tmp_path / "d.json", *objects), "--high", "cpu=70", "-o", "patches"])
+    made = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["kind"] for one in made] == ["Reservation", "PodMigrationJob"]
+    template = made[0]["spec"]["template"]
+    assert [*template["metadata"]["annotations"]] == ["scheduling.koordinator.sh/resource-spec"]
+    assert (template["spec"]["schedulerName"], template["spec"]["priority"]) == ("koord-scheduler", 7500)
+    after = written(tmp_path / "after.json", *objects, *made)
+    assert main(["schedule", after, "--policy", "koordinator", "-q", "-o", "json"]) == 0
+    (decided,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert (decided["standsFor"], decided["node"]) == ("reservation/move-default.web-0", "cool")
+
+
+def test_jobs_of_pods_that_have_failed_are_arbitrated_like_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pod without an owner may go once it has failed where the file says so, and else not; it is there."""
+    failed = running("bare", "hot")
+    del failed["metadata"]["ownerReferences"]
+    failed["status"] = {"phase": "Failed"}
+    request = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": "j", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"podRef": {"namespace": "default", "name": "bare"}},
+    }
+    dump, rules = written(tmp_path / "d.json", *six(), failed, request), tmp_path / "m.json"
+    for switched, outcome in ((True, "passes"), (False, "fails")):
+        rules.write_text(json.dumps({"evictFailedBarePods": switched}))
+        main(["rebalance", dump, "--jobs", "--migration", str(rules), "-o", "json"])
+        (found,) = json.loads(capsys.readouterr().out)["jobs"]
+        assert found["outcome"] == outcome
+        assert "no such pod" not in found["why"]
+    rules.write_text(json.dumps({"evictFailedBarePods": True}))
+    main(["rebalance", dump, "--high", "cpu=60", "--migration", str(rules)])
+    assert "evictFailedBarePods has no effect" in capsys.readouterr().err
+
+
+def test_moves_of_pods_whose_names_run_together_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``b-c`` of ``a`` and ``c`` of ``a-b`` move at once: both get a Reservation and a job of their own."""
+    pods = [running("b-c", "hot", "one", "a"), running("c", "hot", "two", "a-b")]
+    heat, more = report("hot", {"b-c": "6"}, "a"), report("hot", {"c": "6"}, "a-b")
+    heat["status"]["podsMetric"] += more["status"]["podsMetric"]
+    cool = node("cool", {**ROOM, "cpu": "64"})
+    dump = written(tmp_path / "d.json", node("hot", ROOM), cool, *pods, heat, report("cool", {}))
+    assert main(["rebalance", dump, "--high", "cpu=20", "-o", "patches"]) == 0
+    made = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    names = [one["metadata"]["name"] for one in made if one["kind"] == "Reservation"]
+    assert names == ["move-a.b-c", "move-a-b.c"]

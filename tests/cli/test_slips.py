@@ -312,9 +312,9 @@ def test_migration_jobs_are_chosen_by_their_pods(tmp_path: Path, capsys: pytest.
     moving.write_text(capsys.readouterr().out)
     words = ["rebalance", EXAMPLE, str(moving), "--jobs", "-q"]
     main([*words, "-n", "default"])
-    assert "move-default-search-0" in capsys.readouterr().out
+    assert "move-default.search-0" in capsys.readouterr().out
     main([*words, "-l", "app=nobody"])
-    assert "move-default-search-0" not in capsys.readouterr().out
+    assert "move-default.search-0" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

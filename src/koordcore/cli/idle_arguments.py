@@ -188,6 +188,8 @@ def _limits_nobody(kind: str, limiter: ObjectLimiter) -> str:
 
 
 def _planned(raw: Mapping[str, Any], args: MigrationControllerArgs) -> Iterator[tuple[str, str]]:
+    if args.evictor.evict_failed_bare_pods:
+        yield "evictFailedBarePods", "a pod that has failed holds no room, and no plan moves it"
     if raw.get("schedulerNames") and not args.default_job_mode.keeps_room:
         yield "schedulerNames", f"{args.default_job_mode} reserves no room"
     for index, gate in enumerate(raw.get("skipEvictionGates") or ()):

@@ -33,7 +33,9 @@ def print_arbitration(
         for job in snapshot.of(PodMigrationJob)
     ]
     waiting = [job for job in jobs if job.phase is JobPhase.PENDING and not passed(job)]
-    pods = {pod.key: pod for pod in (*snapshot.bound_pods(), *snapshot.pending)}
+    # Pods that have ended, and those of nodes that the dump lacks, are there as well.
+    standing = (*snapshot.of(Pod), *snapshot.bound_pods(), *snapshot.pending)
+    pods = {pod.key: pod for pod in standing}
     rules = MigrationFilter(args, pods.values(), snapshot.of(Workload), jobs)
     decided = arbitrate([job for job in waiting if not job.paused], pods, rules)
     paused = [job for job in waiting if job.paused]

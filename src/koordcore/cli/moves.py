@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from koordcore.checking.moves import HELD
 from koordcore.cli.descheduler_files import MIGRATING, read_plugin_file, say_idle
 from koordcore.cli.idle_arguments import idle_migration
 from koordcore.cli.layout import Column, Table, Tone
@@ -25,6 +26,7 @@ from koordcore.descheduling.migration.filter import LOOKUP_ERRORS, MigrationFilt
 from koordcore.descheduling.migration.workloads import UnknownScale
 from koordcore.descheduling.plans import MoveRules, Moving
 from koordcore.errors import ModelError
+from koordcore.manifests.encode import pod_manifest
 from koordcore.manifests.move_records import moves_record
 from koordcore.manifests.pods import BUILT_IN_PRIORITIES
 from koordcore.manifests.proof_records import claim_record, proofs_record
@@ -34,7 +36,6 @@ from koordcore.model.migration import JobMode, JobPhase, PodMigrationJob
 from koordcore.model.moves import Move
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.rebalance import MigrationControllerArgs
-from koordcore.model.resources import format_resources
 from koordcore.protocol.migration import ANNOTATION_EVICT, ANNOTATION_EVICT_REASON, format_job
 from koordcore.protocol.rebalance import (
     default_migration_controller,
@@ -47,6 +48,18 @@ P = TypeVar("P", bound=Plan)
 ROOM_AIMS: Final = ("slots that do not fit", "moves", "price")
 EMPTY_AIMS: Final = ("nodes emptied", "moves", "price")
 CARD_AIMS: Final = ("idle cards in vain and moves, in thousandths", "moves")
+_RESERVED: Final = (
+    "schedulerName",
+    "priority",
+    "priorityClassName",
+    "preemptionPolicy",
+    "tolerations",
+    "overhead",
+    "resources",
+    "initContainers",
+    "containers",
+)
+"""What a Reservation says of the pod that it is for; its node is chosen, and volumes stay where they are."""
 COOLING_AIMS: Final = ("hot nodes", "excess in permille", "moves", "price")
 
 
@@ -267,7 +280,8 @@ def move_objects(snapshot: ClusterSnapshot, moves: tuple[Move, ...], reason: str
         pod = snapshot.pod(move.pod)
         if pod is None:
             continue
-        name = f"move-{move.pod.namespace}-{move.pod.name}"
+        # No namespace has a dot in its name: pods of two namespaces never share one.
+        name = f"move-{move.pod.namespace}.{move.pod.name}"
         made.append(_reservation(pod, name, move.target))
         job = PodMigrationJob(
             name=name,
@@ -291,12 +305,6 @@ def _reservation(pod: Pod, name: str, target: str) -> dict[str, Any]:
     if owner is not None:
         controller = {"kind": owner.kind, "name": owner.name, "uid": owner.uid, "controller": True}
         reference = {"controller": {"namespace": pod.namespace, **controller}}
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [target]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    containers = [
-        {"name": one.name or f"c{index}", "resources": {"requests": _quantities(one.requests)}}
-        for index, one in enumerate(pod.containers)
-    ] or [{"name": "c0", "resources": {"requests": _quantities(pod.requests)}}]
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
@@ -305,13 +313,20 @@ def _reservation(pod: Pod, name: str, target: str) -> dict[str, Any]:
             "allocateOnce": True,
             "ttl": "5m0s",
             "owners": [reference],
-            "template": {
-                "metadata": {"namespace": pod.namespace, "labels": dict(pod.labels)},
-                "spec": {"affinity": {"nodeAffinity": required}, "containers": containers},
-            },
+            "template": _template(pod, target),
         },
     }
 
 
-def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    return dict(format_resources(amounts))
+def _template(pod: Pod, target: str) -> dict[str, Any]:
+    """Ask for what the pod asks for on its new node; nothing of what it holds goes along."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [target]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    written = pod_manifest(pod)
+    spec = {name: written["spec"][name] for name in _RESERVED if name in written["spec"]}
+    notes = {name: text for name, text in pod.annotations.items() if name not in HELD}
+    metadata = {"namespace": pod.namespace, "labels": dict(pod.labels)}
+    return {
+        "metadata": metadata | ({"annotations": notes} if notes else {}),
+        "spec": {"affinity": {"nodeAffinity": required}, **spec},
+    }
