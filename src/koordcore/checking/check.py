@@ -53,6 +53,7 @@ def _checks(
     from koordcore.checking.groups import check_groups
     from koordcore.checking.neighbours import check_neighbours
     from koordcore.checking.nodes import check_nodes
+    from koordcore.checking.nominated_gangs import check_nominated_gangs
     from koordcore.checking.placement import check_placements
     from koordcore.checking.quotas import check_quotas
     from koordcore.checking.unmodelled import check_unmodelled
@@ -75,7 +76,11 @@ def _checks(
         partial(check_quotas, elsewhere=elsewhere),
     )
     evictions = partial(check_victims, everywhere=everywhere, elsewhere=elsewhere, kept=kept)
-    return places, (partial(check_gangs, whole=whole, standing=standing), check_groups, evictions)
+    gangs: Sequence[Check] = (
+        partial(check_gangs, whole=whole, standing=standing),
+        partial(check_nominated_gangs, whole=whole),
+    )
+    return places, (*gangs, check_groups, evictions)
 
 
 def check_touched(
