@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -117,6 +118,10 @@ def test_nominated_members_come_in_multiples() -> None:
     assert told(snapshot, a1="n0", a2="n1", a3="n2") == [
         "default/a Rack/r1 holds 1 members, no multiple of 2",
     ]
+    # Beside one that terminates there are two, and one once it has gone.
+    leaves = attrs.evolve(pod("a0"), deleted=datetime(2026, 1, 1, tzinfo=UTC))
+    ending = in_racks([pod("a1")], [leaves], NETWORK, group("a", 2, PAIRS))
+    assert told(ending, a1="n1") == []
 
 
 def test_parts_are_nominated_whole_and_in_their_rack() -> None:

@@ -20,8 +20,8 @@ def check_nominated_gangs(
 ) -> Iterator[Violation]:
     """Whoever is nominated has with those that run, come and keep a place what his gang needs.
 
-    A gang of a group that loses members itself is not asked about: whether it has started then hangs on when
-    they leave.
+    A gang of a group that loses members itself, to this plan or anyhow, is not asked about: whether it has
+    started then, and where it lies, hangs on when they leave.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def check_nominated_gangs(
         return
     gone = {victim.pod for one in nominated for victim in one.victims}
     running = [pod for state in result.snapshot.nodes for pod in state.pods]
-    less = {*members_of(pod for pod in running if pod.key in gone)}
+    less = {*members_of(pod for pod in running if pod.key in gone or pod.leaving)}
     new = {
         one.pod
         for one in result.decisions
