@@ -103,7 +103,9 @@ def check_members(
         # Also where it does not list itself its members lie with those of the gangs that it lists.
         planned = sorted({gang_id, *gang.group})
         specs = {name: gangs[name].topology_spec for name in planned if name in gangs}
-        together = [pod for name in specs for pod in members.get(name, ())]
+        # Where nothing binds them all, others may have come by themselves, to nodes that are in no network.
+        binding = specs if _shared(specs).gather_strategy else (gang_id,)
+        together = [pod for name in binding for pod in members.get(name, ())]
         # What the gangs say decides whether a network is needed, not what is left of it for each check.
         known = [spec for spec in specs.values() if spec is not None]
         started = _started(gang, gangs, before[0])
