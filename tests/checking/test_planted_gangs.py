@@ -150,6 +150,16 @@ def test_what_every_gang_of_a_group_demands_binds_them_together() -> None:
     assert {one[:10] for one in told(snapshot, a1="n0", b1="n2")} == {"default/a ", "default/b "}
 
 
+def test_who_comes_without_a_wish_may_lie_outside_the_network() -> None:
+    """``b`` lists ``a`` as well, which lists itself alone and says nothing: its member may go anywhere."""
+    names = json.dumps(["default/a", "default/b"])
+    snapshot = cluster(NETWORK, group("a", 1), group("b", 1, MUST, groups=names), pending=("a1", "b1"))
+    lost = attrs.evolve(snapshot.node("n3").node, labels={})
+    outside = snapshot.with_nodes(NodeState(lost, ()))
+    assert told(outside, a1="n3", b1="n0") == []
+    assert len(told(outside, a1="n0", b1="n3")) == 1
+
+
 def test_a_wish_of_one_gang_binds_nobody() -> None:
     names = json.dumps(["default/a", "default/b"])
     records = (NETWORK, group("a", 2, WISH, groups=names), group("b", 2, groups=names))

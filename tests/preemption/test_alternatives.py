@@ -133,3 +133,10 @@ def test_the_plan_for_one_pod_names_the_next_domain_where_it_gathers() -> None:
     assert plan.alternative.where.endswith("n2")
     whole = planned(problem_of([[0]] * 2, full(0, 5), members(1), blocks=["a", "b"]))
     assert (whole.layer, whole.domain) == (plan.layer, plan.domain)
+
+
+def test_where_it_is_best_that_nobody_comes_there_is_no_alternative() -> None:
+    blocks = ["a", "b"]
+    plan = planned(problem_of([[0], [0]], full(0, 0), members(1), blocks=blocks, rules=GATHERED))
+    anybody = problem_of([[0], [0]], full(0, 0), members(1), blocks=blocks, rules=GATHERED, least=0)
+    assert rejected_alternative(anybody, plan) is None

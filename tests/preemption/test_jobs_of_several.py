@@ -202,6 +202,16 @@ def test_running_members_count_towards_a_multiple() -> None:
     assert victims(planned(many)) == ["v0"]
 
 
+def test_where_nobody_has_to_come_nobody_leaves_for_a_multiple() -> None:
+    """Two of three run in ``a``; ``b`` has room for one, which is no multiple, and needs nobody."""
+    rules = [GatherRule("BlockLayer", "PreferGather", 3)]
+    pods = [(0, (4,), 0, ""), (1, (2,), 0, "")]
+    problem = problem_of([[0], [2]], pods, [(2,), (2,)], blocks=["a", "b"], rules=rules, least=0)
+    plan = plan_preemption(attrs.evolve(problem, bound=np.array([2, 0])), gather=Gather.IF_FREE)
+    assert isinstance(plan, PreemptionPlan)
+    assert (victims(plan), nodes(plan)) == ([], [])
+
+
 # -- what dry runs say ---------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,12 @@ SLICE = {"subGroups": [{"name": "leader"}, {"name": "w", "size": 2, "gatherStrat
 
 
 def evicting(
-    there: list[Node], waiting: list[Pod], *groups: PodGroup, cheap: Sequence[str] = ()
+    there: list[Node],
+    waiting: list[Pod],
+    *groups: PodGroup,
+    cheap: Sequence[str] = (),
+    running: Sequence[Pod] = (),
+    members: str = "minimum",
 ) -> ScheduleResult:
     """Make room for pods on nodes that are full; who runs on some of them is less important."""
     snapshot = ClusterSnapshot(
@@ -29,7 +34,8 @@ def evicting(
         for node in there
     ]
     full = snapshot.assume(*(old.at(node.name) for old, node in zip(olds, there, strict=True)))
-    return legal(full, preempt=PreemptionRules())
+    full = full.assume(*(one.at(node.name) for one, node in zip(running, there, strict=False)))
+    return legal(full, preempt=PreemptionRules(members=members))
 
 
 def test_a_slice_does_not_reach_beyond_its_rack_for_cheaper_victims() -> None:
@@ -49,3 +55,32 @@ def test_room_is_made_for_a_gang_with_parts_and_one_without_in_the_same_group() 
     (plan,) = result.preemptions
     assert {plan.nominations[f"default/g-w{number}"] for number in range(2)} == {"r1-0", "r1-1"}
     assert len(plan.nominations) == 4
+
+
+def test_nobody_leaves_for_a_member_beside_a_part_that_is_too_small() -> None:
+    """No minimum of the gang itself is short; one of the two workers is."""
+    parts = {"subGroups": [{"name": "w", "minMember": 2}]}
+    waiting = [*pods("g", "", 1), *pods("g", "w", 1)]
+    result = evicting(nodes(1, 1), waiting, group("g", 0, parts), members="each")
+    assert result.preemptions == ()
+
+
+def test_nobody_leaves_for_a_member_beside_which_those_that_run_are_no_multiple() -> None:
+    """One member runs in each of two racks that should hold pairs; one more waits, and another gang's."""
+    pairs = {"layer": "Rack", "strategy": "PreferGather", "podCountMultiple": 2}
+    rules = json.dumps({"gatherStrategy": [pairs]})
+    names = json.dumps(["default/g", "default/h"])
+    groups = [
+        group("g", 3, None, groups=names, min_groups="2", network_topology_spec=rules),
+        group("h", 1, None, groups=names, min_groups="2"),
+    ]
+    there, running = nodes(1, 1, 1), pods("g", "w", 2, cards=0)
+    waiting = [*pods("g", "v", 1), *pods("h", "", 1)]
+    result = evicting(there, waiting, *groups, running=running, members="each")
+    assert result.preemptions == ()
+
+
+def test_in_a_network_without_any_node_nobody_leaves_for_a_part_that_lies_together() -> None:
+    there = [attrs.evolve(node, labels={}) for node in nodes(1, 1)]
+    result = evicting(there, pods("g", "w", 2), group("g", 2, {"subGroups": SLICE["subGroups"][1:]}))
+    assert result.preemptions == ()

@@ -53,6 +53,7 @@ def _checks(
     from koordcore.checking.groups import check_groups
     from koordcore.checking.neighbours import check_neighbours
     from koordcore.checking.nodes import check_nodes
+    from koordcore.checking.nominated_gangs import check_nominated_gangs
     from koordcore.checking.placement import check_placements
     from koordcore.checking.quotas import check_quotas
     from koordcore.checking.unmodelled import check_unmodelled
@@ -75,9 +76,12 @@ def _checks(
         partial(check_quotas, elsewhere=elsewhere),
     )
     evictions = partial(check_victims, everywhere=everywhere, elsewhere=elsewhere, kept=kept)
-    gangs = partial(check_gangs, whole=whole, standing=standing)
-    groups = partial(check_groups, standing=standing)
-    return places, (gangs, groups, evictions)
+    gangs: Sequence[Check] = (
+        partial(check_gangs, whole=whole, standing=standing),
+        partial(check_nominated_gangs, whole=whole),
+        partial(check_groups, standing=standing),
+    )
+    return places, (*gangs, evictions)
 
 
 def check_touched(

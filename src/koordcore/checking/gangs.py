@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from koordcore.checking.gang_parts import check_parts
 from koordcore.checking.network import tree_of
@@ -43,48 +43,88 @@ def check_gangs(
     """
     new = {one.pod for one in result.decisions if isinstance(one, Bound)}
     held = {one.pod for one in result.decisions if isinstance(one, Waiting) and one.held}
+    members = members_of(pod for state in result.snapshot.nodes for pod in state.pods)
+    yield from check_members(snapshot, result, members, new, new, whole=whole, standing=standing)
+    gangs = _gangs_after(snapshot, result) if held else {}
+    for gang_id, gang in sorted(gangs.items()):
+        if gang.mode is GangMode.STRICT and {pod.key for pod in members.get(gang_id, ())} & held:
+            yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
+
+
+def members_of(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """Give the members of gangs among pods, by the id of their gang."""
     members: dict[str, list[Pod]] = defaultdict(list)
-    for state in result.snapshot.nodes:
-        for pod in state.pods:
-            name = gang_name(pod.labels, pod.annotations)
-            if name:
-                members[f"{pod.namespace}/{name}"].append(pod)
-    args = result.policy.args_of(CoschedulingArgs)
-    gangs, tree = gang_configs(snapshot.of(PodGroup), _everybody(result.snapshot), args), None
+    for pod in pods:
+        name = gang_name(pod.labels, pod.annotations)
+        if name:
+            members[f"{pod.namespace}/{name}"].append(pod)
+    return members
+
+
+def check_members(
+    snapshot: ClusterSnapshot,
+    result: ScheduleResult,
+    members: Mapping[str, list[Pod]],
+    asked: Collection[PodKey],
+    new: set[PodKey],
+    *,
+    whole: ClusterSnapshot,
+    standing: bool = False,
+    spared: Collection[str] = (),
+) -> Iterator[Violation]:
+    """Check the gangs of some pods as they are once their members have nodes.
+
+    Parameters
+    ----------
+    members
+        Everybody who has a node then, by gang.
+    asked, new
+        The pods whose gangs are checked, and all that have not run before.
+    spared
+        Gangs that are not checked, nor those that list them.
+    """
+    gangs, tree = _gangs_after(snapshot, result), None
     if any(gang.topology_spec is not None or gang.sub_groups is not None for gang in gangs.values()):
         tree = tree_of(whole)
     if tree is not None:
         gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
     before = _before(snapshot)
     for gang_id in sorted(members):
+        if not any(pod.key in asked for pod in members[gang_id]):
+            continue
         gang = gangs.get(gang_id)
         if gang is None:
-            if not standing and any(pod.key in new for pod in members[gang_id]):
+            if not standing:
                 yield Violation(ViolationKind.GANG, gang_id, "has a new member, and nothing configures it")
             continue
-        grown = {pod.key for pod in members[gang_id]} & new
-        if grown:
-            yield from _check_group(gang, gangs, members, before, new)
-            # Also where it does not list itself its members lie with those of the gangs that it lists.
-            planned = sorted({gang_id, *gang.group})
-            specs = {name: gangs[name].topology_spec for name in planned if name in gangs}
-            together = [pod for name in specs for pod in members.get(name, ())]
-            # What the gangs say decides whether a network is needed, not what is left of it for each check.
-            known = [spec for spec in specs.values() if spec is not None]
-            started = _started(gang, gangs, before[0])
-            if known and (tree is not None or not started or any(spec.binds for spec in known)):
-                there = tree or _bare(together, known)
-                if there is not None or not standing:
-                    yield from _check_gather(there, gang.id, _shared(specs), together, new)
-            if gang.topology_spec is not None:
-                own, pods = _unshared(gang.topology_spec, _shared(specs)), members[gang_id]
-                there = tree or _bare(pods, [gang.topology_spec])
-                if there is not None or (not standing and (not started or gang.topology_spec.binds)):
-                    yield from _check_gather(there, gang.id, own, pods, new)
-            if gang.sub_groups is not None:
-                yield from check_parts(snapshot, gang, members[gang_id], new, tree, standing=standing)
-        if gang.mode is GangMode.STRICT and {pod.key for pod in members[gang_id]} & held:
-            yield Violation(ViolationKind.GANG, gang_id, "is Strict and keeps places while it waits")
+        if any(name in spared for name in (gang_id, *gang.group)):
+            continue
+        yield from _check_group(gang, gangs, members, before, new)
+        # Also where it does not list itself its members lie with those of the gangs that it lists.
+        planned = sorted({gang_id, *gang.group})
+        specs = {name: gangs[name].topology_spec for name in planned if name in gangs}
+        # Where nothing binds them all, others may have come by themselves, to nodes that are in no network.
+        binding = specs if _shared(specs).gather_strategy else (gang_id,)
+        together = [pod for name in binding for pod in members.get(name, ())]
+        # What the gangs say decides whether a network is needed, not what is left of it for each check.
+        known = [spec for spec in specs.values() if spec is not None]
+        started = _started(gang, gangs, before[0])
+        if known and (tree is not None or not started or any(spec.binds for spec in known)):
+            there = tree or _bare(together, known)
+            if there is not None or not standing:
+                yield from _check_gather(there, gang.id, _shared(specs), together, new)
+        if gang.topology_spec is not None:
+            own, pods = _unshared(gang.topology_spec, _shared(specs)), members[gang_id]
+            there = tree or _bare(pods, [gang.topology_spec])
+            if there is not None or (not standing and (not started or gang.topology_spec.binds)):
+                yield from _check_gather(there, gang.id, own, pods, new)
+        if gang.sub_groups is not None:
+            yield from check_parts(snapshot, gang, members[gang_id], new, tree, standing=standing)
+
+
+def _gangs_after(snapshot: ClusterSnapshot, result: ScheduleResult) -> dict[str, Gang]:
+    args = result.policy.args_of(CoschedulingArgs)
+    return gang_configs(snapshot.of(PodGroup), _everybody(result.snapshot), args)
 
 
 def gang_configs(

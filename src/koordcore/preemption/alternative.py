@@ -63,6 +63,8 @@ def rejected_alternative(
         return None
     damage = damage_of(problem, chosen)
     rows = np.flatnonzero(counts.sum(axis=0)).tolist()
+    if not rows:
+        return None  # there it is best that nobody comes
     if tree is not None and depth:
         return Alternative(damage, tree.label(int(tree.ancestors[depth][problem.place[rows[0]]])))
     names = [problem.nodes[row] for row in rows]

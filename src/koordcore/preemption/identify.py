@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import attrs
@@ -11,6 +11,10 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.model.pods import Pod
 from koordcore.protocol.gang_names import gang_name
+
+
+def _always(nodes: Mapping[str, str]) -> bool:
+    return True
 
 
 @record(kw_only=True)
@@ -27,6 +31,8 @@ class PreemptingJob:
         Members without a node, and members that hold one at Permit.
     parts
         Pending members by gang, and how many of them each gang still needs.
+    serves
+        Whether it could start with members on these nodes, by ``namespace/name``.
     """
 
     preemptor: str
@@ -34,6 +40,7 @@ class PreemptingJob:
     pending: tuple[Pod, ...]
     waiting: tuple[Pod, ...] = ()
     parts: immutabledict[str, tuple[tuple[Pod, ...], int]]
+    serves: Callable[[Mapping[str, str]], bool] = _always
 
 
 def triggering(pods: Sequence[Pod], other: Pod | None = None) -> Pod:

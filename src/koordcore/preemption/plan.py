@@ -139,7 +139,9 @@ def plan_preemption(
     # Whatever is gathered in a smaller domain lies in one of the widest as well.
     certificate = plans[-1].certificate
     if certificate.objective != best.damage.vector:
-        certificate = Certificate.make_bounded(best.damage.vector, certificate.bound)
+        # But for nobody: the widest may hold running members that want one more for their multiple.
+        bound = min(certificate.bound, best.damage.vector)
+        certificate = Certificate.make_bounded(best.damage.vector, bound)
     if not proven:
         certificate = Certificate(CertificateStatus.HEURISTIC, best.damage.vector)
     return write_plan(problem, attrs.evolve(best, certificate=certificate))

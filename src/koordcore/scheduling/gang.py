@@ -10,7 +10,7 @@ by member, which is exact for equal members; where unequal ones get in each othe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
@@ -28,19 +28,14 @@ from koordcore.protocol.times import format_timestamp, moment_of
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.scheduling.gang_input import Conflict, demand_of, fit_error, offers_of, planning_input_of
 from koordcore.scheduling.gang_roles import counts_beyond_amounts
+from koordcore.scheduling.gang_wish import Wish, wish_of
 from koordcore.scheduling.group_plans import flat_tree, place_groups
-from koordcore.scheduling.network_trees import network_tree
 from koordcore.scheduling.nominated_members import beside, bind_nominated, well_placed
 from koordcore.scheduling.one_pod import place_pod, place_there
 from koordcore.scheduling.outcomes import Outcome, finish, give_up, kept, marked, plan_of, unplaced, waiting
 from koordcore.scheduling.permit_holds import FOR_EVER, NOBODY, Kept, again
 from koordcore.scheduling.permit_wait import wait_ends
 from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
-from koordcore.snapshot.following import once
-from koordcore.topology.network import NetworkTopology
-
-Wish: TypeAlias = tuple[NetworkTopologySpec, NetworkTopology]
-"""How a job that is planned has to lie, and in which tree."""
 
 _OVER: Final = 'gang "{}" was not complete in time: it could keep its places{}'
 
@@ -75,11 +70,7 @@ def place_job(
         return refused, attrs.evolve(plan, malformed=bool(job.refusal) and not job.by_labels)
     if job.tree is not None:
         return place_groups(workspace, plugins, job, job.tree, limits)
-    spec = job.spec
-    tree = once(workspace.snapshot, network_tree) if spec is not None or job.parts else None
-    wish: Wish | None = None
-    if job.together or (spec is not None and (tree is not None or not spec.needs_network)):
-        wish = spec or NetworkTopologySpec(), flat_tree(workspace) if tree is None else tree
+    wish = wish_of(workspace, job)
     nominated = _as_nominated(workspace, plugins, job, wish, limits)
     if nominated is not None:
         return kept(job, marked(workspace, job, nominated))
@@ -125,6 +116,10 @@ def _in_order(job: Job) -> list[Pod]:
     members = [Member(str(pod.key), 0, rank) for pod, rank in zip(job.pods, ranks, strict=True)]
     by_key = {str(pod.key): pod for pod in job.pods}
     return [by_key[member.key] for member in rank_order(members)]
+
+
+def _nodes(decisions: Mapping[PodKey, PodDecision]) -> dict[PodKey, str]:
+    return {key: one.node for key, one in decisions.items() if isinstance(one, Bound)}
 
 
 def _placed(job: Job, gang_id: str, decisions: Mapping[PodKey, PodDecision]) -> int:
@@ -265,7 +260,7 @@ def _planned_beside(
     if others:
         mark = workspace.checkpoint()
         found = _plan_of(workspace, plugins, beside(job, first), wish, limits)
-        if isinstance(found, Planned) and well_placed(job, *wish, {**first, **found.bound}):
+        if isinstance(found, Planned) and well_placed(job, *wish, _nodes({**first, **found.bound})):
             bound |= found.bound
             refused |= found.refused
             sure = found.answer.certificate.proven and not found.cut
@@ -275,7 +270,7 @@ def _planned_beside(
                 sure = found.certificate is not None and found.certificate.proven
                 if found.refused is not None:
                     refused[found.refused.pod] = found.refused
-    if len(bound) == len(first) and not well_placed(job, *wish, bound):
+    if len(bound) == len(first) and not well_placed(job, *wish, _nodes(bound)):
         return None
     # Where the budget ran out, or what was planned could not be bound so, there may be one.
     left = f"no place {'is left' if sure else 'was found'} beside the nominated members"

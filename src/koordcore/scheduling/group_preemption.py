@@ -89,7 +89,7 @@ def with_own_layers(job: Job, problem: PreemptionProblem) -> PreemptionProblem:
 
 def _home_of(problem: PreemptionProblem, tree: NetworkTopology, depth: int | None) -> IntVector:
     """Give the domain of every node on a layer, -1 outside the tree and where there is no such layer."""
-    if depth is None:
+    if depth is None or not tree.nodes:
         return np.full(len(problem.nodes), -1, dtype=np.int64)
     home = tree.ancestors[depth][np.maximum(problem.place, 0)] - tree.layer_start[depth]
     return np.where(problem.place >= 0, home, -1)

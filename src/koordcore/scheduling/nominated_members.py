@@ -53,9 +53,9 @@ def beside(job: Job, decisions: Mapping[PodKey, PodDecision]) -> Job:
 
 
 def well_placed(
-    job: Job, spec: NetworkTopologySpec, tree: NetworkTopology, decisions: Mapping[PodKey, PodDecision]
+    job: Job, spec: NetworkTopologySpec, tree: NetworkTopology, there: Mapping[PodKey, str]
 ) -> bool:
-    """Tell whether the members that are bound are enough, and lie as they must beside those that run."""
+    """Tell whether the members with a node are enough, and lie as they must beside those that run."""
     found = roles_of(job, tree, {str(pod.key): 0 for pod in job.pods})
     demand = GangDemand(
         roles=found.roles,
@@ -66,5 +66,4 @@ def well_placed(
         spec=spec,
         bound=per_node(tree, chain.from_iterable(job.bound.values())),
     )
-    nodes = {str(key): one.node for key, one in decisions.items() if isinstance(one, Bound)}
-    return not placement_violations(tree, demand, nodes)
+    return not placement_violations(tree, demand, {str(key): node for key, node in there.items()})

@@ -44,6 +44,7 @@ from koordcore.scheduling.gang_roles import (
     with_hope,
     with_places,
 )
+from koordcore.scheduling.gang_wish import own_layers, serving
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
@@ -148,7 +149,8 @@ class Preemptor:
                     parts=immutabledict({part.name: (part.pods, part.least) for part in parts if part.pods}),
                 )
                 spec = spec or NetworkTopologySpec()
-            found += self._preempt_or_reclaim(identified, spec, bound, _own_layers(job)) or ()
+            identified = attrs.evolve(identified, serves=serving(self._workspace, job))
+            found += self._preempt_or_reclaim(identified, spec, bound, own_layers(job)) or ()
         if self._rules.members is not Members.EACH:
             return found
         for part in parts_of(job):
@@ -163,10 +165,11 @@ class Preemptor:
     ) -> list[Nominated]:
         """Make room for one member beside those that run or have a place now."""
         parted = immutabledict({part.name: ((pod,), 1)})
-        one, now = attrs.evolve(identify_job(pod), preemptor=name, parts=parted), with_places(job, there)
+        serves, now = serving(self._workspace, job, there), with_places(job, there)
+        one = attrs.evolve(identify_job(pod), preemptor=name, parts=parted, serves=serves)
         bound = [node for nodes in now.bound.values() for node in nodes]
         spec = job.spec or (NetworkTopologySpec() if job.parts else None)
-        return self._preempt(one, spec, bound, _own_layers(now)) or []
+        return self._preempt(one, spec, bound, own_layers(now)) or []
 
     def _for_groups(self, job: Job) -> list[Nominated]:
         """Make room for Kubernetes' own groups: for as many of them as could start at all."""
@@ -269,6 +272,8 @@ class Preemptor:
         if isinstance(plan, NotHelpful) or not (plan.nominations and (plan.victims or freed)):
             return None
         plan = self._completed(problem, plan, runs, pods)
+        if not job.serves(plan.nominations):
+            return None
         plan = attrs.evolve(plan, job=job.preemptor, leaving=counted_on(plan, leaving))
         if reclaiming:
             going = {victim.pod: self._running(victim) for victim in plan.victims}
@@ -431,15 +436,6 @@ class Preemptor:
         for claim in self._claims:
             for pod in claim.members:
                 forget_nominated(self._workspace, self._plugins, pod)
-
-
-def _own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionProblem] | None:
-    """Give what has to be said of a job's problem where single gangs have wishes of their own."""
-    if not job.own_specs and not job.parts:
-        return None
-    from koordcore.scheduling.group_preemption import with_own_layers
-
-    return lambda problem, _: with_own_layers(job, problem)
 
 
 def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:
