@@ -161,11 +161,15 @@ def test_who_runs_with_a_claim_that_was_made_for_it_is_as_it_should_be() -> None
     )
     asks, claims = pod("runs", 1), pod("runs", 1, "cpu")
     claims = attrs.evolve(claims, resource_claims=(PodResourceClaim("dev", template="t"),))
+    only = NodeSelector(
+        (NodeSelectorTerm(fields=(Requirement("metadata.name", SelectorOperator.IN, ("a",)),)),)
+    )
+    elsewhere = ClaimAllocation(results=(attrs.evolve(result, pool="a"),), node_selector=only)
     for one, made in ((asks, {"extended": True}), (claims, {"pod_claim_name": "dev"})):
-        snapshot = cluster(records=(CLASS, attrs.evolve(claim, **made))).assume(one.at("b"))
-        assert verify(snapshot) == ()
-        without = cluster().assume(one.at("b"))
-        assert [each.kind for each in verify(without)] == [ViolationKind.CLAIM]
+        own = attrs.evolve(claim, **made)
+        assert verify(cluster(records=(CLASS, own)).assume(one.at("b"))) == ()
+        moved = cluster(records=(CLASS, attrs.evolve(own, allocation=elsewhere))).assume(one.at("b"))
+        assert {each.kind for each in verify(moved)} == {ViolationKind.CLAIM}
 
 
 def test_a_claim_from_an_earlier_attempt_is_used() -> None:
