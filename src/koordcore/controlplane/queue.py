@@ -8,7 +8,7 @@ doubles with every attempt. The clock is an argument; a turn in which nothing ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, TypeAlias
 
@@ -16,16 +16,14 @@ import attrs
 
 from koordcore._blame import names_its_arguments, shown
 from koordcore._record import record
+from koordcore.controlplane.together import gang_of, starting_together
 from koordcore.errors import ModelError
 from koordcore.framework.hints import ChangeKind, could_help, kind_of, kinds_of, kinds_of_promise
 from koordcore.framework.requests import kinds_with
 from koordcore.model.checks import check_fields, check_least
 from koordcore.model.decisions import Bound, Nominated, NotOurs, PodDecision, Unschedulable, Waiting
-from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
-from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
-from koordcore.protocol.gang_names import gang_name
 from koordcore.scheduling.cycle import queue_order, stand_ins
 from koordcore.snapshot import Change, ClusterSnapshot, PodBound, PodEnded, PodPending, PodUpdated
 from koordcore.snapshot.changes import with_next
@@ -241,7 +239,7 @@ class SchedulingQueue:
             self._promise(pod)
             if not same:
                 known.news = True
-                self._join(pod.key, known, _gang_of(pod))
+                self._join(pod.key, known, gang_of(pod))
                 self._activate(pod.key, known, now)
             return not same
         self._remove(pod.key)
@@ -251,7 +249,7 @@ class SchedulingQueue:
             entry.ready = earlier.tried + self._backoff.pause(earlier.attempts)
         self._entries[pod.key] = entry
         self._activate(pod.key, entry, now)
-        self._join(pod.key, entry, _gang_of(pod))
+        self._join(pod.key, entry, gang_of(pod))
         self._promise(pod)
         return True
 
@@ -332,7 +330,7 @@ class SchedulingQueue:
         keys = dict.fromkeys(pod.key for pod in fresh[: self._limit])
         keys |= self._nominated
         for gang in sorted({self._entries[key].gang for key in keys} - {""}):
-            for name in _starting_together(snapshot, gang, [self._entries[key].pod for key in keys]):
+            for name in starting_together(snapshot, gang, [self._entries[key].pod for key in keys]):
                 keys |= self._gangs.get(name, {})
         self._since = set()
         taken = [self._entries[key] for key in keys]
@@ -408,33 +406,3 @@ def _stood_for(policy: Policy) -> frozenset[str]:
     """Name the types of records for which pods of a policy's plugins may stand."""
     kinds = kinds_with(policy, "waiting")
     return frozenset(record.__name__ for kind in kinds for record in kind.reads or ())
-
-
-def _gang_of(pod: Pod) -> str:
-    """Name what a pod starts together with: its gang or its group; empty for a pod on its own."""
-    name = gang_name(pod.labels, pod.annotations)
-    if name:
-        return f"{pod.namespace}/{name}"
-    group = pod.scheduling_group
-    if group is None:
-        return ""
-    # Groups of a tree start together, and a tree lies in one namespace.
-    return f"{pod.namespace}//{group.workload}/{group.pod_group}" if group.workload else f"{pod.namespace}//"
-
-
-def _starting_together(snapshot: ClusterSnapshot, gang: str, pods: Iterable[Pod]) -> Iterator[str]:
-    """Name the gangs that start together with one."""
-    yield gang
-    space, _, name = gang.partition("/")
-    written = snapshot.find(PodGroup, name, space)
-    if written is not None:
-        yield from gang_from_pod_group(written).gang.group
-        return
-    for pod in pods:
-        if _gang_of(pod) == gang:
-            config = parse_gang_pod(
-                namespace=pod.namespace, name=pod.name, labels=pod.labels, annotations=pod.annotations
-            ).pod.config
-            if config is not None:
-                yield from config.group
-                return
