@@ -7,7 +7,8 @@ that members of NonStrict gangs keep until the others come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
 import attrs
@@ -21,14 +22,18 @@ from koordcore.controlplane.overdue import Overdue
 from koordcore.controlplane.queue import Backoff, SchedulingQueue
 from koordcore.controlplane.requests import Request
 from koordcore.controlplane.steps import Look, Moment, Say, Send, Steps
+from koordcore.controlplane.together import units
 from koordcore.controlplane.turn import dated, is_news, orders
 from koordcore.controlplane.unreported import UnreportedNodes
 from koordcore.controlplane.writing import Journal
 from koordcore.errors import SolverError
 from koordcore.model.checks import check_fields, check_least
+from koordcore.model.decisions import Unschedulable
+from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
 from koordcore.model.preemption import PreemptionRules
 from koordcore.model.quotas import QuotaPolicy
+from koordcore.result import ScheduleResult
 from koordcore.scheduling.entry import schedule
 from koordcore.snapshot import ClusterSnapshot, NodeReplaced
 
@@ -134,16 +139,10 @@ class ControlLoop:
             return None
         for key, reason in going.items():
             yield Say(f"evicting {key}: {reason}")
-        policy = self._settings.policy
-        snapshot = self._places.kept(self._unreported.closed(self.snapshot))
-        result = schedule(snapshot, pods, policy=policy, now=moment.wall, preempt=_RULES)
-        yield Look("decide")
-        if broken := verify(snapshot, result, now=moment.wall):
-            raise SolverError(f"the plan is not legal: {broken[0]}")
-        yield Look("verify")
+        result = yield from self._decide(pods, moment.wall)
         todo = orders(self.snapshot, result, going, now=moment.wall)
         turn = Turn(
-            asked=len(pods),
+            asked=len(result.decisions),
             bound=len(result.bound),
             nominated=result.stats.get("nominated", 0),
             evicted=sum(one.subresource == "eviction" for one in todo.requests),
@@ -162,6 +161,34 @@ class ControlLoop:
             yield Send(remarks)
         yield Look("write")
         return attrs.evolve(turn, waiting=len(self._queue))
+
+    def _decide(self, pods: Sequence[Pod], wall: datetime) -> Steps[ScheduleResult]:
+        """Decide about pods, or about the first of them alone where a plan for all of them is not legal.
+
+        That is a defect of the library, and it must not stop everybody: halves are tried until whoever
+        the defect befalls is alone. The others are asked about in the next turns.
+        """
+        policy = self._settings.policy
+        snapshot = self._places.kept(self._unreported.closed(self.snapshot))
+        while True:
+            result, fault = None, ""
+            try:
+                result = schedule(snapshot, pods, policy=policy, now=wall, preempt=_RULES)
+            except SolverError as error:
+                fault = str(error)
+            yield Look("decide")
+            if result is not None:
+                fault = next(map(str, verify(snapshot, result, now=wall)), "")
+                yield Look("verify")
+                if not fault:
+                    return result
+            yield Say(f"no legal plan for {len(pods)} pods, nothing of it is done: {fault}", grave=True)
+            apart = units(snapshot, pods)
+            if len(apart) < 2:
+                why = f"no legal plan was found: {fault}"
+                refused = [Unschedulable(pod=pod.key, nodes=len(snapshot.nodes), refusal=why) for pod in pods]
+                return ScheduleResult(decisions=tuple(refused), snapshot=snapshot, policy=policy)
+            pods = [pod for unit in apart[: len(apart) // 2] for pod in unit]
 
     def _unsaid(self, remarks: Iterable[Request], now: float) -> tuple[Request, ...]:
         """Leave out what the pods' conditions say already, and what was sent a moment ago."""

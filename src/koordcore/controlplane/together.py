@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import Pod
@@ -39,3 +39,20 @@ def starting_together(snapshot: ClusterSnapshot, gang: str, pods: Iterable[Pod])
             if config is not None:
                 yield from config.group
                 return
+
+
+def units(snapshot: ClusterSnapshot, pods: Sequence[Pod]) -> list[list[Pod]]:
+    """Part pods into those that start together, in the order of the first of each."""
+    found: list[list[Pod]] = []
+    unit_of: dict[str, list[Pod]] = {}
+    for pod in pods:
+        gang = gang_of(pod)
+        unit = unit_of.get(gang)
+        if unit is None:
+            unit = []
+            found.append(unit)
+            if gang:
+                for name in starting_together(snapshot, gang, pods):
+                    unit_of.setdefault(name, unit)
+        unit.append(pod)
+    return found
