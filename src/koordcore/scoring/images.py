@@ -6,12 +6,12 @@ times the share of nodes that hold it, so that one node is not preferred for an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
-from koordcore._arrays import ClusterLayout, IntVector
+from koordcore._arrays import IntVector
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 
@@ -20,6 +20,8 @@ LOWEST: Final = 23 * _MEBI
 """Bytes below which an image makes no difference."""
 HIGHEST: Final = 1000 * _MEBI
 """Bytes per container beyond which more makes no difference."""
+_MOST: Final = 64
+"""Images whose bytes are kept by row: eight bytes a node each."""
 
 
 def image_name(name: str) -> str:
@@ -38,70 +40,50 @@ def pod_images(pod: Pod) -> tuple[str, ...]:
     return tuple([image_name(one.image) for one in (*pod.init_containers, *pod.containers)])
 
 
-class ImageIndex:
-    """Which nodes hold which image, for one set of nodes."""
+class ImageSizes:
+    """How large images are on each node, for those that somebody asked about lately."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        # The size on each node, by its name.
-        self._holders: dict[str, dict[str, int]] = {}
-        for node in nodes:
-            for name, size in node.images.items():
-                self._holders.setdefault(name, {})[node.name] = size
+    def __init__(self) -> None:
+        # ``(N,)``: bytes by row; less than 0 where a node does not hold it.
+        self._of: dict[str, IntVector] = {}
 
-    def changed(self, nodes: Iterable[tuple[Node | None, Node | None]]) -> ImageIndex:
-        """Give the index after some nodes were replaced, joined or left: before and after."""
-        known = dict(self._holders)
-        for before, after in nodes:
-            old = {} if before is None else dict(before.images)
-            new = {} if after is None else dict(after.images)
-            node = before or after
-            for name, _ in old.items() ^ new.items():
-                assert node is not None  # it has images
-                holders = dict(known.get(name, {}))
-                holders.pop(node.name, None)
-                if name in new:
-                    holders[node.name] = new[name]
-                known[name] = holders
-                if not holders:
-                    del known[name]
-        made = ImageIndex(())
-        made._holders = known
-        return made
-
-    def has(self, name: str) -> bool:
-        """Tell whether any node holds an image."""
-        return name in self._holders
-
-    def weighted_size(self, name: str, layout: ClusterLayout) -> IntVector | None:
-        """Give an image's size on each node times the share of nodes that hold it; ``None`` for nowhere."""
-        found = self._holders.get(name)
+    def of(self, name: str, nodes: Sequence[Node]) -> IntVector:
+        """Give an image's bytes on each node, ``(N,)``, to be read only; -1 where it is not held."""
+        found = self._of.pop(name, None)
         if found is None:
-            return None
-        weighted = np.zeros(len(layout.names), np.int64)
-        share = float(len(found)) / float(len(layout.names))
-        sizes = np.array([*found.values()], np.float64)
-        weighted[[layout.row_of[node] for node in found]] = np.trunc(sizes * share).astype(np.int64)
-        return weighted
+            found = np.array([node.images.get(name, -1) for node in nodes], np.int64)
+            if len(self._of) >= _MOST:
+                del self._of[next(iter(self._of))]
+        self._of[name] = found
+        return found
+
+    def move(self, by_row: Callable[[IntVector], IntVector]) -> None:
+        """Let nodes join and leave; what those that joined hold is to be said by :meth:`put`."""
+        self._of = {name: by_row(sizes) for name, sizes in self._of.items()}
+
+    def put(self, nodes: Mapping[int, Node]) -> None:
+        """Take in what some nodes hold now, by row."""
+        for name, sizes in self._of.items():
+            for row, node in nodes.items():
+                sizes[row] = node.images.get(name, -1)
 
 
-def score_images(index: ImageIndex, images: Sequence[str], layout: ClusterLayout) -> IntVector:
+def score_images(sizes: Sequence[IntVector], number: int) -> IntVector:
     """Score 0..100 for each node by the images that it holds.
 
     Parameters
     ----------
-    index
-        Images by node.
-    images
-        One complete name per container.
-    layout
-        The nodes.
+    sizes
+        For each container ``(N,)``: its image's bytes on each node, -1 where that does not hold it.
+    number
+        ``N``, how many nodes there are.
     """
-    total = np.zeros(len(layout.names), np.int64)
-    sizes = [index.weighted_size(name, layout) for name in images]
-    highest = HIGHEST * len(images)
-    if highest <= LOWEST or not any(size is not None for size in sizes):
+    total = np.zeros(number, np.int64)
+    highest = HIGHEST * len(sizes)
+    if highest <= LOWEST or not any((one >= 0).any() for one in sizes):
         return total
-    for size in sizes:
-        if size is not None:
-            total += size
+    for one in sizes:
+        held = one >= 0
+        share = float(np.count_nonzero(held)) / float(number)
+        total[held] += np.trunc(one[held] * share).astype(np.int64)
     return 100 * (np.clip(total, LOWEST, highest) - LOWEST) // (highest - LOWEST)
