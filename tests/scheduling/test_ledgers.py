@@ -8,14 +8,12 @@ import attrs
 import pytest
 
 from benchmarks.bench_flow import gpu_objects, gpu_pods, numa_objects
-from koordcore import ClusterSnapshot, Node, Pod, Unschedulable, schedule, verify
+from koordcore import ClusterSnapshot, Pod, Unschedulable, schedule, verify
 from koordcore.framework.workspace import Workspace
 from koordcore.manifests import snapshot_from_objects
 from koordcore.protocol.reservation import OPERATING_MODE
 from koordcore.scheduling.plugins.exact import device_state, numa_state
 from koordcore.scheduling.plugins.exact.states import ExactStates
-from koordcore.scheduling.plugins.images import known_images
-from koordcore.snapshot.changes import NodeReplaced
 from koordcore.snapshot.following import node_values
 from koordcore.topology.cpu import format_cpulist
 
@@ -112,25 +110,6 @@ def test_a_fork_that_changes_no_node_shares_what_is_known_of_them() -> None:
     moved = snapshot.assume(attrs.evolve(Pod(name="p"), node_name="gpu-00000"))
     assert node_values(moved, device_state)[1] is states[1]
     assert node_values(moved, device_state)[0] is not states[0]
-
-
-def test_images_are_named_once_for_nodes_whose_other_words_change() -> None:
-    nodes = [Node(name=name, images={f"{name}:1": 900 << 20}) for name in ("a", "b")]
-    snapshot = ClusterSnapshot(nodes=nodes)
-    known = known_images(snapshot)
-    cordoned = snapshot.apply(NodeReplaced(attrs.evolve(nodes[0], unschedulable=True)))
-    assert known_images(cordoned) is known
-    pulled = cordoned.apply(NodeReplaced(attrs.evolve(nodes[1], images={"c:1": 1})))
-    assert known_images(pulled) == known | {"c:1"}
-
-
-def test_names_of_images_that_came_and_went_do_not_pile_up() -> None:
-    snapshot = ClusterSnapshot(nodes=[Node(name="a")])
-    for step in range(9):
-        pulled = Node(name="a", images={f"{step}-{k}:1": 1 for k in range(900)})
-        snapshot = snapshot.apply(NodeReplaced(pulled))
-        assert known_images(snapshot).issuperset(pulled.images)
-        assert len(known_images(snapshot)) <= 2800
 
 
 def test_a_reason_is_counted_once_whether_or_not_a_node_has_a_policy() -> None:

@@ -28,7 +28,7 @@ from koordcore.model.pods import OwnerReference
 from koordcore.model.policy import PluginSetting
 from koordcore.model.reservations import AllocatePolicy
 from koordcore.model.selectors import LabelSelector
-from koordcore.snapshot.changes import NodeAdded, NodeRemoved, NodeReplaced
+from koordcore.snapshot.changes import Change, NodeAdded, NodeRemoved, NodeReplaced
 from tests.reservations import worlds
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -97,6 +97,24 @@ def test_images_that_nodes_lose_bring_and_take_along_count_as_if_the_cluster_wer
         then = first.apply(*changes)
         new = ClusterSnapshot(nodes=nodes, pending=[pod])
         assert scores(then, pod, "ImageLocality") == scores(new, pod, "ImageLocality")
+
+
+def test_images_of_a_node_that_left_do_not_count_for_one_that_joins_under_its_name() -> None:
+    steps: tuple[tuple[Change, ...], ...] = (
+        (),
+        (NodeRemoved("a"), NodeAdded(holder("0", "big:1"))),
+        (NodeRemoved("0"), NodeAdded(holder("a"))),
+        (NodeReplaced(holder("b", "big:1")), NodeAdded(holder("0"))),
+    )
+    line = ClusterSnapshot(nodes=[holder("a", "big:1"), holder("b"), holder("c")])
+    for step, changes in enumerate(steps):
+        pod = Pod(name=f"p{step}", containers=(Container(image="big:1"),), requests={"cpu": 100})
+        line = line.apply(*changes)
+        line = line.forget(*(one.key for one in line.bound_pods()))
+        anew = ClusterSnapshot(nodes=[state.node for state in line.nodes])
+        result = schedule(line, [pod])
+        assert result.decisions == schedule(anew, [pod]).decisions
+        line = result.snapshot
 
 
 def test_a_pod_that_names_its_reservation_is_told_what_is_used_of_it() -> None:

@@ -153,10 +153,13 @@ class PodGroups:
         self._row_of[slots] = np.arange(len(slots))
         self._slot_of, self._slots = slots, slots.tolist()
 
-    def rows(self, number: int) -> Iterable[tuple[int, int]]:
-        """Give the rows of the nodes where pods of a group are, with how many."""
-        row_of = self._row_of
-        return ((int(row_of[slot]), count) for slot, count in self._counts[number].items() if count)
+    def rows(self, number: int) -> tuple[IntVector, IntVector]:
+        """Give the rows of the nodes where pods of a group are, and how many are there."""
+        found = self._counts[number]
+        slots = np.fromiter(found, np.int64, len(found))
+        counts = np.fromiter(found.values(), np.int64, len(found))
+        there = counts != 0
+        return self._row_of[slots[there]], counts[there]
 
     def group_of(self, pod: Pod) -> int:
         """Give the number of a pod's group."""
@@ -283,9 +286,7 @@ class TopologyTally:
         for number in candidates:
             counted = self._weights[number] = weigh(groups.groups[number])
             if counted:
-                for row, count in groups.rows(number):
-                    if eligible is None or eligible[row]:
-                        self._count(counted, row, count)
+                self._count_all(counted, *groups.rows(number))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -305,6 +306,22 @@ class TopologyTally:
             if counted and (self._eligible is None or self._eligible[row]):
                 self._count(counted, row, sign)
         self._read = end
+
+    def _count_all(self, weights: Weights, rows: IntVector, counts: IntVector) -> None:
+        """Count pods on many nodes: these, with how many."""
+        if self._eligible is not None:
+            among = self._eligible[rows]
+            rows, counts = rows[among], counts[among]
+        if not len(rows):
+            return
+        for key, weight in weights:
+            domains, numbers = self._groups.domains(key).ids[rows], counts
+            if not self._unlabelled:
+                labelled = domains >= 0
+                domains, numbers = domains[labelled], counts[labelled]
+            if len(domains):
+                np.add.at(self.sums(key), domains, numbers * weight)
+                self.entries += int(numbers.sum())
 
     def _count(self, weights: Weights, row: int, number: int) -> None:
         for key, weight in weights:

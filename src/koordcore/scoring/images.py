@@ -6,12 +6,14 @@ times the share of nodes that hold it, so that one node is not preferred for an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from koordcore._arrays import IntVector
+from koordcore._moved_rows import moved_rows
+from koordcore._vector import Splice
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 
@@ -22,6 +24,8 @@ HIGHEST: Final = 1000 * _MEBI
 """Bytes per container beyond which more makes no difference."""
 _MOST: Final = 64
 """Images whose bytes are kept by row: eight bytes a node each."""
+_MOST_LEFT: Final = 1000
+"""Nodes that have left after which the index is made anew."""
 
 
 def image_name(name: str) -> str:
@@ -40,32 +44,75 @@ def pod_images(pod: Pod) -> tuple[str, ...]:
     return tuple([image_name(one.image) for one in (*pod.init_containers, *pod.containers)])
 
 
-class ImageSizes:
-    """How large images are on each node, for those that somebody asked about lately."""
+class ImageIndex:
+    """Which nodes hold which image, followed as nodes change.
 
-    def __init__(self) -> None:
-        # ``(N,)``: bytes by row; less than 0 where a node does not hold it.
-        self._of: dict[str, IntVector] = {}
+    Parameters
+    ----------
+    nodes
+        All nodes, by row.
+    """
 
-    def of(self, name: str, nodes: Sequence[Node]) -> IntVector:
-        """Give an image's bytes on each node, ``(N,)``, to be read only; -1 where it is not held."""
-        found = self._of.pop(name, None)
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        # Bytes by name of the node, for each image, and all of a node; some of those that left are there yet.
+        self._held: dict[str, dict[str, int]] = {}
+        self._of: dict[str, Mapping[str, int]] = {}
+        # ``(N,)``: bytes by row, -1 where a node does not hold it; of those that were asked for lately.
+        self._sizes: dict[str, IntVector] = {}
+        self._left = 0
+        for node in nodes:
+            self._put(node)
+
+    def _put(self, node: Node) -> None:
+        self._of[node.name] = node.images
+        for image, size in node.images.items():
+            self._held.setdefault(image, {})[node.name] = size
+
+    def has(self, image: str) -> bool:
+        """Tell whether a node may hold an image."""
+        return image in self._held
+
+    def sizes(self, image: str, names: Sequence[str]) -> IntVector:
+        """Give an image's bytes on each node, ``(N,)``, to be read only; -1 where it is not held.
+
+        Parameters
+        ----------
+        names
+            Of the nodes, by row.
+        """
+        held = self._held.get(image)
+        if held is None:
+            return np.full(len(names), -1, np.int64)
+        found = self._sizes.pop(image, None)
         if found is None:
-            found = np.array([node.images.get(name, -1) for node in nodes], np.int64)
-            if len(self._of) >= _MOST:
-                del self._of[next(iter(self._of))]
-        self._of[name] = found
+            found = np.array([held.get(name, -1) for name in names], np.int64)
+            if len(self._sizes) >= _MOST:
+                del self._sizes[next(iter(self._sizes))]
+        self._sizes[image] = found
         return found
 
-    def move(self, by_row: Callable[[IntVector], IntVector]) -> None:
-        """Let nodes join and leave; what those that joined hold is to be said by :meth:`put`."""
-        self._of = {name: by_row(sizes) for name, sizes in self._of.items()}
+    def moved(self, edits: Sequence[Splice]) -> bool:
+        """Let nodes join and leave; ``False`` where so many have left that it is better made anew.
 
-    def put(self, nodes: Mapping[int, Node]) -> None:
-        """Take in what some nodes hold now, by row."""
-        for name, sizes in self._of.items():
-            for row, node in nodes.items():
-                sizes[row] = node.images.get(name, -1)
+        What those that joined hold is to be said by :meth:`replace`.
+        """
+        self._left += sum(gone for _, gone, _ in edits)
+        self._sizes = {image: moved_rows(sizes, edits) for image, sizes in self._sizes.items()}
+        return self._left <= _MOST_LEFT
+
+    def replace(self, nodes: Mapping[int, Node]) -> None:
+        """Take in what nodes hold that were replaced, or joined, by row."""
+        for row, node in nodes.items():
+            before = self._of.get(node.name, {})
+            if before != node.images:
+                for image in before:
+                    holders = self._held[image]
+                    del holders[node.name]
+                    if not holders:
+                        del self._held[image]
+                self._put(node)
+            for image, sizes in self._sizes.items():
+                sizes[row] = node.images.get(image, -1)
 
 
 def score_images(sizes: Sequence[IntVector], number: int) -> IntVector:

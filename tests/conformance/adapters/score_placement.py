@@ -13,7 +13,7 @@ from koordcore.manifests.scheduler_args import PLUGIN_ARGS
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
 from koordcore.scoring.groups import PodGroups
-from koordcore.scoring.images import ImageSizes, pod_images, score_images
+from koordcore.scoring.images import ImageIndex, pod_images, score_images
 from koordcore.scoring.interpod import (
     REASON_AFFINITY,
     REASON_ANTI_AFFINITY,
@@ -120,8 +120,8 @@ def interpod_affinity(case: Case) -> Any:
 
 def image_locality(case: Case) -> Any:
     layout, _, pod = cluster(case.input)
-    held = ImageSizes()
-    sizes = [held.of(name, layout.nodes) for name in pod_images(pod)]
+    index = ImageIndex(layout.nodes)
+    sizes = [index.sizes(image, layout.names) for image in pod_images(pod)]
     scores = score_images(sizes, len(layout.names))
     shown = by_name(layout, scores, np.ones(len(layout.names), np.bool_))
     return {"raw": shown, "normalized": shown}

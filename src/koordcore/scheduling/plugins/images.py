@@ -4,66 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from koordcore._arrays import IntVector
-from koordcore._vector import Vector
 from koordcore.framework.evaluator import Evaluator
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
-from koordcore.framework.workspace import Workspace
-from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod
-from koordcore.model.records import ClusterRecord
-from koordcore.scoring.images import ImageSizes, pod_images, score_images
-from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import ClusterChanges, changed_states, derived
-
-_MORE: Final = 1000
-"""Names of images beside those that nodes hold that do no harm."""
-
-
-class KnownImages(NamedTuple):
-    """Names of images that nodes hold, and maybe of some that they held.
-
-    Parameters
-    ----------
-    names
-        These.
-    most
-        With more than so many they are looked up anew.
-    """
-
-    names: frozenset[str]
-    most: int
-
-
-def known_images(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """Name the images that nodes of a snapshot hold, and maybe some that earlier ones of its line held."""
-    return derived(snapshot, _known, _known_again, replaced=True).names
-
-
-def _known(snapshot: ClusterSnapshot) -> KnownImages:
-    names = frozenset().union(*(node.images for node in snapshot.layout.nodes))
-    return KnownImages(names, 2 * len(names) + _MORE)
-
-
-def _known_again(
-    nodes: Vector[NodeState], _: Vector[ClusterRecord], value: KnownImages, snapshot: ClusterSnapshot
-) -> KnownImages:
-    """Look only at nodes that say something else."""
-    new = {
-        name
-        for old, now in changed_states(snapshot, nodes)
-        if now is not None and (old is None or old.node is not now.node)
-        for name in now.node.images
-        if name not in value.names
-    }
-    if not new:
-        return value
-    names = value.names | new
-    return value._replace(names=names) if len(names) <= value.most else _known(snapshot)
+from koordcore.scoring.images import ImageIndex, pod_images, score_images
+from koordcore.snapshot.following import ClusterChanges
 
 
 class ImageEvaluator(Evaluator):
@@ -74,13 +24,12 @@ class ImageEvaluator(Evaluator):
 
     @property
     def alike(self) -> tuple[bool, int | None] | None:
-        known = known_images(self._plugin.workspace.snapshot)
-        return (True, 0) if known.isdisjoint(self._images) else None
+        return None if any(map(self._plugin.index.has, self._images)) else (True, 0)
 
     @cached_property
     def _scores(self) -> IntVector:
-        layout, sizes = self._plugin.workspace.layout, self._plugin.sizes
-        return score_images([sizes.of(name, layout.nodes) for name in self._images], len(layout.names))
+        index, names = self._plugin.index, self._plugin.workspace.layout.names
+        return score_images([index.sizes(image, names) for image in self._images], len(names))
 
     def scores(self, view: NodeView) -> IntVector:
         return self._scores[view.rows]
@@ -93,17 +42,23 @@ class ImageLocality(Plugin):
     by_template = True
     reads = frozenset[type]()
     looks_at = frozenset(("images",))
+    _index: ImageIndex | None = None
 
-    def __init__(self, workspace: Workspace, args: Any = None) -> None:
-        super().__init__(workspace, args)
-        self.sizes = ImageSizes()
+    @property
+    def index(self) -> ImageIndex:
+        """The images of all nodes, as they are now."""
+        if self._index is None:
+            self._index = ImageIndex(self.workspace.layout.nodes)
+        return self._index
 
     def moved(self, moves: NodeMoves) -> bool:
-        self.sizes.move(moves.by_row)
+        if self._index is not None and not self._index.moved(moves.edits):
+            self._index = None
         return True
 
     def follow(self, changes: ClusterChanges) -> bool:
-        self.sizes.put({row: after for row, (_, after) in changes.nodes.items()})
+        if self._index is not None:
+            self._index.replace({row: after for row, (_, after) in changes.nodes.items()})
         return super().follow(changes)
 
     def request_of(self, pod: Pod) -> Hashable:

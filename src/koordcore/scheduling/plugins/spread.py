@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._vector import Vector
 from koordcore.errors import ManifestError
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.hints import NEIGHBOURS, ROOM
@@ -18,9 +19,10 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.affinity import TopologySpreadConstraint, UnsatisfiableAction
 from koordcore.model.cluster import RawObject, Workload
-from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL
+from koordcore.model.nodes import HOSTNAME_LABEL, ZONE_LABEL, NodeState
 from koordcore.model.plugin_args import SpreadArgs, SpreadDefaulting
 from koordcore.model.pods import Pod, PodKey
+from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.fields import Json, as_mapping, as_str_mapping, load_json, optional
 from koordcore.scheduling.plugins.neighbours import Neighbours, follow_nodes
@@ -33,7 +35,9 @@ from koordcore.scoring.spread import (
     spread_request,
 )
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import ClusterChanges, once
+from koordcore.snapshot.following import ClusterChanges, changed_records, derived
+
+T = TypeVar("T")
 
 SYSTEM_CONSTRAINTS: Final = tuple(
     TopologySpreadConstraint(
@@ -58,36 +62,98 @@ def _labels(value: Json) -> Mapping[str, str]:
 
 
 _Services: TypeAlias = Mapping[tuple[str, str, str], Sequence[Mapping[str, str]]]
+"""Selectors of services by namespace and one of their labels."""
+_Owners: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, LabelSelector]]
+"""Selectors of controllers by kind, namespace and name, and by what calls their API."""
 
 
-def _service_selectors(snapshot: ClusterSnapshot) -> _Services:
-    """Give the selectors of services by namespace and one of their labels; services are kept as they came."""
+def _services(snapshot: ClusterSnapshot) -> _Services:
     found: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
     for one in snapshot.of(RawObject):
-        if one.kind != "Service" or one.api_version not in ("", "v1") or not one.text:
-            continue
-        try:
-            spec = optional(as_mapping(load_json(one.text)), "spec", as_mapping, _EMPTY)
-            selector = optional(spec, "selector", _labels, _NO_LABELS)
-        except ManifestError:
-            continue
+        selector = _selects(one)
         if selector:
             found.setdefault((one.namespace, *min(selector.items())), []).append(selector)
     return found
 
 
-def _owner_selectors(snapshot: ClusterSnapshot) -> Mapping[tuple[str, str, str], LabelSelector]:
-    return {
-        (one.kind, one.namespace, one.name): one.selector
-        for one in snapshot.of(Workload)
-        if one.selector is not None and one.kind in _OWNERS and _built_in(one)
-    }
+def _services_again(
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], value: _Services, snapshot: ClusterSnapshot
+) -> _Services:
+    """Look only at services that changed."""
+    del nodes
+    changed = _changed(snapshot, records, RawObject)
+    if all(_selects(one) == _selects(two) for one, two in changed):
+        return value
+    made = dict(value)
+    for one, sign in ((one, sign) for pair in changed for one, sign in zip(pair, (-1, 1), strict=True)):
+        selector = _selects(one)
+        if one is not None and selector:
+            key = (one.namespace, *min(selector.items()))
+            found = list(made.pop(key, ()))
+            found.append(selector) if sign > 0 else found.remove(selector)
+            if found:
+                made[key] = found
+    return made
 
 
-def _built_in(one: Workload) -> bool:
+def _selects(one: RawObject | None) -> Mapping[str, str]:
+    """Give the selector of a service, which is kept as it came; empty for what is none."""
+    if one is None or one.kind != "Service" or one.api_version not in ("", "v1") or not one.text:
+        return _NO_LABELS
+    try:
+        spec = optional(as_mapping(load_json(one.text)), "spec", as_mapping, _EMPTY)
+        return optional(spec, "selector", _labels, _NO_LABELS)
+    except ManifestError:
+        return _NO_LABELS
+
+
+def _owners(snapshot: ClusterSnapshot) -> _Owners:
+    found: dict[tuple[str, str, str], dict[str, LabelSelector]] = {}
+    for one in snapshot.of(Workload):
+        if one.selector is not None and _is_ours(one):
+            found.setdefault(_named(one), {})[one.api_version] = one.selector
+    return found
+
+
+def _owners_again(
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], value: _Owners, snapshot: ClusterSnapshot
+) -> _Owners:
+    """Look only at controllers that changed."""
+    del nodes
+    made: dict[tuple[str, str, str], Mapping[str, LabelSelector]] | None = None
+    for before, after in _changed(snapshot, records, Workload):
+        one = before if after is None else after
+        if one is None or (before and after and before.selector == after.selector):
+            continue
+        made = dict(value) if made is None else made
+        known = dict(made.pop(_named(one), {}))
+        known.pop(one.api_version, None)
+        if after is not None and after.selector is not None and _is_ours(after):
+            known[one.api_version] = after.selector
+        if known:
+            made[_named(one)] = known
+    return value if made is None else made
+
+
+def _named(one: Workload) -> tuple[str, str, str]:
+    return one.kind, one.namespace, one.name
+
+
+def _changed(
+    snapshot: ClusterSnapshot, records: Vector[ClusterRecord], kind: type[T]
+) -> list[tuple[T | None, T | None]]:
+    """Give the records of a type that changed, before and after."""
+    return [
+        pair  # type: ignore[misc]  # both are of the type that one of them is
+        for pair in changed_records(snapshot, records)
+        if isinstance(pair[0] or pair[1], kind)
+    ]
+
+
+def _is_ours(one: Workload) -> bool:
     """Tell a controller of Kubernetes from one that others call alike; one kept in code may not say."""
     group = one.api_version.rpartition("/")[0]
-    return not one.api_version or group == _OWNERS[one.kind].rpartition("/")[0]
+    return one.kind in _OWNERS and (not one.api_version or group == _OWNERS[one.kind].rpartition("/")[0])
 
 
 def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | None:
@@ -99,15 +165,17 @@ def default_selector(snapshot: ClusterSnapshot, pod: Pod) -> LabelSelector | Non
         ``None`` where neither is known; the pod then has no default constraints.
     """
     labels: dict[str, str] = {}
-    services: _Services = once(snapshot, _service_selectors)
+    services = derived(snapshot, _services, _services_again, replaced=True)
     for pair in pod.labels.items() if services else ():
         for selector in services.get((pod.namespace, *pair), ()):
             if all(pod.labels.get(key) == value for key, value in selector.items()):
                 labels.update(selector)
     owner = pod.controller
-    known = None
+    known: LabelSelector | None = None
     if owner is not None and owner.api_version in ("", _OWNERS.get(owner.kind)):
-        known = once(snapshot, _owner_selectors).get((owner.kind, pod.namespace, owner.name))
+        owners = derived(snapshot, _owners, _owners_again, replaced=True)
+        versions = owners.get((owner.kind, pod.namespace, owner.name))
+        known = versions[max(versions)] if versions else None
     if known is None:
         return LabelSelector(labels) if labels else None
     return LabelSelector({**labels, **known.match_labels}, known.requirements)
@@ -235,6 +303,8 @@ class TopologySpread(Plugin):
             pod.tolerations,
         )
         if key not in self._defaults:
+            if len(self._defaults) >= _MOST_TEMPLATES:
+                self._defaults.clear()
             self._defaults[key] = _completed(pod, selector, constraints, built_in)
         return self._defaults[key]
 

@@ -25,6 +25,7 @@ from koordcore.model.pods import Pod
 from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from koordcore.scheduling.plugins.placement import MaskEvaluator
 from koordcore.scoring.labels import fit_selector, fit_values
+from koordcore.snapshot import ClusterSnapshot
 
 REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 REASON_UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
@@ -41,6 +42,18 @@ _ZONE_KEYS: Final = {
 """Label of a volume to the present name of the same label."""
 
 
+def claims_of(snapshot: ClusterSnapshot, pod: Pod) -> Iterator[PersistentVolumeClaim | str]:
+    """Give the claims that a pod names; the name alone where there is no such claim."""
+    known = bool(pod.claims) and snapshot.has(PersistentVolumeClaim)
+    for name in pod.claims if known else ():
+        yield snapshot.find(PersistentVolumeClaim, name, pod.namespace) or name
+
+
+def class_of(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim) -> StorageClass | None:
+    """Give where the volume of a claim comes from, as far as a snapshot knows it."""
+    return snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
+
+
 class VolumePlugin(Plugin):
     """What all plugins of volumes share: the claims of a pod and what they are bound to."""
 
@@ -50,10 +63,7 @@ class VolumePlugin(Plugin):
 
     def claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim | str]:
         """Give the claims that a pod names; the name alone where there is no such claim."""
-        snapshot = self.workspace.snapshot
-        known = snapshot.of(PersistentVolumeClaim)
-        for name in pod.claims if known else ():
-            yield snapshot.find(PersistentVolumeClaim, name, pod.namespace) or name
+        return claims_of(self.workspace.snapshot, pod)
 
     def volumes_of(self, pod: Pod) -> tuple[str, ...]:
         """Give the names of the volumes that a pod's claims are bound to."""
@@ -63,9 +73,7 @@ class VolumePlugin(Plugin):
 
     def class_of(self, claim: PersistentVolumeClaim) -> StorageClass | None:
         """Give where the volume of a claim comes from, as far as the snapshot knows it."""
-        return (
-            self.workspace.snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
-        )
+        return class_of(self.workspace.snapshot, claim)
 
     def volume(self, name: str) -> PersistentVolume | None:
         """Give a volume by name."""

@@ -1,0 +1,132 @@
+"""What plugins follow of images, volumes, services and controllers: a line decides as a cluster made anew."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings, strategies as st
+
+from koordcore import ClusterSnapshot, Node, Pod, Policy, schedule, verify
+from koordcore.model.cluster import RawObject, Workload
+from koordcore.model.containers import Container
+from koordcore.model.pods import OwnerReference
+from koordcore.model.records import ClusterRecord
+from koordcore.model.selectors import LabelSelector
+from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordcore.snapshot import (
+    Change,
+    NodeAdded,
+    NodeRemoved,
+    NodeReplaced,
+    PodBound,
+    PodEnded,
+    RecordAdded,
+    RecordRemoved,
+    RecordReplaced,
+)
+from koordcore.snapshot.changes import record_key
+
+NODES = ("a", "b", "c", "d")
+IMAGES = ("i:1", "j:1", "k:1")
+DRIVERS = ("x.example.com", "y.example.com")
+NUMBERS = st.integers(0, 2)
+POLICY = Policy()
+KINDS = ("limits", "limits", "claim", "claim", "volume", "class", "service", "owner")
+EVENTS = (*["record"] * 4, "record goes", "node", "node", "node goes", "ends", "binds")
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+@st.composite
+def nodes(draw: st.DrawFn, name: str) -> Node:
+    """A node of one of two zones with some images."""
+    images = draw(st.dictionaries(st.sampled_from(IMAGES), st.sampled_from([1, 2**28, 2**29])))
+    labels = {HOST: name, ZONE: draw(st.sampled_from("yz"))}
+    return Node(name=name, labels=labels, images=images, allocatable={"cpu": 4000, "pods": 20})
+
+
+@st.composite
+def pods(draw: st.DrawFn, name: str) -> Pod:
+    """A pod of some controller, with an image and claims."""
+    owner = OwnerReference(
+        api_version="apps/v1", kind="ReplicaSet", name=f"s{draw(NUMBERS)}", uid="u", controller=True
+    )
+    claims = draw(st.lists(NUMBERS, unique=True, max_size=2))
+    return Pod(
+        name=name,
+        labels={"app": draw(st.sampled_from("pq")), "tier": draw(st.sampled_from("mn"))},
+        owners=(owner,) if draw(st.booleans()) else (),
+        containers=(Container(image=draw(st.sampled_from((*IMAGES, "none:1")))),),
+        requests={"cpu": draw(st.sampled_from([100, 1000]))},
+        claims=tuple(f"c{number}" for number in claims),
+    )
+
+
+@st.composite
+def records(draw: st.DrawFn) -> ClusterRecord:
+    """One of a few objects, whatever it says."""
+    number = draw(NUMBERS)
+    match draw(
+        st.sampled_from(["limits", "limits", "claim", "claim", "volume", "class", "service", "owner"])
+    ):
+        case "limits":
+            told = draw(st.dictionaries(st.sampled_from(DRIVERS), st.integers(0, 2)))
+            return CSINode(name=draw(st.sampled_from(NODES)), limits=told)
+        case "claim":
+            volume = draw(st.sampled_from(["", "v0", "v1", "v2"]))
+            kind = draw(st.sampled_from([None, "fast"]))
+            return PersistentVolumeClaim(name=f"c{number}", volume=volume, storage_class=kind)
+        case "volume":
+            driver, handle = draw(st.sampled_from(DRIVERS)), draw(st.sampled_from(["h", f"h{number}"]))
+            return PersistentVolume(name=f"v{number}", driver=driver, handle=handle)
+        case "class":
+            return StorageClass(name="fast", provisioner=draw(st.sampled_from(DRIVERS)), immediate=False)
+        case "service":
+            key, value = draw(st.sampled_from([("app", "p"), ("tier", "m"), ("app", "q")]))
+            text = f'{{"spec":{{"selector":{{"{key}":"{value}"}}}}}}' if draw(st.booleans()) else "{}"
+            return RawObject(
+                kind="Service", api_version="v1", namespace="default", name=f"w{number}", text=text
+            )
+        case _:
+            wanted = LabelSelector({"app": draw(st.sampled_from("pq"))})
+            version = draw(st.sampled_from(["apps/v1", "apps/v1", ""]))
+            return Workload(kind="ReplicaSet", name=f"s{number}", api_version=version, selector=wanted)
+
+
+@st.composite
+def changes(draw: st.DrawFn, snapshot: ClusterSnapshot, step: int) -> list[Change]:
+    """One thing that happens; nothing, where it cannot."""
+    there, name = {one.name for one in snapshot.nodes}, draw(st.sampled_from(NODES))
+    what = draw(
+        st.sampled_from(["record"] * 4 + ["record goes", "node", "node", "node goes", "ends", "binds"])
+    )
+    if what == "node":
+        node = draw(nodes(name))
+        return [NodeReplaced(node) if name in there else NodeAdded(node)]
+    if what == "node goes":
+        return [NodeRemoved(name)] if name in there else []
+    if what == "binds":
+        pod = draw(pods(f"b{step}"))
+        return [PodBound(pod.at(name))] if name in there and snapshot.pod(pod.key) is None else []
+    if what == "ends":
+        running = sorted(one.key for one in snapshot.bound_pods())
+        return [PodEnded(draw(st.sampled_from(running)))] if running else []
+    one = draw(records())
+    known = {record_key(other): other for other in snapshot.records}.get(record_key(one))
+    if what == "record goes":
+        return [] if known is None else [RecordRemoved(known)]
+    return [RecordAdded(one) if known is None else RecordReplaced(one)]
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_a_line_decides_as_a_cluster_made_anew(data: st.DataObject) -> None:
+    begin = [data.draw(nodes(name)) for name in NODES[:3]]
+    line = ClusterSnapshot(nodes=begin, records=[StorageClass(name="fast", provisioner=DRIVERS[0])])
+    line = schedule(line, [data.draw(pods("first"))]).snapshot
+    for step in range(data.draw(st.integers(1, 8))):
+        for _ in range(data.draw(st.integers(0, 2))):
+            line = line.apply(*data.draw(changes(line, step)))
+        asked = [data.draw(pods(f"p{step}-{number}")) for number in range(data.draw(st.integers(1, 2)))]
+        fresh = ClusterSnapshot(nodes=line.nodes, pending=line.pending, records=line.records)
+        result, anew = schedule(line, asked, policy=POLICY), schedule(fresh, asked, policy=POLICY)
+        assert result.decisions == anew.decisions
+        assert verify(line, result) == ()
+        line = result.snapshot
