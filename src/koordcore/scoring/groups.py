@@ -130,10 +130,11 @@ class PodGroups:
         for pod, row in pods:
             self.place(pod, row)
 
-    def relabel(self, layout: ClusterLayout) -> None:
-        """Take note that nodes say something else; tallies that were made before are void."""
+    def follow(self, layout: ClusterLayout, *, labels: bool) -> None:
+        """Take note that nodes say something else; where their labels do, tallies of before are void."""
         self.layout = layout
-        self._domains.clear()
+        if labels:
+            self._domains.clear()
 
     def move(self, layout: ClusterLayout, edits: Sequence[Splice], came: Sequence[int]) -> None:
         """Let nodes join and leave, those without pods, these after their pods; tallies of before are void.
@@ -145,7 +146,7 @@ class PodGroups:
         came
             The rows of those that joined, as rows are afterwards.
         """
-        self.relabel(layout)
+        self.follow(layout, labels=True)
         number = len(self._row_of)
         slots = moved_rows(self._slot_of, edits)
         slots[list(came)] = np.arange(number, number + len(came))
@@ -241,7 +242,7 @@ class PodGroups:
         found = self._domains.get(key)
         if found is None:
             column = self.layout.kinds.label(key)
-            present = column.judge(lambda value: value is not None).astype(np.bool_)
+            present = column.ids != column.number.get(None, -1)
             found = self._domains[key] = Domains(
                 np.where(present, column.ids, -1), len(column.values), present, column.number.get("", -1)
             )

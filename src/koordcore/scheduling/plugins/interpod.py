@@ -121,6 +121,7 @@ class InterPodAffinity(Plugin):
     name = "InterPodAffinity"
     needs = frozenset(("affinity",))
     keeps_rows = False
+    looks_at = frozenset(("labels",))
     helped_by = ROOM | NEIGHBOURS
     reads = frozenset((Namespace,))
     arguments = InterPodArgs
@@ -132,8 +133,7 @@ class InterPodAffinity(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         self._quiet = -1
-        if changes.nodes:
-            follow_nodes(self.workspace)
+        follow_nodes(self.workspace, changes)
         return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:

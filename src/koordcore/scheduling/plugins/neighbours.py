@@ -14,7 +14,7 @@ from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
 from koordcore.scoring.groups import PodGroups
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import ChangeReader, changed_states, derived
+from koordcore.snapshot.following import ChangeReader, ClusterChanges, changed_states, derived
 
 
 class _Running:
@@ -41,10 +41,10 @@ def pod_groups(workspace: Workspace) -> PodGroups:
     return workspace.once(_Running).now()
 
 
-def follow_nodes(workspace: Workspace) -> None:
-    """Take note that nodes were replaced: what was made of their labels is void."""
-    if workspace.made(_Running):
-        workspace.once(_Running).groups.relabel(workspace.layout)
+def follow_nodes(workspace: Workspace, changes: ClusterChanges) -> None:
+    """Take note that nodes were replaced: what was made of their labels is void where these are others."""
+    if changes.nodes and workspace.made(_Running):
+        workspace.once(_Running).groups.follow(workspace.layout, labels="labels" in changes.said)
 
 
 class Neighbours:

@@ -265,6 +265,7 @@ class TopologySpread(Plugin):
     helped_by = ROOM | NEIGHBOURS | {"RawObject", "Workload"}
     follows_pods = False
     keeps_rows = False
+    looks_at = frozenset(("labels", "taints"))
     reads = frozenset((RawObject, Workload))
     arguments = SpreadArgs
 
@@ -276,8 +277,7 @@ class TopologySpread(Plugin):
         self._defaults: dict[Hashable, SpreadRequest | None] = {}
 
     def follow(self, changes: ClusterChanges) -> bool:
-        if changes.nodes:
-            follow_nodes(self.workspace)
+        follow_nodes(self.workspace, changes)
         return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:
