@@ -116,9 +116,13 @@ class LabelSelector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether labels satisfy every requirement."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            requirement.matches(labels) for requirement in self.requirements
-        )
+        for (
+            key,
+            value,
+        ) in self.match_labels.items():  # a generator costs as much again
+            if key not in labels or labels[key] != value:
+                return False
+        return not self.requirements or all(one.matches(labels) for one in self.requirements)
 
 
 EVERYTHING: Final = LabelSelector()

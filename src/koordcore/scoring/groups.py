@@ -7,8 +7,9 @@ placed costs each tally that is asked again one look-up, not a walk over the clu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
 
 import numpy as np
 from immutabledict import immutabledict
@@ -20,6 +21,9 @@ from koordcore._vector import Splice
 from koordcore.model.affinity import PodAffinity
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector, SelectorOperator
+
+_MOST_SELECTORS: Final = 1024
+"""Selectors of which it is known whom they match."""
 
 Weights: TypeAlias = Sequence[tuple[str, int]]
 """Topology keys with what one pod of a group adds to its domain; a key may stand more than once."""
@@ -126,6 +130,7 @@ class PodGroups:
         self._any_term: list[int] = []
         self.term_keys: set[str] = set()
         self._domains: dict[str, Domains] = {}
+        self._selected: dict[tuple[str, LabelSelector], tuple[dict[int, None], int]] = {}
         self._read = read
         for pod, row in pods:
             self.place(pod, row)
@@ -154,11 +159,11 @@ class PodGroups:
         self._row_of[slots] = np.arange(len(slots))
         self._slot_of, self._slots = slots, slots.tolist()
 
-    def rows(self, number: int) -> tuple[IntVector, IntVector]:
-        """Give the rows of the nodes where pods of a group are, and how many are there."""
-        found = self._counts[number]
-        slots = np.fromiter(found, np.int64, len(found))
-        counts = np.fromiter(found.values(), np.int64, len(found))
+    def rows(self, numbers: Sequence[int]) -> tuple[IntVector, IntVector]:
+        """Give rows of nodes where pods of some groups are, each maybe more than once, and how many."""
+        found = [self._counts[number] for number in numbers]
+        slots = np.array([*chain.from_iterable(found)], np.int64)
+        counts = np.array([*chain.from_iterable(one.values() for one in found)], np.int64)
         there = counts != 0
         return self._row_of[slots[there]], counts[there]
 
@@ -205,6 +210,19 @@ class PodGroups:
                 return range(len(self.groups))
             tokens.update(wanted)
         return sorted({number for token in tokens for number in self._by_label.get(token, ())})
+
+    def selected(self, namespace: str, selector: LabelSelector) -> Collection[int]:
+        """Give the groups of a namespace that a selector matches, ascending; those that leave as well."""
+        known, seen = self._selected.get((namespace, selector), ({}, 0))
+        if seen < len(self.groups):
+            for number in self.matching([selector]):
+                group = self.groups[number]
+                if number >= seen and group.namespace == namespace and selector.matches(group.labels):
+                    known[number] = None
+            if len(self._selected) >= _MOST_SELECTORS:
+                self._selected.clear()
+            self._selected[namespace, selector] = known, len(self.groups)
+        return known
 
     def concerned(self, labels: Mapping[str, str]) -> Sequence[int]:
         """Give the groups of which a term may mean a pod of these labels, ascending."""
@@ -259,7 +277,8 @@ class TopologyTally:
     weigh
         What one pod of a group adds, by topology key; nothing for groups that do not count.
     candidates
-        Groups that may count at present; all that are not listed must weigh nothing.
+        Groups that may count at present, maybe with what they weigh; all that are not listed must weigh
+        nothing.
     eligible
         Nodes whose pods count; ``None`` for all.
     unlabelled
@@ -270,7 +289,7 @@ class TopologyTally:
         self,
         groups: PodGroups,
         weigh: Callable[[PodGroup], Weights],
-        candidates: Sequence[int],
+        candidates: Iterable[int] | Mapping[int, Weights],
         eligible: BoolVector | None = None,
         *,
         unlabelled: bool = False,
@@ -279,15 +298,19 @@ class TopologyTally:
         self._weigh = weigh
         self._eligible = eligible
         self._unlabelled = unlabelled
-        self._weights: dict[int, Weights] = {}
         self._sums: dict[str, IntVector] = {}
         self._read = len(groups.events)
         self.entries = 0
         """How many times a pod counts for a domain now."""
-        for number in candidates:
-            counted = self._weights[number] = weigh(groups.groups[number])
+        if not isinstance(candidates, Mapping):
+            candidates = {number: weigh(groups.groups[number]) for number in candidates}
+        self._weights: dict[int, Weights] = dict(candidates)
+        alike: dict[Weights, list[int]] = {}
+        for number, counted in self._weights.items():
             if counted:
-                self._count_all(counted, *groups.rows(number))
+                alike.setdefault(tuple(counted), []).append(number)
+        for counted, numbers in alike.items():
+            self._count_all(counted, *groups.rows(numbers))
 
     @property
     def keys(self) -> tuple[str, ...]:

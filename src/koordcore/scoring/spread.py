@@ -174,7 +174,10 @@ def _tally(
             return ()
         return counted if selector.matches(group.labels) else ()
 
-    return TopologyTally(groups, weigh, groups.matching([selector]), eligible, unlabelled=unlabelled)
+    if selector is None:
+        return TopologyTally(groups, weigh, {}, eligible, unlabelled=unlabelled)
+    among = [one for one in groups.selected(namespace, selector) if not groups.groups[one].terminating]
+    return TopologyTally(groups, weigh, dict.fromkeys(among, counted), eligible, unlabelled=unlabelled)
 
 
 class _HardRule:
