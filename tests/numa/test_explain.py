@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import attrs
+import pytest
+
+from koordcore import explain, load, schedule
+from koordcore.allocators.device import device_request_of
 from koordcore.allocators.node import NodeAllocation, NodeOffer
 from koordcore.allocators.numa_explain import explain_node
 from koordcore.allocators.numa_request import NUMARefusal
 from koordcore.allocators.numa_state import NUMAState
+from koordcore.model.device_requests import DeviceRequest
 from koordcore.topology.numa import NUMATopologyPolicy
 from tests.numa.test_node import cards, held, node_of, pod
 
@@ -53,3 +59,38 @@ def test_nobody_who_leaves_would_help() -> None:
     assert told.leaving == ()
     assert told.text.startswith("Unsatisfied NUMA cpu")
     assert explain_node(NodeOffer(state), pod(40, 0), trials=0).leaving == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "spec", "told"),
+    [
+        ({"koordinator.sh/rdma": 1}, {}, "lacks rdma devices"),
+        (
+            {"koordinator.sh/gpu": 200},
+            {"scheduling.koordinator.sh/gpu-partition-spec": "{}"},
+            "serves no devices: node(s) missing GPU Partition Table",
+        ),
+    ],
+)
+def test_what_is_no_amount_is_told_in_a_sentence(
+    asked: dict[str, int], spec: dict[str, str], told: str
+) -> None:
+    """Reasons of devices are words: those of too little end the sentence, others are quoted."""
+    devices = device_request_of(asked, annotations=spec)
+    assert isinstance(devices, DeviceRequest)
+    state = NUMAState.of(node_of(NUMATopologyPolicy.SINGLE_NUMA_NODE))
+    found = explain_node(NodeOffer(state, cards(0, 0, 1)), attrs.evolve(pod(4, 0), devices=devices))
+    assert found.lines[0] == f"NUMA node 0 has enough cpu and memory, {told}"
+
+
+def test_nobody_is_said_to_make_room_where_something_else_stays_in_the_way() -> None:
+    """Without its holder the node would have the CPUs; a label is lacking all the same."""
+    after = schedule(load(["examples/numa.yaml"]).snapshot).snapshot
+    (waits,) = after.pending
+
+    def leaving(labels: dict[str, str]) -> list[str]:
+        found = explain(after, attrs.evolve(waits, node_selector=labels))
+        return [line for one in found.help for line in one.details if line.startswith("without ")]
+
+    assert leaving({}) == ["without default/solver-0 (6 CPUs) it would fit on NUMA node 0"]
+    assert leaving({"disk": "fast"}) == []

@@ -92,7 +92,9 @@ class NUMAExplanation:
         lines = []
         for one in self.nodes:
             parts = [f"has enough {_and(one.served)}"] if one.served else []
-            parts += [f"lacks {_and(map(_lack, one.shortfalls))}"] if one.shortfalls else []
+            lacks = [text for short in one.shortfalls if (text := _lack(short))]
+            parts += [f"lacks {_and(lacks)}"] if lacks else []
+            parts += [f"serves no devices: {short.reason}" for short in one.shortfalls if not _lack(short)]
             if parts:
                 lines.append(f"NUMA node {one.node} {', '.join(parts)}")
         if self.leaving:
@@ -113,8 +115,10 @@ def _and(words: Iterable[str]) -> str:
 
 
 def _lack(short: Shortfall) -> str:
+    """Say what there is too little of; empty where that is not the reason."""
     if not short.requested:
-        return short.resource or short.reason
+        _, little, what = short.reason.partition("Insufficient ")
+        return short.resource or (what if little else "")
     there, asked = (
         format_resources({short.resource: amount})[short.resource]
         for amount in (short.available, short.requested)

@@ -16,7 +16,7 @@ from koordcore._notebook import html_table
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.explaining.verdicts import NodeVerdict, NodeVerdicts, RefusedNodes
-from koordcore.framework.evaluator import Evaluator, Refusal
+from koordcore.framework.evaluator import LEAVING, Evaluator, Refusal
 from koordcore.framework.sampling import Search
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -331,5 +331,8 @@ def _what_helps(
 
             details = (*details, *reserved_room(workspace, pod, row))
         shortfalls = tuple(chain.from_iterable(refusing.values()))
+        if not all(one.resolvable for one in shortfalls):
+            # What nobody's leaving cures is there without them as well.
+            details = tuple(one for one in details if not one.startswith(LEAVING))
         helps.append(Help(tuple(refusing), shortfalls, count, names[row], details))
     return tuple(helps)

@@ -19,6 +19,8 @@ from koordcore.model.decisions import Shortfall
 from koordcore.model.mappings import EMPTY, frozen
 from koordcore.model.pods import Pod, PodKey
 
+LEAVING: Final = "without "
+"""How a line of ``details`` begins that names whose leaving would do."""
 _SELDOM: Final = ("fits", "scores", "refuse", "allocate", "sources")
 
 
@@ -154,7 +156,10 @@ class Evaluator:
         return tuple(one.at(0) for one in self.lacks(view) or () if one.where[0])
 
     def details(self, view: NodeView) -> tuple[str, ...]:
-        """Say more about why the one node of a view refuses, and what would help there."""
+        """Say more about why the one node of a view refuses, and what would help there.
+
+        Lines that begin with :data:`LEAVING` are left out where another plugin says that no eviction helps.
+        """
         return ()
 
     @property

@@ -126,6 +126,45 @@ def test_a_device_without_enough_left_is_passed_over_and_no_other() -> None:
     assert answers(node_case(devices, [], [wish], **shared(d0={"m": "3"}, d1={"m": "3"}))) == [None] * 2
 
 
+# --- binding conditions -------------------------------------------------------------------------------
+
+CONDITIONAL: dict[str, Any] = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+
+
+def sharing(name: str, capacity: str) -> dict[str, Any]:
+    policy = {"default": "1", "validValues": ["1"]}
+    return numbered(
+        name, capacity={"m": {"value": capacity, "requestPolicy": policy}}, allowMultipleAllocations=True
+    )
+
+
+def test_no_device_with_binding_conditions_is_taken_that_can_be_done_without() -> None:
+    both = {"requests": [request("a"), request("b")]}
+    # Shares, and what draws on counters, are looked at before devices that stand for themselves.
+    one_share = [numbered("d0", **CONDITIONAL), numbered("d1"), sharing("d2", "1")]
+    assert answers(node_case(one_share, [], [both])) == [[["d0", "d1"]], [["d1", "d2"]]]
+    drawing = [numbered(f"d{n}", consumesCounters=[draws("s", a=4)], **CONDITIONAL) for n in (0, 1)]
+    assert answers(node_case([*drawing, numbered("d2"), numbered("d3")], CARD, [both])) == [
+        [["d0", "d1"]],
+        [["d2", "d3"]],
+    ]
+    # Where one is needed, it is one.
+    three = {"requests": [request("a"), request("b"), request("c")]}
+    least = [[["d0", "d2", "d3"]], [["d1", "d2", "d3"]]]
+    found = answers(node_case([*drawing, numbered("d2"), sharing("d3", "1")], CARD, [three]))[1]
+    assert [sorted(one) for one in found or ()] in least
+
+
+def test_alternatives_come_before_binding_conditions() -> None:
+    devices = [numbered("d0", 1, **CONDITIONAL), numbered("d1", 2)]
+    either = [
+        {"name": name, "deviceClassName": "all", **where(f"i == {number}")}
+        for name, number in (("one", 1), ("two", 2))
+    ]
+    claim = {"requests": [{"name": "r", "firstAvailable": either}, request("s")]}
+    assert answers(node_case(devices, [], [claim]))[1] == [["d0", "d1"]]
+
+
 # --- compatibility groups -----------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from koordcore._cpsat import Outcome
 from koordcore.allocators.claims.exact.options import keep_options
 from koordcore.allocators.claims.exact.question import Answer, Question, make_question
 from koordcore.allocators.claims.exact.search import answer_question
+from koordcore.allocators.claims.exact.sparing import spare_conditional
 from koordcore.allocators.claims.first_fit import FirstFit, OutOfSteps
 from koordcore.allocators.claims.guided import guided_first_fit
 from koordcore.allocators.claims.outcome import (
@@ -219,7 +220,7 @@ def _exact(
         return _TIMEOUT
     if answer is None:
         return fault
-    return _choices(question, forms, keep_options(question, answer))
+    return _choices(question, forms, keep_options(question, spare_conditional(question, answer, limits)))
 
 
 def _choices(question: Question, forms: Sequence[ClaimForms], answer: Answer) -> tuple[Choice, ...]:

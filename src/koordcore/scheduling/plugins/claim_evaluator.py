@@ -12,7 +12,7 @@ from koordcore.allocators.claims.near import ClaimSide
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.states import Answers
-from koordcore.framework.evaluator import Evaluator, Reserved, Scope
+from koordcore.framework.evaluator import LEAVING, Evaluator, Reserved, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.numa_sides import NUMASides
 from koordcore.framework.sources import Loan, Loans
@@ -291,7 +291,7 @@ class ClaimEvaluator(Evaluator):
         ways = ways_to_free(ledger, answers, row, [pod for _, pod in sorted(there.items())])
         if ways:
             least = min(ways, key=lambda keys: (len(keys), sorted(keys)))
-            yield f"without {' and '.join(map(str, sorted(least)))} it would do"
+            yield f"{LEAVING}{' and '.join(map(str, sorted(least)))} it would do"
 
     def scores(self, view: NodeView) -> IntVector | None:
         rows = view.rows

@@ -16,7 +16,7 @@ from koordcore.allocators.device.shape import DeviceShape
 from koordcore.allocators.device.wants import fill_memory
 from koordcore.allocators.joint.together import most_together
 from koordcore.errors import ModelError
-from koordcore.framework.evaluator import Evaluator, Scope
+from koordcore.framework.evaluator import LEAVING, Evaluator, Scope
 from koordcore.framework.node_view import NodeView
 from koordcore.framework.sources import Loan, Loans
 from koordcore.model.decisions import Shortfall
@@ -160,7 +160,7 @@ class DeviceEvaluator(Evaluator):
             return ()
         if found.release is None:
             return found.lines
-        return (*found.lines, f"without {' and '.join(found.release.holders)} it would do")
+        return (*found.lines, f"{LEAVING}{' and '.join(found.release.holders)} it would do")
 
     def scores(self, view: NodeView) -> IntVector:
         numbers = self._ids(view.rows)
