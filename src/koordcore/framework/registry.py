@@ -131,9 +131,10 @@ def plugin_kinds(policy: Policy) -> tuple[type[Plugin], ...]:
 
 def _checked(name: str, found: object) -> type[Plugin]:
     if isinstance(found, type) and issubclass(found, Plugin):
-        helped = found.helped_by
-        if helped is not None and not isinstance(helped, frozenset):
-            raise ModelError(f"plugin {name}: helped_by: expected a frozenset or None, got {shown(helped)}")
+        for said in ("helped_by", "needs", "reads", "looks_at"):
+            names = getattr(found, said)
+            if names is not None and not isinstance(names, frozenset):
+                raise ModelError(f"plugin {name}: {said}: expected a frozenset or None, got {shown(names)}")
         return found
     raise ModelError(f"plugin {name}: expected a subclass of koordcore.framework.Plugin, got {found!r}")
 
