@@ -108,6 +108,15 @@ def test_what_a_plugin_says_of_itself_is_a_frozenset(said: str) -> None:
         schedule(ClusterSnapshot(nodes=NODES, pending=PODS), policy=policy_with(kind))
 
 
+def test_a_misspelt_kind_of_change_would_let_pods_sleep_and_is_refused() -> None:
+    kinds = frozenset({"node added", "pod endet", "NodeMetric"})
+    kind = type("Own", (plugin(),), {"helped_by": kinds})
+    with pytest.raises(ModelError, match="plugin Own: helped_by: no change is of the kind 'pod endet'"):
+        schedule(ClusterSnapshot(nodes=NODES, pending=PODS), policy=policy_with(kind))
+    kind = type("Own", (plugin(),), {"helped_by": kinds - {"pod endet"}})
+    assert schedule(ClusterSnapshot(nodes=NODES, pending=PODS), policy=policy_with(kind)).bound
+
+
 class Sited(Plugin):
     """It knows few sites, and chokes on the others."""
 
