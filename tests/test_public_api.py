@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pickle
+import pkgutil
 import re
 import subprocess
 import sys
@@ -126,6 +127,19 @@ def test_a_star_brings_what_is_promised() -> None:
     """``from koordcore import *`` gives every name of ``__all__``, none of them read before."""
     code = "import koordcore; from koordcore import *; print(set(koordcore.__all__) <= set(globals()))"
     assert printed(code) == "True"
+
+
+def test_every_name_that_a_module_lists_is_there() -> None:
+    """``from koordcore.X import *`` works for every module: its ``__all__`` names nothing that has gone."""
+    modules = [one.name for one in pkgutil.walk_packages(koordcore.__path__, "koordcore.")]
+    missing = [
+        f"{name}.{promised_name}"
+        for name in modules
+        if not name.endswith("__main__")
+        for promised_name in getattr(importlib.import_module(name), "__all__", ())
+        if not hasattr(importlib.import_module(name), promised_name)
+    ]
+    assert missing == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -48,6 +48,15 @@ def test_a_file_without_configuration_is_a_usage_error(tmp_path: Path) -> None:
     assert main(["policy", str(path)]) == 2
 
 
+def test_a_file_without_a_version_is_refused_as_by_schedule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"kind": "KubeSchedulerConfiguration"}', encoding="utf-8")
+    assert main(["policy", str(path)]) == 2
+    assert 'apiVersion: required (such as "kubescheduler.config.k8s.io/v1")' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("name", "said"), [("binpack", "MostAllocated"), ("bestfit", "GpuShare")])
 def test_a_known_name_is_shown_without_a_file(
     name: str, said: str, capsys: pytest.CaptureFixture[str]

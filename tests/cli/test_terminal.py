@@ -223,6 +223,38 @@ def test_a_sentence_is_folded_at_spaces_or_goes_below_its_row() -> None:
     assert [line.text for line in lines_of(long, 40)][1] == "  " + "p" * 20
 
 
+def test_what_goes_below_a_row_brings_its_heading_along_and_leaves_no_empty_line() -> None:
+    columns = (Column("POD", tone=Tone.NAME), Column("NOW", text=True), Column("NEXT", text=True))
+    long = ("a" * 30, "b" * 30)
+    table = Table(title="", columns=columns, rows=[("p" * 30, *long), ("", "c" * 30, "")])
+    assert [line.text for line in lines_of(table, 46)][1:] == [
+        "  " + "p" * 30,
+        "      NOW: " + "a" * 30,
+        "      NEXT: " + "b" * 30,
+        "      NOW: " + "c" * 30,
+    ]
+
+
+def test_titles_and_what_a_node_says_are_folded_at_the_width_of_the_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gates = {f"GateOfKubernetesNumber{number}": True for number in range(9)}
+    version = "kubescheduler.config.k8s.io/v1"
+    policy = {"apiVersion": version, "kind": "KubeSchedulerConfiguration", "featureGates": gates}
+    taint = {"key": f"example.com/{'k' * 60}", "value": "v" * 60, "effect": "NoSchedule"}
+    status = {"allocatable": {"cpu": "1"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"taints": [taint]}}
+    for name, what in (("policy.json", policy), ("node.json", {**node, "status": status})):
+        (tmp_path / name).write_text(json.dumps(what), encoding="utf-8")
+    for argv in (
+        ("policy", str(tmp_path / "policy.json")),
+        ("inspect", "n", str(tmp_path / "node.json")),
+        ("simulate", EXAMPLE, "--policy", "fgd"),
+    ):
+        _, out = screen(capsys, monkeypatch, 80, *argv)
+        assert max(map(len, out.splitlines())) <= 80, argv
+
+
 def test_colours_are_for_terminals_that_want_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from koordcore.errors import ManifestError, ModelError
+from koordcore.manifests.idle_settings import idle_gates
 from koordcore.manifests.named_policies import named_policy
 from koordcore.manifests.plugins import KOORDINATOR_CONFIGURATION, MODELLED
 from koordcore.manifests.policy_lint import lint_configuration
@@ -378,6 +379,10 @@ def entry(name: str, weight: int = 0) -> dict[str, Any]:
             {"multiPoint": {"disabled": [entry("TaintTolerations")]}},
             "multiPoint.disabled[TaintTolerations] has no effect: neither Kubernetes nor Koordinator has",
         ),
+        (
+            {"filter": {"enabled": [entry("NodeDeclaredFeatures")]}},
+            "filter.enabled[NodeDeclaredFeatures] has no effect: which features nodes declare",
+        ),
         ({"bind": {"disabled": [entry("Bindre")]}}, "bind.disabled[Bindre] has no effect: neither"),
         (
             {"score": {"disabled": [entry("Balanced"), entry("*")]}},
@@ -476,3 +481,23 @@ def test_other_extended_resources_are_rated_by_a_file_too() -> None:
         assert setting.args == FitPlusArgs(extended=extended)
         found = [one for one in findings(profile).splitlines() if "NodeResourcesFitPlus" in one]
         assert (told in found[0]) if told else found == []
+
+
+def test_plugins_that_only_newer_versions_have_are_no_strangers() -> None:
+    told = findings({"plugins": {"multiPoint": {"enabled": [entry("GangScheduling")]}}})
+    assert "GangScheduling" not in told
+
+
+def test_gates_say_how_decisions_act() -> None:
+    gates = {
+        "InPlacePodVerticalScaling": True,
+        "NominatedNodeNameForExpectation": True,
+        "TaintTolerationComparisonOperators": False,
+        "NodeDeclaredFeatures": True,
+        "StorageCapacityScoring": False,
+    }
+    said = [(one.path, one.reason) for one in idle_gates(gates)]
+    assert said == [
+        ("featureGates.TaintTolerationComparisonOperators", "acts as on here, always"),
+        ("featureGates.NodeDeclaredFeatures", "acts as off here, always"),
+    ]

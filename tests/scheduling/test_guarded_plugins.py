@@ -67,6 +67,14 @@ def policy_with(kind: type[Plugin]) -> Policy:
             },
             "normalise: scores from 0 to 2000, not within 0..100",
         ),
+        (
+            {"fits": lambda self, view: np.zeros(view.size, np.bool_), "reasons": lambda self, view: 5},
+            "reasons: expected a sequence of pairs, got 5",
+        ),
+        (
+            {"fits": lambda self, view: np.zeros(view.size, np.bool_), "shortfalls": lambda self, view: 5},
+            "shortfalls: expected a tuple of Shortfall, got 5",
+        ),
         ({"refuse": lambda self: "not today"}, "refuse: expected a Refusal or None, got 'not today'"),
         ({"allocate": lambda self, pod, view: "port 3"}, "allocate: expected a Reserved"),
         ({"allocate": lambda self, pod, view: Shortfall("no port")}, "no port, and fits takes the pod there"),
@@ -79,6 +87,34 @@ def test_a_wrong_answer_is_named_with_its_plugin(answers: dict[str, Any], told: 
         with pytest.raises(ModelError, match=r"^plugin Own: ") as caught:
             ask()
         assert told in str(caught.value)
+
+
+def test_what_only_an_explanation_asks_for_is_named_as_well() -> None:
+    answers = {
+        "fits": lambda self, view: np.zeros(view.size, np.bool_),
+        "shortfalls": lambda self, view: (Shortfall("far"),),
+        "details": lambda self, view: "far",
+    }
+    snapshot = ClusterSnapshot(nodes=NODES, pending=PODS)
+    assert not schedule(snapshot, policy=policy_with(plugin(**answers))).bound
+    with pytest.raises(ModelError, match=r"^plugin Own: details: expected a tuple of str, got 'far'$"):
+        explain(snapshot, PODS[0], policy=policy_with(plugin(**answers)))
+
+
+@pytest.mark.parametrize("said", ["helped_by", "needs", "reads", "looks_at"])
+def test_what_a_plugin_says_of_itself_is_a_frozenset(said: str) -> None:
+    kind = type("Own", (plugin(),), {said: "Device"})
+    with pytest.raises(ModelError, match=f"plugin Own: {said}: expected a frozenset or None, got 'Device'"):
+        schedule(ClusterSnapshot(nodes=NODES, pending=PODS), policy=policy_with(kind))
+
+
+def test_a_misspelt_kind_of_change_would_let_pods_sleep_and_is_refused() -> None:
+    kinds = frozenset({"node added", "pod endet", "NodeMetric"})
+    kind = type("Own", (plugin(),), {"helped_by": kinds})
+    with pytest.raises(ModelError, match="plugin Own: helped_by: no change is of the kind 'pod endet'"):
+        schedule(ClusterSnapshot(nodes=NODES, pending=PODS), policy=policy_with(kind))
+    kind = type("Own", (plugin(),), {"helped_by": kinds - {"pod endet"}})
+    assert schedule(ClusterSnapshot(nodes=NODES, pending=PODS), policy=policy_with(kind)).bound
 
 
 class Sited(Plugin):

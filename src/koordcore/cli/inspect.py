@@ -25,7 +25,7 @@ from koordcore.cli.layout import Table
 from koordcore.cli.node_picture import draw_node
 from koordcore.cli.output import JSON, NAME, TABLE, WIDE, add_output, for_programs, print_record
 from koordcore.cli.selection import ONE_NODE, Selection, add_selection, need_use, selection_of
-from koordcore.cli.tables import show
+from koordcore.cli.tables import say, show
 from koordcore.errors import ModelError
 from koordcore.explaining.endpoints import endpoint_view
 from koordcore.manifests import Loaded
@@ -78,8 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.node is not None:
         find_node(snapshot, arguments.node)
         if not for_programs(arguments):
-            named = arguments.output == NAME
-            print(arguments.node if named else draw_node(snapshot, snapshot.node(arguments.node)))
+            if arguments.output == NAME:
+                print(arguments.node)
+            else:
+                say(draw_node(snapshot, snapshot.node(arguments.node)))
             return 0
     if for_programs(arguments):
         if arguments.node is None:

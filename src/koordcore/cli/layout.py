@@ -200,12 +200,15 @@ def lines_of(table: Table, width: int | None) -> Iterator[Line]:
                 folded[place][number] if place in folded and number < len(folded[place]) else ""
                 for place in range(len(row))
             )
-            pieces = _row(table, texts, widths, shown)
+            pieces = _bare(_row(table, texts, widths, shown))
             tones = [table.columns[place].tone for place in shown]
-            yield Line(tuple(zip(_bare(pieces), tones, strict=False)))
+            if pieces or not below:
+                yield Line(tuple(zip(pieces, tones, strict=False)))
         for place in sorted(below):
             if row[place]:
-                for text in fold(row[place], (width or 80) - 6):
+                # Of several, none stands under its heading: each brings it along.
+                head = f"{table.columns[place].name}: " if len(below) > 1 else ""
+                for text in fold(head + row[place], (width or 80) - 6):
                     yield Line((("      " + text, table.columns[place].tone),))
 
 

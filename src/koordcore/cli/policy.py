@@ -136,6 +136,9 @@ def _configurations(path: str, *, quiet: bool) -> Iterator[SchedulerConfiguratio
         if not isinstance(source.raw, dict):
             raise ManifestError([Problem("", "expected an object", source=source.source)])
         found = True
+        if "apiVersion" not in source.raw:  # as for `schedule`, and for the scheduler itself
+            missing = f'required (such as "{KOORDINATOR_CONFIGURATION["apiVersion"]}")'
+            raise ManifestError([Problem("apiVersion", missing, source=source.source)])
         try:
             configuration = scheduler_configuration(source.raw)
         except ManifestError as error:

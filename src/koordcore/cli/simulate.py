@@ -383,8 +383,12 @@ def _head(result: CellResult) -> tuple[str, str, str]:
     return result.cell.trace, str(result.cell.policy), str(result.cell.seed)
 
 
+_RANKS: Final = {"MOST WAITING": 1}
+"""Numbers for which a screen of 80 columns may have no room."""
+
+
 def _columns(names: Sequence[str]) -> tuple[Column, ...]:
-    numbers = tuple(Column(name, number=True) for name in ("SEED", *names))
+    numbers = tuple(Column(name, number=True, rank=_RANKS.get(name, 0)) for name in ("SEED", *names))
     return (
         Column("TRACE", tone=Tone.NAME),
         Column("POLICY"),

@@ -137,7 +137,8 @@ def _print_table(table: Table, how: Presentation) -> None:
     shown, left_out = fitted(table, width, wide=how.wide)
     colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     out = raw(sys.stdout) if colours else sys.stdout
-    out.write((_coloured(table.title, _TITLE) if colours else table.title) + "\n")
+    for number, text in enumerate(fold(table.title, width - 2) if width is not None else [table.title]):
+        out.write(("  " if number else "") + (_coloured(text, _TITLE) if colours else text) + "\n")
     if not shown.rows:
         out.write("  none\n")
     for line in lines_of(shown, None if how.wide else width) if shown.rows else ():

@@ -24,7 +24,7 @@ _ASKED_OF_PLUGINS: Final = (
 _KNOWN: Final = 1024
 """Classes that are remembered: some make one for each evaluator."""
 _TRUTHS: Final = frozenset({"fits", "unresolvable"})
-_ASKED: Final = ("sources", "details", "lacks", "shortfalls", "together", "restriction", "needs_company")
+_ASKED: Final = ("sources", "lacks", "together", "needs_company")
 
 
 def misshapen(question: str, answer: object, number: int, kind: type, *, joined: bool = False) -> str:
@@ -182,8 +182,26 @@ def _of_nodes(question: str, kind: type) -> Callable[..., str]:
     return check
 
 
+def _each(question: str, kind: type) -> Callable[..., str]:
+    def check(answer: Any, _: Any, *, joined: bool) -> str:
+        del joined
+        wrong = not isinstance(answer, tuple | list) or not all(isinstance(one, kind) for one in answer)
+        return f"{question}: expected a tuple of {kind.__name__}, got {answer!r:.100}" if wrong else ""
+
+    return check
+
+
+def _restriction(answer: Any, *, joined: bool) -> str:
+    del joined
+    if answer is None or (isinstance(answer, np.ndarray) and answer.ndim == 1 and answer.dtype == np.bool_):
+        return ""
+    return f"restriction: expected a truth value for each node or None, got {answer!r:.100}"
+
+
 def _reasons(answer: Any, view: Any, *, joined: bool) -> str:
     del joined
+    if not isinstance(answer, tuple | list):
+        return f"reasons: expected a sequence of pairs, got {answer!r:.100}"
     for one in answer:
         if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], str):
             return f"reasons: expected pairs of a text and truth values, got {one!r:.100}"
@@ -224,6 +242,9 @@ _CHECKS: Final[dict[str, Callable[..., str]]] = {
     "slots": _of_nodes("slots", np.integer),
     "unresolvable": _of_nodes("unresolvable", np.bool_),
     "reasons": _reasons,
+    "restriction": _restriction,
+    "shortfalls": _each("shortfalls", Shortfall),
+    "details": _each("details", str),
     "normalise": _normalised,
     "refuse": _a_refusal,
     "allocate": _given,

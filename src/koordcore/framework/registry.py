@@ -19,12 +19,14 @@ from immutabledict import immutabledict
 from koordcore._blame import shown
 from koordcore.errors import ModelError
 from koordcore.framework.guarded import guarded
+from koordcore.framework.hints import ChangeKind
 from koordcore.framework.plugin import JointPlugin, Plugin
 from koordcore.framework.readable import Readable
 from koordcore.framework.workspace import Workspace
 from koordcore.model.installed import PLUGIN_GROUP, offered_plugins
 from koordcore.model.policy import PluginSetting, Policy
 
+_KINDS: Final = frozenset(ChangeKind)
 _HOME: Final = "koordcore.scheduling.plugins"
 
 PLUGINS: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
@@ -131,9 +133,14 @@ def plugin_kinds(policy: Policy) -> tuple[type[Plugin], ...]:
 
 def _checked(name: str, found: object) -> type[Plugin]:
     if isinstance(found, type) and issubclass(found, Plugin):
-        helped = found.helped_by
-        if helped is not None and not isinstance(helped, frozenset):
-            raise ModelError(f"plugin {name}: helped_by: expected a frozenset or None, got {shown(helped)}")
+        for said in ("helped_by", "needs", "reads", "looks_at"):
+            names = getattr(found, said)
+            if names is not None and not isinstance(names, frozenset):
+                raise ModelError(f"plugin {name}: {said}: expected a frozenset or None, got {shown(names)}")
+        # Names of classes of records are anybody's; the other kinds are known.
+        wrong = [one for one in found.helped_by or () if one not in _KINDS and not str(one).isidentifier()]
+        if wrong:
+            raise ModelError(f"plugin {name}: helped_by: no change is of the kind {min(map(repr, wrong))}")
         return found
     raise ModelError(f"plugin {name}: expected a subclass of koordcore.framework.Plugin, got {found!r}")
 

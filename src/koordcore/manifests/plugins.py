@@ -51,6 +51,8 @@ PLUGIN_POINTS: Final[Mapping[str, tuple[str, ...]]] = immutabledict(
         "NodeResourcesBalancedAllocation": ("preScore", "score"),
         "ImageLocality": ("score",),
         "DefaultBinder": ("bind",),
+        "NodeDeclaredFeatures": ("preFilter", "filter"),
+        "GangScheduling": ("preEnqueue", "reserve", "permit"),
         "DynamicResources": (
             "preEnqueue",
             "preFilter",

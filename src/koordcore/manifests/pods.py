@@ -20,6 +20,7 @@ from koordcore.manifests._reading import (
     read_metadata,
     section,
 )
+from koordcore.manifests.declared_features import features_needed
 from koordcore.manifests.label_keys import with_label_keys
 from koordcore.manifests.pod_containers import (
     held_as_whole,
@@ -97,12 +98,13 @@ def pod_from_manifest(raw: Mapping[str, Json], *, priority_classes: Iterable[Pri
 
 @record
 class PodReading:
-    """A pod, whether its object said priority and preemption policy, and the RuntimeClass that it names."""
+    """A pod, whether its object said priority and preemption policy, its RuntimeClass, features it needs."""
 
     pod: Pod
     has_priority: bool
     has_policy: bool
     runtime_class: str = ""
+    features: tuple[str, ...] = ()
 
 
 def resolve_priority(reading: Reading, read: PodReading, classes: Mapping[str, PriorityClass]) -> Pod:
@@ -219,6 +221,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         has_priority=spec.get("priority") is not None,
         has_policy=spec.get("preemptionPolicy") is not None,
         runtime_class=reading.take(spec, "runtimeClassName", "spec", as_str, ""),
+        features=features_needed(spec),
     )
 
 

@@ -56,12 +56,18 @@ _ALWAYS: Final = (
     "EnableSyncGPUSharedResource",
     "GangScheduling",
     "GenericWorkload",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScaling",
+    "MatchLabelKeysInPodAffinity",
     "MatchLabelKeysInPodTopologySpread",
+    "MinDomainsInPodTopologySpread",
     "NodeInclusionPolicyInPodTopologySpread",
+    "NominatedNodeNameForExpectation",
     "PodDisruptionBudget",
     "PodLevelResources",
     "PodSchedulingReadiness",
     "SidecarContainers",
+    "TaintTolerationComparisonOperators",
     "TopologyAwareWorkloadScheduling",
     "WorkloadAwarePreemption",
 )
@@ -70,9 +76,11 @@ _NEVER: Final = (
     "ElasticQuotaIgnorePodOverhead",
     "ElasticQuotaIgnoreTerminatingPod",
     "ElasticQuotaImmediateIgnoreTerminatingPod",
+    "NodeDeclaredFeatures",
     "PreemptionPolicyTransformer",
     "SkipFilterWithNominatedPods",
     "SkipReservationFitsNode",
+    "StorageCapacityScoring",
 )
 FIXED_GATES: Final[Mapping[str, bool]] = immutabledict(
     {**dict.fromkeys(_ALWAYS, True), **dict.fromkeys(_NEVER, False)}

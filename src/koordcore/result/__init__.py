@@ -26,7 +26,7 @@ from koordcore.snapshot.forking import with_pods
 if TYPE_CHECKING:
     from koordcore.result.left_out import LeftOut
 
-__all__ = ["ScheduleResult", "with_victims_told"]
+__all__ = ["ScheduleResult", "with_victims_leaving"]
 
 
 @names_its_fields

@@ -316,6 +316,7 @@ class SchedulingCycle:
 
     def finish(self) -> ScheduleResult:
         """Give what was decided, and the cluster afterwards; the cycle must not be used any more."""
+        nodes = len(self.workspace.layout.names)  # what is handed back goes on with whoever asks next
         end = self.close()
         if self._preemptor is not None:
             from koordcore.scheduling.outcomes import nominate
@@ -333,7 +334,7 @@ class SchedulingCycle:
             **({"nominated": kinds[Nominated]} if self._preemptor else {}),
             "waiting": kinds[Waiting],
             **({"not_ours": len(strangers)} if strangers else {}),
-            "nodes": len(self.workspace.layout.names),
+            "nodes": nodes,
         }
         return ScheduleResult(
             decisions=(*self.decisions, *strangers),

@@ -39,10 +39,10 @@ def once(snapshot: ClusterSnapshot, compute: Callable[..., T], *arguments: Any) 
 
     The function must be pure and defined at module level; the arguments must be hashable.
     """
-    key = (compute, *arguments)
-    if key not in snapshot._memo:
-        snapshot._memo[key] = compute(snapshot, *arguments)
-    return cast("T", snapshot._memo[key])
+    key, memo = (compute, *arguments), snapshot._memo
+    if key not in memo:
+        memo[key] = compute(snapshot, *arguments)
+    return cast("T", memo[key])
 
 
 def derived(
@@ -66,18 +66,20 @@ def derived(
         column of a resource; else the nodes themselves, without the pods on them, are the same objects in
         the same order, and so are the resources.
     """
-    if build not in snapshot._memo:
-        layout, nodes, records, value, place = snapshot._past.get(build, (None, None, None, None, None))
-        if layout is snapshot.layout or (replaced and layout):
-            # Told under the identity of the vectors that `again` is handed: whoever asks for what changed
-            # in them finds it there, and whoever asks about others has them compared item by item.
-            since = place.path(snapshot.place), layout.row_of
-            snapshot._since[id(nodes)] = snapshot._since[id(records)] = since
-            value = again(nodes, records, cast("T", value), snapshot)
-        else:
-            value = build(snapshot)
-        know(snapshot, build, value)
-    return cast("T", snapshot._memo[build])
+    memo = snapshot._memo
+    if build in memo:
+        return cast("T", memo[build])
+    layout, nodes, records, value, place = snapshot._past.get(build, (None, None, None, None, None))
+    if layout is snapshot.layout or (replaced and layout):
+        # Told under the identity of the vectors that `again` is handed: whoever asks for what changed
+        # in them finds it there, and whoever asks about others has them compared item by item.
+        since = place.path(snapshot.place), layout.row_of
+        snapshot._since[id(nodes)] = snapshot._since[id(records)] = since
+        value = again(nodes, records, cast("T", value), snapshot)
+    else:
+        value = build(snapshot)
+    know(snapshot, build, value)
+    return value
 
 
 def know(snapshot: ClusterSnapshot, build: Callable[[ClusterSnapshot], T], value: T) -> None:

@@ -99,7 +99,7 @@ def _moved(
     object.__setattr__(made, "layout", layout)
     hand_columns(snapshot, made)
     memo: dict[NodeValueBuilder, Vector[Any]] = {}
-    for build, values in snapshot._node_memo.items():
+    for build, values in snapshot._node_memo.copy().items():  # another thread may work out more meanwhile
         touched = concerned(build, records)
         if touched is not None:
             anew = {row: build(made, nodes[row]) for row in {*there, *_rows_in(names, touched)}}
@@ -139,8 +139,9 @@ def _fork(
         layout = widened_layout(layout, new)
     object.__setattr__(fork, "layout", layout)
     hand_columns(snapshot, fork)
-    memo = {build: _values_in(snapshot, fork, build, list(states), records) for build in snapshot._node_memo}
     if states or records:
+        rows, known = list(states), snapshot._node_memo.copy()  # another thread may work out more meanwhile
+        memo = {build: _values_in(known[build], fork, build, rows, records) for build in known}
         kept = {build: values for build, values in memo.items() if values is not None}
         object.__setattr__(fork, "_node_memo", kept)
     return fork
@@ -160,7 +161,7 @@ def with_waiting(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> ClusterSnaps
 
 
 def _values_in(
-    snapshot: ClusterSnapshot,
+    values: Vector[Any],
     fork: ClusterSnapshot,
     build: NodeValueBuilder,
     rows: Sequence[int],
@@ -170,8 +171,7 @@ def _values_in(
     touched = concerned(build, records)
     if touched is None:
         return None
-    every = {*rows, *_rows_in(snapshot._names, touched)}
-    values = snapshot._node_memo[build]
+    every = {*rows, *_rows_in(fork._names, touched)}
     return values.changed({row: build(fork, state_at(fork, row)) for row in every}) if every else values
 
 
@@ -205,7 +205,7 @@ def _derived(
     touched = {type(one) for pair in records for one in pair if one is not None}
     by_type = snapshot._by_type
     if touched:
-        by_type = {kind: found for kind, found in by_type.items() if kind not in touched}
+        by_type = {kind: found for kind, found in by_type.copy().items() if kind not in touched}
     object.__setattr__(made, "_by_type", by_type)
     # One memory for all snapshots of a line: what the last of them worked out serves the others as well.
     object.__setattr__(made, "_past", snapshot._past)

@@ -214,9 +214,10 @@ class ClusterDevices:
         """Give the place of every device that a node is offered, by pool and name."""
         found = self._places.get(row)
         if found is None:
-            found = self._places[row] = {}
+            found = {}
             for place, one in enumerate(self.pools[row].devices):
                 found.setdefault((one.id.driver, one.id.pool), {})[one.id.device] = place
+            self._places[row] = found  # complete: another thread may look at once
         return found
 
     def _shape_of(self, pools: NodePools) -> int:

@@ -282,12 +282,13 @@ class ClaimStates:
             States score by how well devices are packed there, otherwise by how much is free.
         """
         key = (tuple(claim.spec for claim in claims), mode, limits, packed)
-        found = self._answers.pop(key, None)
-        if found is None:
-            found = Answers(self, claims, mode, limits, packed)
-            if len(self._answers) >= _MAX_REQUESTS:
-                self._answers.pop(next(iter(self._answers)))
-        self._answers[key] = found
+        with self._lock:
+            found = self._answers.pop(key, None)
+            if found is None:
+                found = Answers(self, claims, mode, limits, packed)
+                if len(self._answers) >= _MAX_REQUESTS:
+                    self._answers.pop(next(iter(self._answers)))
+            self._answers[key] = found
         return found
 
 
