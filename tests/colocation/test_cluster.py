@@ -199,6 +199,15 @@ def test_the_newest_report_is_the_natural_now() -> None:
     assert latest_report(ClusterSnapshot()) is None
 
 
+@pytest.mark.parametrize(("year", "stale"), [(1, True), (1900, True), (9999, False)])
+def test_reports_of_any_year_are_old_or_not(year: int, stale: bool) -> None:
+    moment = (year - 1970) * 365 * 24 * 60 * MINUTE
+    there = cluster().with_records(attrs.evolve(metric(), update_time=moment))
+    row = lending_table(there, ON, now=NOW).rows[0]
+    assert (row.batch_note != "") == stale
+    assert (row.batch[0] == 0) == stale
+
+
 @pytest.mark.parametrize("memory", [2**63, 10**16])
 def test_columns_refuse_what_could_overflow(memory: int) -> None:
     load = NodeLoad(name="n1", capacity=measured_of({"memory": memory}))

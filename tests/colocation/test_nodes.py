@@ -16,11 +16,13 @@ from koordcore.colocation.normalization import (
 from koordcore.colocation.sync import (
     NodeResource,
     NodeStatus,
+    amplified_batch_cpu,
     is_different,
     needs_status_sync,
     prepare_node,
 )
 from koordcore.colocation.zones import ZoneResource, ZoneStatus, update_zones
+from koordcore.errors import ManifestError
 from koordcore.model.colocation import NO_STRATEGY
 from koordcore.model.durations import SECOND
 from koordcore.model.metrics import measured_of
@@ -100,6 +102,17 @@ def test_what_the_webhook_cannot_read_is_a_problem_with_its_place() -> None:
     broken = amplify_node(measured_of({"cpu": 1000}), {AMPLIFICATION: "{"})
     assert AMPLIFICATION in broken.problem
     assert RAW in broken.annotations
+
+
+@pytest.mark.parametrize("ratio", ["1e308", "1e999", "1e15", "1" + "0" * 400])
+def test_a_ratio_beyond_what_can_be_counted_is_a_problem_with_its_place(ratio: str) -> None:
+    own = measured_of({"cpu": 10_000, "memory": 2**30})
+    broken = amplify_node(own, {AMPLIFICATION: f'{{"cpu":{ratio}}}'})
+    assert f"[{AMPLIFICATION}][cpu]: " in broken.problem
+    assert broken.allocatable == own
+    with pytest.raises(ManifestError, match="64 bits"):
+        parse_amplification_config({"resourceAmplificationRatio": {"cpu": 10**400}})
+    assert amplified_batch_cpu(10_000, {RATIO: "1e308"}) == 10_000
 
 
 def test_small_changes_of_ratios_are_not_written() -> None:

@@ -32,7 +32,7 @@ from koordcore.model.colocation import (
 from koordcore.model.durations import SECOND
 from koordcore.model.metrics import NOTHING_MEASURED, Measured
 from koordcore.model.quantity import NANO
-from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from koordcore.model.resources import AMOUNT_LIMIT, BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol.colocation import (
     format_origin_allocatable,
     third_party_allocations_of,
@@ -48,6 +48,7 @@ from koordcore.protocol.normalization import (
 from koordcore.protocol.qos import PriorityClass
 
 _MILLI: Final = NANO // 1000
+_MOST: Final = AMOUNT_LIMIT * 1000
 _BATCH: Final = (BATCH_CPU, BATCH_MEMORY)
 _MID: Final = (MID_CPU, MID_MEMORY)
 _DISABLED: Final = "node colocation is disabled in Config, reason: DisableInConfig"
@@ -104,8 +105,12 @@ def amplification_of(annotations: Mapping[str, str]) -> float:
 
 
 def amplified(amount: int, ratio: float) -> int:
-    """Multiply in thousandths and cut; upstream's extended resources are rounded up to integers later."""
-    return int(float(ceil_divide(amount, _MILLI)) * ratio) * _MILLI if ratio > 1 else amount
+    """Multiply in thousandths and cut; upstream's extended resources are rounded up to integers later.
+
+    What would be more than can be counted stays as it is.
+    """
+    product = float(ceil_divide(amount, _MILLI)) * ratio
+    return int(product) * _MILLI if ratio > 1 and product <= _MOST else amount
 
 
 def amplified_batch_cpu(milli_cores: int, annotations: Mapping[str, str]) -> int:

@@ -16,7 +16,16 @@ from koordcore.model.metrics import Measured, parse_measured
 from koordcore.model.quantity import format_exact_quantity
 from koordcore.model.resources import MEMORY
 from koordcore.protocol.colocation import parse_selector
-from koordcore.protocol.fields import Json, as_bool, as_mapping, as_str, list_of, load_json, optional
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_float,
+    as_mapping,
+    as_str,
+    list_of,
+    load_json,
+    optional,
+)
 from koordcore.protocol.numbers import parse_bool, parse_float
 
 LABEL_NORMALIZATION_ENABLED: Final = "node.koordinator.sh/cpu-normalization-enabled"
@@ -122,9 +131,7 @@ class AmplificationConfig:
 def _number(value: Json) -> float:
     if value is None:
         return 0.0  # Go leaves the zero value where a map entry is null
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ManifestError.at("", f"expected a number, got {type(value).__name__}")
-    return float(value)
+    return as_float(value)
 
 
 def _map_of(convert: Callable[[Json], T]) -> Callable[[Json], immutabledict[str, T]]:
