@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from immutabledict import immutabledict
 
 from koordcore.colocation.batch import Failed
+from koordcore.colocation.config import completed_config
 from koordcore.colocation.normalization import (
     amplification_changed,
     amplification_ratios,
@@ -20,12 +22,13 @@ from koordcore.colocation.sync import (
     is_different,
     needs_status_sync,
     prepare_node,
+    run_cycle,
 )
 from koordcore.colocation.zones import ZoneResource, ZoneStatus, update_zones
 from koordcore.errors import ManifestError
-from koordcore.model.colocation import NO_STRATEGY
+from koordcore.model.colocation import NO_STRATEGY, ColocationConfig, ColocationStrategy, NodeLoad
 from koordcore.model.durations import SECOND
-from koordcore.model.metrics import measured_of
+from koordcore.model.metrics import NodeMetric, measured_of
 from koordcore.protocol.normalization import (
     AmplificationConfig,
     NormalizationConfig,
@@ -151,6 +154,19 @@ def test_five_minutes_are_not_over_until_they_are() -> None:
         assert needs_status_sync(NO_STRATEGY, amounts, amounts, last_sync=last, now=NOW) is due
     assert needs_status_sync(NO_STRATEGY, amounts, amounts, last_sync=None, now=NOW)
     assert not needs_status_sync(NO_STRATEGY, amounts, None, last_sync=None, now=NOW)
+
+
+def test_a_cycle_of_an_amplified_node_lends_what_one_of_a_plain_node_does() -> None:
+    capacity = measured_of({"cpu": 100_000, "memory": 2**36})
+    own = measured_of({"cpu": 90_000, "memory": 2**35})
+    report = NodeMetric(node="n", update_time=0, node_usage=measured_of({"cpu": 1}), pods=())
+    plain = NodeLoad(name="n", capacity=capacity, allocatable=own, metric=report)
+    shown = attrs.evolve(plain, allocatable=measured_of({"cpu": 180_000, "memory": 2**35}))
+    notes = {AMPLIFICATION: '{"cpu":2.00}', RAW: '{"cpu":"90"}'}
+    config = completed_config(ColocationConfig(ColocationStrategy(enable=True)))
+    wanted = run_cycle(plain, {}, {}, config, last_sync=None, now=0).resource.resources
+    assert run_cycle(shown, {}, notes, config, last_sync=None, now=0).resource.resources == wanted
+    assert wanted[BATCH_CPU] == 50_000 * 10**9
 
 
 def test_a_node_without_allocatable_is_lent_nothing() -> None:

@@ -92,6 +92,19 @@ def test_a_ratio_on_a_node_counts_with_lend_and_once(door: Door) -> None:
     assert not done.bound
 
 
+@pytest.mark.parametrize("ratios", [{}, {"cpu": 1.0}, {"memory": 1.25}])
+def test_an_amount_that_is_multiplied_no_more_counts_as_the_kubelet_reports_it(
+    door: Door, ratios: dict[str, float]
+) -> None:
+    raw = {"cpu": "16", "memory": "64Gi"}
+    notes = {RATIO: '{"cpu":1.50}', RAW: raw}
+    live = node("n", amounts={**ROOM, "cpu": "24"}, annotations=notes)
+    lower = settings(resource_amplification_config={"enable": True, "resourceAmplificationRatio": ratios})
+    for cpus in (16, 17):
+        done = door.schedule(live, lower, pod("p", {"cpu": cpus}), say=("--lend", "--now", NOW))
+        assert bool(done.bound) == (cpus == 16)
+
+
 def test_a_cpu_that_is_not_known_is_not_multiplied_and_named(door: Door) -> None:
     cluster = [node("n", amounts=ROOM), hardware("n", "Chip 10"), settings(**NORMAL), report("n")]
     done = door.schedule(cluster, pod("p", {"cpu": 16}), say=("--lend",))

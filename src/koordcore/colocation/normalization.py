@@ -189,6 +189,22 @@ def amplification_ratios(
     return immutabledict(sorted(ratios.items()))
 
 
+def as_reported(allocatable: Measured, annotations: Mapping[str, str]) -> Measured:
+    """Give what the kubelet reports as allocatable, where the webhook may have multiplied it.
+
+    Parameters
+    ----------
+    allocatable, annotations
+        The node; what the webhook has saved counts, unless it cannot be read.
+    """
+    try:
+        raw = parse_raw_allocatable(annotations) or {}
+    except ManifestError:
+        raw = {}
+    own = {resource: raw[resource] for resource in (CPU, MEMORY) if resource in raw}
+    return immutabledict({**allocatable, **own}) if own else allocatable
+
+
 @record(kw_only=True)
 class AmplifiedNode:
     """A node after the webhook.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
@@ -18,6 +19,7 @@ from koordcore.colocation.mid import Mid, MidOutcome, mid_of_node
 from koordcore.colocation.normalization import (
     amplification_changed,
     amplification_ratios,
+    as_reported,
     normalization_changed,
     normalization_ratio,
 )
@@ -300,8 +302,10 @@ def run_cycle(
         factors = amplification_ratios(amplification, node.name, labels, notes)
         if not isinstance(factors, Failed) and factors:
             ratios[ANNOTATION_AMPLIFICATION_RATIO] = format_amplification(factors)
-        mid = mid_of_node(node, strategy, now)
-        batch = batch_of_node(node, strategy, now)
+        offered = node.allocatable and as_reported(node.allocatable, notes)
+        load = attrs.evolve(node, allocatable=offered)
+        mid = mid_of_node(load, strategy, now)
+        batch = batch_of_node(load, strategy, now)
     resource = _merge(batch, mid, ratios)
     before = NodeStatus(
         capacity=node.capacity,
