@@ -15,11 +15,13 @@ from koordcore.colocation.profile import Mutation, PriorityClassSpec, chooses, m
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source, SourceObject
+from koordcore.manifests._reading import as_annotations
 from koordcore.manifests.cross_checks import filled_topology
 from koordcore.manifests.loading import assemble, opened
 from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from koordcore.model.resources import format_resources
 from koordcore.protocol.profile import ColocationProfile
@@ -28,7 +30,6 @@ from koordcore.protocol.quota import (
     PREFIX,
     SHARED_WEIGHT,
     TREE_ID,
-    annotations_of,
     labels_of,
     metadata_of,
     quota_label,
@@ -172,15 +173,29 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
     if not _waits(raw):
         return source
     meta = raw.get("metadata") or {}
-    pod = {**raw, "metadata": {**meta, "namespace": meta.get("namespace") or "default"}}
+    pod = _with_texts({**raw, "metadata": {**meta, "namespace": meta.get("namespace") or "default"}})
     try:
-        done = _mutated(pod, plain)
+        done = _mutated(_with_priority(pod, plain), plain)
     except ManifestError as error:
         return attrs.evolve(source, refused=error.problems)  # as the webhook would have refused it
     if meta.get("uid") and _was_admitted(labels_of(raw), plain, done.applied):
         return source  # it is created once
     changed.update(done.applied)
     return SourceObject(source.source, done.pod) if done.changed else source
+
+
+def _with_texts(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an object with annotations that are text, as its reader takes what was written without quotes."""
+    meta = metadata_of(raw)
+    return {**raw, "metadata": {**meta, "annotations": dict(as_annotations(meta.get("annotations") or {}))}}
+
+
+def _with_priority(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mapping[str, Any]:
+    """Give a pod with the priority of its class, which the API server writes before it asks webhooks."""
+    known = plain.pod(PodKey(pod["metadata"]["namespace"], str(pod["metadata"].get("name"))))
+    if known is None or not known.priority or pod["spec"].get("priority") is not None:
+        return pod
+    return {**pod, "spec": {**pod["spec"], "priority": known.priority}}
 
 
 def _was_admitted(labels: Mapping[str, str], plain: ClusterSnapshot, names: Collection[str]) -> bool:
@@ -218,7 +233,7 @@ def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mutation:
 def _topology(sources: Iterable[SourceObject], broken: Collection[str]) -> QuotaTopology:
     """Take in the ElasticQuotas, each with the tree that the webhook fills in."""
     quotas = [
-        quota_object(one.raw)
+        quota_object(_with_texts(one.raw))
         for one in sources
         if isinstance(one.raw, Mapping) and _is(one.raw, _SIGS, "ElasticQuota") and one.source not in broken
     ]
@@ -243,10 +258,10 @@ def _filled(
             and source.source not in broken
             and not metadata_of(raw).get("uid")
         ):
-            written = quota_object(raw)
+            written = quota_object(_with_texts(raw))
             done = fill_quota(topology, written)
             if not isinstance(done, Refused):
-                labels, annotations = dict(labels_of(raw)), dict(annotations_of(raw))
+                labels, annotations = dict(labels_of(raw)), dict(metadata_of(raw).get("annotations") or {})
                 if done.tree != written.tree:
                     labels[TREE_ID] = done.tree
                     counts[f"tree id {done.tree}"] += 1
