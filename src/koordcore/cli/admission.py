@@ -187,7 +187,8 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
 def _with_texts(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Give an object with annotations that are text, as its reader takes what was written without quotes."""
     meta = metadata_of(raw)
-    return {**raw, "metadata": {**meta, "annotations": dict(as_annotations(meta.get("annotations") or {}))}}
+    annotations = dict(as_annotations(meta.get("annotations") or {}))
+    return {**raw, "metadata": {**meta, "annotations": annotations}}
 
 
 def _with_priority(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mapping[str, Any]:
@@ -261,7 +262,7 @@ def _filled(
             written = quota_object(_with_texts(raw))
             done = fill_quota(topology, written)
             if not isinstance(done, Refused):
-                labels, annotations = dict(labels_of(raw)), dict(metadata_of(raw).get("annotations") or {})
+                labels, annotations = dict(labels_of(raw)), dict(raw["metadata"].get("annotations") or {})
                 if done.tree != written.tree:
                     labels[TREE_ID] = done.tree
                     counts[f"tree id {done.tree}"] += 1

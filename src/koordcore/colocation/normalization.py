@@ -16,7 +16,7 @@ from koordcore.colocation.amounts import ceil_divide, format_ratio
 from koordcore.colocation.batch import Failed
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import RawSelector
-from koordcore.model.metrics import Measured
+from koordcore.model.metrics import NOTHING_MEASURED, Measured
 from koordcore.model.quantity import NANO
 from koordcore.model.resources import AMOUNT_LIMIT, CPU, MEMORY
 from koordcore.protocol.normalization import (
@@ -198,9 +198,9 @@ def as_reported(allocatable: Measured, annotations: Mapping[str, str]) -> Measur
         The node; what the webhook has saved counts, unless it cannot be read.
     """
     try:
-        raw = parse_raw_allocatable(annotations) or {}
+        raw = parse_raw_allocatable(annotations) or NOTHING_MEASURED
     except ManifestError:
-        raw = {}
+        return allocatable
     own = {resource: raw[resource] for resource in (CPU, MEMORY) if resource in raw}
     return immutabledict({**allocatable, **own}) if own else allocatable
 
