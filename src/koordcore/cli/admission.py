@@ -262,7 +262,8 @@ def _filled(
             written = quota_object(_with_texts(raw))
             done = fill_quota(topology, written)
             if not isinstance(done, Refused):
-                labels, annotations = dict(labels_of(raw)), dict(raw["metadata"].get("annotations") or {})
+                labels = dict(labels_of(raw))
+                annotations = dict((raw.get("metadata") or {}).get("annotations") or {})
                 if done.tree != written.tree:
                     labels[TREE_ID] = done.tree
                     counts[f"tree id {done.tree}"] += 1
