@@ -325,3 +325,30 @@ def test_annotations_without_quotes_are_read_as_without_admission(
     assert "1 of 1 pods placed" in told.out
     assert "admitted: shared weight filled in for 1 ElasticQuota\n" in told.err
     assert "taken as its JSON text" in told.err
+
+
+def test_what_a_later_profile_writes_over_an_earlier_one_is_no_mark_of_the_earlier_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"app": "spark"}}}
+    both: dict[str, Any] = {
+        "p1": {"labels": {"team": "x", "kind": "k"}, "labelSuffixes": {"queue": "-a", "kind": "-b"}},
+        "p2": {"labels": {"team": "y"}, "labelSuffixes": {"queue": "-c", "none": "-d"}},
+    }
+    profiles = [
+        {**COLOCATION, "metadata": {"name": name}, "spec": {**spec, **said}} for name, said in both.items()
+    ]
+    labels = {"app": "spark", "team": "y", "kind": "k-b", "queue": "q-a-c"}
+    cases: list[tuple[dict[str, str], list[str]]] = [
+        ({}, []),
+        ({"team": "x"}, ["p2"]),
+        ({"kind": "k"}, ["p1"]),
+    ]
+    for changed, missed in cases:
+        live = pod("live", metadata={"labels": {**labels, **changed}, "uid": "1"})
+        dump = written(tmp_path / "d.json", node("n1"), *profiles, live)
+        main(["schedule", dump])
+        told = capsys.readouterr().err
+        assert [name for name in both if f"{name} is not applied to 1 waiting pod" in told] == missed
+        main(["schedule", dump, "--admit"])
+        assert ("applied to 1 pod" in capsys.readouterr().err) == bool(missed)

@@ -133,17 +133,22 @@ def unapplied(snapshot: ClusterSnapshot) -> list[str]:
     for a share of the pods nobody can tell.
     """
     namespaces = {"default": {}, **{one.name: one.labels for one in snapshot.of(Namespace)}}
-    messages = []
-    for profile in snapshot.of(ColocationProfile):
-        wanted = _written(profile)
-        count = sum(
-            chooses(profile, namespaces.get(pod.namespace), pod.labels)
-            and not wanted.items() <= pod.labels.items()
-            for pod in (snapshot.pending if wanted and profile.probability is None else ())
-        )
-        if count:
-            pods = f"{count} waiting pod{'s' * (count > 1)}"
-            messages.append(f"ClusterColocationProfile {profile.name} is not applied to {pods} (--admit)")
+    profiles = snapshot.of(ColocationProfile)
+    counts: Counter[str] = Counter()
+    for pod in snapshot.pending:
+        labels = namespaces.get(pod.namespace)
+        chosen = [one for one in profiles if chooses(one, labels, pod.labels)]
+        wanted, _ = _written(chosen)
+        later: set[str] = set()
+        for one in sorted(chosen, key=lambda profile: profile.name, reverse=True):
+            own = _written([one])[0].keys() - later
+            if one.probability is None and any(pod.labels.get(key) != wanted[key] for key in own):
+                counts[one.name] += 1
+            later |= own if one.probability is None else {*own, *one.label_suffixes}
+    messages = [
+        f"ClusterColocationProfile {name} is not applied to {count} waiting pod{'s' * (count > 1)} (--admit)"
+        for name, count in sorted(counts.items())
+    ]
     return messages + _unknown_namespaces(snapshot)
 
 
@@ -201,17 +206,24 @@ def _with_priority(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mapping[st
 
 def _was_admitted(labels: Mapping[str, str], plain: ClusterSnapshot, names: Collection[str]) -> bool:
     """Tell whether a pod looks as profiles would have it, as far as labels tell."""
-    chosen = [one for one in plain.of(ColocationProfile) if one.name in names]
-    marks = [
-        labels.get(key, "").endswith(suffix) for one in chosen for key, suffix in one.label_suffixes.items()
-    ]
-    marks += [labels.get(key) == value for one in chosen for key, value in _written(one).items()]
+    wanted, ends = _written(one for one in plain.of(ColocationProfile) if one.name in names)
+    marks = [labels[key].endswith(end) for key, end in ends.items() if key in labels]
+    marks += [labels.get(key) == value for key, value in wanted.items()]
     return bool(marks) and all(marks)
 
 
-def _written(profile: ColocationProfile) -> dict[str, str]:
-    """Give the labels that a profile writes."""
-    return {**profile.labels, **({LABEL_QOS_CLASS: profile.qos_class} if profile.qos_class else {})}
+def _written(profiles: Iterable[ColocationProfile]) -> tuple[dict[str, str], dict[str, str]]:
+    """Give the labels that profiles write one after the other, and how those end that they only lengthen."""
+    wanted: dict[str, str] = {}
+    ends: dict[str, str] = {}
+    for one in sorted(profiles, key=lambda profile: profile.name):
+        wanted.update(one.labels)
+        for key, suffix in one.label_suffixes.items():
+            texts = wanted if key in wanted else ends
+            texts[key] = texts.get(key, "") + suffix
+        if one.qos_class:
+            wanted[LABEL_QOS_CLASS] = one.qos_class
+    return wanted, {key: end for key, end in ends.items() if key not in wanted}
 
 
 def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mutation:
