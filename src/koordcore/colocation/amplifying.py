@@ -62,7 +62,8 @@ class AmplifiedCluster:
     changed
         Nodes whose amounts are others than before, by name.
     problems
-        Node to why its ratio could not be worked out, or what it says is not read; it keeps what it has.
+        Node to why a ratio of it could not be worked out, or what it says is not read; what else multiplies
+        it counts.
     """
 
     snapshot: ClusterSnapshot
