@@ -442,3 +442,28 @@ def test_what_a_quota_says_in_vain(where: str, key: str, text: str, told: str) -
         spec={"max": {"cpu": "4"}, "min": {"cpu": "1"}},
     )
     assert warnings(own) == [f"{where}[{QUOTA}{key}]: {told}"] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("said", "keys", "told"),
+    [
+        ({}, "", []),
+        ({"resourceRatio": "0.5", "nodeSelector": {}}, '["cpu"]', []),
+        ({"resourceRatio": "1.5"}, "", ["spec.resourceRatio: expected a number above 0 and of at most 1"]),
+        ({"resourceRatio": "90%"}, "", ["spec.resourceRatio: expected a number"]),
+        ({"nodeSelector": None}, "", ["spec.nodeSelector: absent; it selects no node"]),
+        ({"quotaName": ""}, "", ["spec.quotaName: absent; the profile makes no quota"]),
+        ({}, "cpu", [f"{NODE_NOTE}[{QUOTA}resource-keys]: not JSON"]),
+        ({}, '["cpu",5]', [f"{NODE_NOTE}[{QUOTA}resource-keys][1]: expected string, got 5"]),
+    ],
+)
+def test_what_a_profile_of_a_quota_says_in_vain(said: dict[str, Any], keys: str, told: list[str]) -> None:
+    spec = {"quotaName": "q", "nodeSelector": {"matchLabels": {"pool": "a"}}, **said}
+    notes = {"annotations": {QUOTA + "resource-keys": keys}}
+    own = obj("ElasticQuotaProfile", "p", "quota.koordinator.sh/v1alpha1", metadata=notes, spec=spec)
+    made = obj("ElasticQuota", "q", "scheduling.sigs.k8s.io/v1alpha1", spec={"max": {"cpu": "4"}})
+    found = [
+        str(one.path and f"{one.path}: {one.message}") for one in snapshot_from_objects([own, made]).warnings
+    ]
+    assert len(found) == len(told)
+    assert all(line.startswith(start) for line, start in zip(found, told, strict=True))

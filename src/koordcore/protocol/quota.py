@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from immutabledict import immutabledict
@@ -28,11 +28,13 @@ from koordcore.protocol.fields import (
     as_str,
     as_str_mapping,
     at,
+    collect,
     load_json,
     optional,
     optional_in,
     show,
 )
+from koordcore.protocol.numbers import parse_float
 from koordcore.protocol.selectors import as_label_selector
 from koordcore.protocol.times import moment_of
 
@@ -347,10 +349,54 @@ def quota_profile_from_object(raw: Mapping[str, Json]) -> QuotaProfile:
 
 
 def _resource_keys(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    text = annotations.get(RESOURCE_KEYS, "")
-    if not text:
-        return (CPU, MEMORY)
     try:
-        return tuple(as_str(item) for item in as_list(load_json(text)))
+        listed = _listed(annotations)
     except ManifestError:
-        return (CPU, MEMORY)
+        listed = None
+    return (CPU, MEMORY) if listed is None else listed
+
+
+def _listed(annotations: Mapping[str, str]) -> tuple[str, ...] | None:
+    text = annotations.get(RESOURCE_KEYS, "")
+    return collect(as_str, as_list(load_json(text))) if text else None
+
+
+def parse_resource_ratio(text: str) -> float:
+    """Read which share of its nodes' resources the tree of a profile gets.
+
+    Raises
+    ------
+    ManifestError
+        When it is no number above 0 and of at most 1; upstream then takes all of them.
+    """
+    ratio = parse_float(text)
+    if not 0 < ratio <= 1:
+        raise ManifestError.at("", f"expected a number above 0 and of at most 1, got {show(text)}")
+    return ratio
+
+
+def profile_in_vain(profile: QuotaProfile, annotations: Mapping[str, str]) -> Iterator[Problem]:
+    """Name what a profile says in vain, or lacks, with the path in its object.
+
+    Parameters
+    ----------
+    profile
+        As it was read.
+    annotations
+        Of the object.
+    """
+    if not profile.quota_name:
+        yield Problem("spec.quotaName", "absent; the profile makes no quota")
+    if profile.node_selector == NOTHING:
+        yield Problem("spec.nodeSelector", "absent; it selects no node")
+    try:
+        if profile.resource_ratio:
+            parse_resource_ratio(profile.resource_ratio)
+    except ManifestError as error:
+        yield Problem("spec.resourceRatio", f"{error}; all that the nodes offer counts")
+    try:
+        _listed(annotations)
+    except ManifestError as error:
+        for one in error.problems:
+            path = f"metadata.annotations[{RESOURCE_KEYS}]{one.path}"
+            yield Problem(path, f"{one.message}; {CPU} and {MEMORY} count")
