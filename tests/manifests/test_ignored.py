@@ -417,6 +417,7 @@ def test_a_profile_whose_selector_cannot_be_evaluated_applies_to_nobody_and_says
 
 
 QUOTA = "quota.scheduling.koordinator.sh/"
+ROOT_ALONE = f"it counts with {QUOTA}is-root and {QUOTA}tree-id alone; it is ignored"
 
 
 @pytest.mark.parametrize(
@@ -431,6 +432,18 @@ QUOTA = "quota.scheduling.koordinator.sh/"
         (NODE_LABEL, "is-parent", "", ""),
         (NODE_NOTE, "shared-weight", '{"cpu":"0"}', "nothing of any resource counts as max"),
         (NODE_NOTE, "shared-weight", '{"cpu":"1"}', ""),
+        (
+            NODE_NOTE,
+            "total-resource",
+            '{"cpu":"1"}',
+            ROOT_ALONE,
+        ),
+        (
+            NODE_LABEL,
+            "ignore-default-tree",
+            "true",
+            ROOT_ALONE,
+        ),
     ],
 )
 def test_what_a_quota_says_in_vain(where: str, key: str, text: str, told: str) -> None:

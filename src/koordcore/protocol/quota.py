@@ -183,7 +183,8 @@ def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tu
     Returns
     -------
     quota, warnings
-        The quota, and one warning for each annotation that upstream ignores because it cannot read it.
+        The quota, and one warning for each annotation that upstream ignores because it cannot read it, or
+        because the quota is no root.
 
     Raises
     ------
@@ -217,7 +218,17 @@ def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tu
         written_max=_spelling(limits["max"]),
         written_min=_spelling(limits["min"]),
     )
-    return quota, tuple(reader.warnings)
+    return quota, (*reader.warnings, *_of_a_root_alone(quota))
+
+
+def _of_a_root_alone(quota: ElasticQuota) -> Iterator[Problem]:
+    """Name what counts for the root of a tree and stands on another quota."""
+    told = f"it counts with {IS_ROOT} and {TREE_ID} alone; it is ignored"
+    if not (quota.is_root and quota.tree):
+        if quota.total is not None:
+            yield Problem(f"metadata.annotations[{TOTAL_RESOURCE}]", told)
+        if quota.ignore_default_tree:
+            yield Problem(f"metadata.labels[{IGNORE_DEFAULT_TREE}]", told)
 
 
 def _list_at(path: str, part: Mapping[str, Json], key: str) -> ExactList:
