@@ -332,6 +332,10 @@ NODE_NOTE, NODE_LABEL = "metadata.annotations", "metadata.labels"
         ),
         (NODE_NOTE, "colocation-strategy", '{"CPUReclaimThresholdPercent": 10}', []),
         (NODE_NOTE, "colocation-strategy", "null", []),
+        (NODE_NOTE, "resource-amplification-ratio", '{"cpu": 0.5}', ["][cpu]: 0.5 is less than 1"]),
+        (NODE_NOTE, "resource-amplification-ratio", '{"cpu": 1, "memory": 1.0}', []),
+        (NODE_NOTE, "reservation", '{"applyPolicy": "CPUsOnly"}', ['].applyPolicy: "CPUsOnly" is none of']),
+        (NODE_NOTE, "reservation", '{"applyPolicy": "ReservedCPUsOnly", "reservedCPUs": "0"}', []),
         (NODE_LABEL, "cpu-reclaim-ratio", "abc", [']: expected a number, got "abc"']),
         (NODE_LABEL, "memory-reclaim-ratio", "-0.5", [']: expected a ratio of at least 0, got "-0.5"']),
         (NODE_LABEL, "mid-static-cpu-reserved-ratio", "0.5", []),
@@ -399,6 +403,38 @@ def test_exceptions_of_ratios_that_select_no_node_are_named(key: str) -> None:
     data = {key: json.dumps({"enable": False, "nodeConfigs": [SELECTED, {}]})}
     own = obj("ConfigMap", "slo-controller-config", metadata={"namespace": "koordinator-system"}, data=data)
     assert warnings(own) == [f"data[{key}].nodeConfigs[1].nodeSelector: absent; it selects no node"]
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "idle"),
+    [
+        ("resource-amplification-config", {"enabled": True}, "enabled"),
+        (
+            "resource-amplification-config",
+            {"nodeConfigs": [{"name": "a", "ratio": 1}]},
+            "nodeConfigs[0].ratio",
+        ),
+        ("cpu-normalization-config", {"ratioModel": {"X": {"base": 1.5}}}, "ratioModel.X.base"),
+    ],
+)
+def test_fields_of_ratio_configurations_that_nobody_reads_are_named(
+    key: str, said: dict[str, Any], idle: str
+) -> None:
+    for one in said.get("nodeConfigs", ()):
+        one["nodeSelector"] = {}
+    data = {key: json.dumps(said)}
+    own = obj("ConfigMap", "slo-controller-config", metadata={"namespace": "koordinator-system"}, data=data)
+    assert warnings(own) == [f"data[{key}]: has no effect here: {idle}"]
+
+
+def test_a_profile_with_a_class_that_is_none_says_so() -> None:
+    def told(text: str) -> list[str]:
+        spec = {"qosClass": text}
+        return warnings(obj("ClusterColocationProfile", "p", "config.koordinator.sh/v1alpha1", spec=spec))
+
+    assert told("BE") == told("") == []
+    (found,) = told("BestEffort")
+    assert found.startswith('spec.qosClass: "BestEffort" is none of LSE, LSR, LS, BE, SYSTEM; ')
 
 
 @pytest.mark.parametrize("field", ["selector", "namespaceSelector"])
