@@ -174,6 +174,14 @@ def test_pods_of_a_profile_s_tree_stay_on_its_nodes(
     nodes = {one["pod"]: one.get("node") for one in json.loads(told.out)["decisions"]}
     assert (nodes["default/labelled"], nodes["team/spaced"]) == ("z-mine", "z-mine")
     assert nodes["default/stranger"] == "a-other"
+    # What the webhook has seen before is not counted again.
+    pool = {"key": "pool", "operator": "In", "values": ["a"]}
+    terms = [{"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}, pool]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    labelled["spec"]["affinity"] = {"nodeAffinity": required}
+    dump = written(tmp_path / "d.json", *items)
+    main(["schedule", dump, "--admit"])
+    assert "keeps 1 pod of its tree on its nodes" in capsys.readouterr().err
 
 
 def test_a_pod_that_a_webhook_would_refuse_is_unschedulable_alone(

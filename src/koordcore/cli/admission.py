@@ -24,6 +24,7 @@ from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from koordcore.model.resources import format_resources
+from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.profile import ColocationProfile
 from koordcore.protocol.qos import LABEL_QOS_CLASS
 from koordcore.protocol.quota import (
@@ -309,12 +310,26 @@ def _on_their_nodes(
             profile = tree_profile(topology, known, quota=label, namespace=namespace)
             before = raw["spec"].get("affinity") if profile is not None else None
             after = None if profile is None else add_tree_affinity(before, profile.node_selector)
-            if profile is not None and after != before:
+            if profile is not None and after != before and not _stays(before, profile.node_selector):
                 spec = {**raw["spec"], "affinity": after}
                 changed = attrs.evolve(source, raw={**raw, "spec": spec})
                 kept[profile.name] += 1
         found.append(changed)
     return found or list(sources), kept
+
+
+def _stays(affinity: Any, selector: LabelSelector) -> bool:
+    """Tell whether a pod requires the nodes of a selector already, as one that the webhook has seen does."""
+    (asked,) = _required(add_tree_affinity(None, selector))
+    there = _required(affinity)
+    return bool(there) and all(condition in term for term in there for condition in asked)
+
+
+def _required(affinity: Any) -> list[list[Any]]:
+    """Give the conditions of each required term."""
+    node = (affinity or {}).get("nodeAffinity") or {}
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return [term.get("matchExpressions") or [] for term in required.get("nodeSelectorTerms") or []]
 
 
 def _is(raw: Any, group: str, kind: str) -> bool:
