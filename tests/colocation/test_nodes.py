@@ -12,6 +12,7 @@ from koordcore.colocation.normalization import (
     amplification_changed,
     amplification_ratios,
     amplify_node,
+    as_reported,
     normalization_changed,
     normalization_ratio,
 )
@@ -105,6 +106,15 @@ def test_what_the_webhook_cannot_read_is_a_problem_with_its_place() -> None:
     broken = amplify_node(measured_of({"cpu": 1000}), {AMPLIFICATION: "{"})
     assert AMPLIFICATION in broken.problem
     assert RAW in broken.annotations
+
+
+@pytest.mark.parametrize("amount", ["-1", "1e18"])
+def test_saved_amounts_that_no_node_offers_are_a_problem(amount: str) -> None:
+    own = measured_of({"cpu": 10_000, "memory": 2**30})
+    notes = {AMPLIFICATION: '{"cpu":2}', RAW: f'{{"memory":"{amount}"}}'}
+    broken = amplify_node(own, notes)
+    assert f"[{RAW}][memory]: no node offers such an amount" in broken.problem
+    assert broken.allocatable == as_reported(own, notes) == own
 
 
 @pytest.mark.parametrize("ratio", ["1e308", "1e999", "1e15", "1" + "0" * 400])

@@ -13,8 +13,8 @@ from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import RawSelector
 from koordcore.model.metrics import Measured, parse_measured
-from koordcore.model.quantity import format_exact_quantity
-from koordcore.model.resources import MEMORY
+from koordcore.model.quantity import NANO, format_exact_quantity
+from koordcore.model.resources import AMOUNT_LIMIT, CPU, MEMORY
 from koordcore.protocol.colocation import parse_selector
 from koordcore.protocol.fields import (
     Json,
@@ -327,12 +327,18 @@ def parse_raw_allocatable(annotations: Mapping[str, str]) -> Measured | None:
     Raises
     ------
     ManifestError
-        When the annotation cannot be read.
+        When the annotation cannot be read, or has an amount that no node offers.
     """
 
     def read(text: str) -> Measured | None:
         value = load_json(text)
-        return None if value is None else parse_measured(as_mapping(value))
+        if value is None:
+            return None
+        amounts = parse_measured(as_mapping(value))
+        for name, amount in amounts.items():
+            if not 0 <= amount <= AMOUNT_LIMIT * NANO // (1000 if name == CPU else 1):
+                raise ManifestError.at(f"[{name}]", "no node offers such an amount")
+        return amounts
 
     if ANNOTATION_RAW_ALLOCATABLE not in annotations:
         return None
