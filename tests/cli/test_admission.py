@@ -174,6 +174,14 @@ def test_pods_of_a_profile_s_tree_stay_on_its_nodes(
     nodes = {one["pod"]: one.get("node") for one in json.loads(told.out)["decisions"]}
     assert (nodes["default/labelled"], nodes["team/spaced"]) == ("z-mine", "z-mine")
     assert nodes["default/stranger"] == "a-other"
+    # What the webhook has seen before is not counted again.
+    pool = {"key": "pool", "operator": "In", "values": ["a"]}
+    terms = [{"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}, pool]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    labelled["spec"]["affinity"] = {"nodeAffinity": required}
+    dump = written(tmp_path / "d.json", *items)
+    main(["schedule", dump, "--admit"])
+    assert "keeps 1 pod of its tree on its nodes" in capsys.readouterr().err
 
 
 def test_a_pod_that_a_webhook_would_refuse_is_unschedulable_alone(
@@ -281,3 +289,74 @@ def test_pods_that_are_still_to_be_made_are_admitted_as_well(
     assert "admitted: ClusterColocationProfile batch applied to 2 pods" in printed.err
     assert "admitted: ElasticQuotaProfile pool-a keeps 2 pods of its tree on its nodes" in printed.err
     assert {one["node"] for one in json.loads(printed.out)["decisions"]} == {"inside"}
+
+
+@pytest.mark.parametrize("said", [{"priority": 5500}, {"priorityClassName": "koord-batch"}, {}])
+def test_a_pod_has_the_priority_of_its_class_before_profiles_are_applied(
+    said: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API server writes it before it asks webhooks; resources are moved by the class that follows."""
+    profile = {**COLOCATION, "spec": {"selector": {"matchLabels": {"app": "spark"}}}}
+    asked = {"cpu": "1", "memory": "1Gi"}
+    spark = pod(
+        "s",
+        metadata={"labels": {"app": "spark", "koordinator.sh/qosClass": "LS"}},
+        containers=[container(requests=asked)],
+        **said,
+    )
+    room = {"cpu": "0", "memory": "0", "pods": "9", "kubernetes.io/batch-cpu": "2k"}
+    found = [node("n1", {**room, "kubernetes.io/batch-memory": "8Gi"}), profile, spark]
+    for default in (False, True):
+        dump = written(tmp_path / "d.json", *found, {**CLASS, "globalDefault": default})
+        assert main(["schedule", dump, "--admit"]) == (0 if said or default else 1)
+        assert ("1 of 1 pods placed" in capsys.readouterr().out) == (bool(said) or default)
+
+
+def test_annotations_without_quotes_are_read_as_without_admission(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = {PREFIX + "shared-weight": {"cpu": 4}, PREFIX + "namespaces": ["default"]}
+    team = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "team", "namespace": "kube-system", "annotations": notes},
+        "spec": {"max": {"cpu": "9", "memory": "9Gi"}, "min": {"cpu": "1"}},
+    }
+    record = {"containers": {"main": {"requests": {"kubernetes.io/batch-cpu": "1k"}}}}
+    noted = {"annotations": {"node.koordinator.sh/extended-resource-spec": record}}
+    asked = container(requests={"kubernetes.io/batch-cpu": "1k"})
+    room = {"cpu": "8", "memory": "8Gi", "pods": "9", "kubernetes.io/batch-cpu": "2k"}
+    waiting = pod("p", metadata=noted, containers=[asked])
+    dump = written(tmp_path / "d.json", node("n1", room), team, waiting)
+    assert main(["schedule", dump, "--admit"]) == 0
+    told = capsys.readouterr()
+    assert "1 of 1 pods placed" in told.out
+    assert "admitted: shared weight filled in for 1 ElasticQuota\n" in told.err
+    assert "taken as its JSON text" in told.err
+
+
+def test_what_a_later_profile_writes_over_an_earlier_one_is_no_mark_of_the_earlier_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"app": "spark"}}}
+    both: dict[str, Any] = {
+        "p1": {"labels": {"team": "x", "kind": "k"}, "labelSuffixes": {"queue": "-a", "kind": "-b"}},
+        "p2": {"labels": {"team": "y"}, "labelSuffixes": {"queue": "-c", "none": "-d"}},
+    }
+    profiles = [
+        {**COLOCATION, "metadata": {"name": name}, "spec": {**spec, **said}} for name, said in both.items()
+    ]
+    labels = {"app": "spark", "team": "y", "kind": "k-b", "queue": "q-a-c"}
+    cases: list[tuple[dict[str, str], list[str]]] = [
+        ({}, []),
+        ({"team": "x"}, ["p2"]),
+        ({"kind": "k"}, ["p1"]),
+    ]
+    for changed, missed in cases:
+        live = pod("live", metadata={"labels": {**labels, **changed}, "uid": "1"})
+        dump = written(tmp_path / "d.json", node("n1"), *profiles, live)
+        main(["schedule", dump])
+        told = capsys.readouterr().err
+        assert [name for name in both if f"{name} is not applied to 1 waiting pod" in told] == missed
+        main(["schedule", dump, "--admit"])
+        assert ("applied to 1 pod" in capsys.readouterr().err) == bool(missed)

@@ -88,6 +88,13 @@ def test_a_gate_of_the_file_gives_every_tree_its_own_total(
     assert runtimes(capsys, trees, "--feature-gates", "MultiQuotaTree=true") == {"other": 60000}
 
 
+def test_a_table_names_the_trees_that_it_leaves_out(trees: str, capsys: pytest.CaptureFixture[str]) -> None:
+    gate = ("--feature-gates", "MultiQuotaTree=true")
+    for words, shown in ((gate, True), ((*gate, "--tree", "tx"), False), ((), False)):
+        assert main(["quota", trees, *words]) == 0
+        assert ("not shown (--tree ID): tx" in capsys.readouterr().out) == shown
+
+
 def test_a_tree_that_nobody_looks_for_names_the_gate(trees: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quota", trees, "--tree", "tx"]) == 2
     assert "--feature-gates MultiQuotaTree=true" in capsys.readouterr().err

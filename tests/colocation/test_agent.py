@@ -10,7 +10,6 @@ import pytest
 
 from koordcore.cli.main import main
 from koordcore.colocation.agent import PodSetting, pod_settings
-from koordcore.errors import ManifestError
 from koordcore.manifests import snapshot_from_objects
 from tests.manifests.builders import container, node, pod
 
@@ -138,12 +137,23 @@ def test_without_a_strategy_and_a_wish_nothing_is_set() -> None:
     assert settings(node("n1", ROOM), hardware(), config(off), runs("p", "BE")) == {}
 
 
-def test_a_strategy_that_cannot_be_read_is_a_warning_when_loaded_and_an_error_when_used() -> None:
+def test_a_strategy_that_cannot_be_read_is_a_warning_when_loaded_and_a_problem_when_used() -> None:
     broken = config({"beClass": {"cpuQOS": {"enable": "yes"}}})
     loaded = snapshot_from_objects([node("n1", ROOM), broken, runs("p", "BE")])
     assert any("resource-qos-config" in str(one) for one in loaded.warnings)
-    with pytest.raises(ManifestError, match="resource-qos-config"):
-        pod_settings(loaded.snapshot)
+    (one,) = pod_settings(loaded.snapshot)
+    assert (one.identity, one.schemata) == (None, "")
+    (problem,) = one.problems
+    assert problem.startswith("ConfigMap koordinator-system/slo-controller-config: data[resource-qos-config]")
+    slo = {
+        "apiVersion": "slo.koordinator.sh/v1alpha1",
+        "kind": "NodeSLO",
+        "metadata": {"name": "n1"},
+        "spec": {"resourceQOSStrategy": {"beClass": 1}},
+    }
+    (own,) = settings(node("n1", ROOM), broken, slo, runs("p", "BE")).values()
+    (problem,) = own.problems
+    assert problem.startswith("NodeSLO n1: spec.resourceQOSStrategy")
 
 
 @pytest.mark.parametrize("maker", ["GenuineIntel", "Intel", "genuineintel "])

@@ -138,6 +138,20 @@ def test_a_stored_ratio_amplifies_batch_cpu_only() -> None:
     assert (lent[BATCH_CPU], lent[MID_CPU]) == (60_000, 5_000)
 
 
+def test_an_amplified_node_keeps_back_what_its_kubelet_does() -> None:
+    capacity = {"cpu": 100_000, "memory": 400 * GIB}
+    own = attrs.evolve(node(), allocatable={"cpu": 90_000, "memory": 380 * GIB}, capacity=capacity)
+    notes = {
+        "node.koordinator.sh/resource-amplification-ratio": '{"cpu":2.00}',
+        "node.koordinator.sh/raw-allocatable": '{"cpu":"90","memory":"380Gi"}',
+    }
+    shown = attrs.evolve(own, allocatable={**own.allocatable, "cpu": 180_000}, annotations=notes)
+    plain, amplified = (lending_table(cluster(state=one), ON, now=NOW).rows[0] for one in (own, shown))
+    assert plain.taken == (10_000, 20 * GIB)
+    assert amplified == plain
+    assert explain_node(cluster(state=shown), ON, "n1", now=NOW)[0].steps[3].amount == -10_000
+
+
 def test_third_parties_keep_what_they_hold() -> None:
     yarn = {"name": "yarn", "priority": "koord-batch", "resources": {BATCH_CPU: "1k"}}
     notes = {"node.koordinator.sh/thirdPartyAllocations": json.dumps({"allocations": [yarn]})}
@@ -197,6 +211,15 @@ def test_the_text_names_every_step() -> None:
 def test_the_newest_report_is_the_natural_now() -> None:
     assert latest_report(cluster()) == NOW - MINUTE
     assert latest_report(ClusterSnapshot()) is None
+
+
+@pytest.mark.parametrize(("year", "stale"), [(1, True), (1900, True), (9999, False)])
+def test_reports_of_any_year_are_old_or_not(year: int, stale: bool) -> None:
+    moment = (year - 1970) * 365 * 24 * 60 * MINUTE
+    there = cluster().with_records(attrs.evolve(metric(), update_time=moment))
+    row = lending_table(there, ON, now=NOW).rows[0]
+    assert (row.batch_note != "") == stale
+    assert (row.batch[0] == 0) == stale
 
 
 @pytest.mark.parametrize("memory", [2**63, 10**16])

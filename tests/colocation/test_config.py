@@ -89,7 +89,7 @@ def test_label_beats_annotation_beats_exception_beats_cluster() -> None:
     assert percents(labels | ratio, notes) == (28, 52)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "1e999", "", "x", "-1", "0x", "1__0"])
+@pytest.mark.parametrize("text", ["nan", "inf", "1e999", "1e307", "1e17", "", "x", "-1", "0x", "1__0"])
 def test_ratio_labels_that_are_no_ratio_are_passed_over(text: str) -> None:
     config = ConfigState().after("{}").config
     labels = {"node.koordinator.sh/cpu-reclaim-ratio": text}
@@ -109,7 +109,15 @@ def test_extensions_are_merged_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [{"degradeTimeMinutes": 7.5}, {"enable": 1}, {"extensions": []}, {"degradeTimeMinutes": 2**63}, []]
+    "raw",
+    [
+        {"degradeTimeMinutes": 7.5},
+        {"enable": 1},
+        {"extensions": []},
+        {"degradeTimeMinutes": 2**63},
+        {"resourceDiffThreshold": 10**400},
+        [],
+    ],
 )
 def test_fields_of_another_type_are_refused(raw: Any) -> None:
     with pytest.raises(ManifestError):

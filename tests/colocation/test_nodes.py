@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from immutabledict import immutabledict
 
 from koordcore.colocation.batch import Failed
+from koordcore.colocation.config import completed_config
 from koordcore.colocation.normalization import (
     amplification_changed,
     amplification_ratios,
     amplify_node,
+    as_reported,
     normalization_changed,
     normalization_ratio,
 )
 from koordcore.colocation.sync import (
     NodeResource,
     NodeStatus,
+    amplified_batch_cpu,
     is_different,
     needs_status_sync,
     prepare_node,
+    run_cycle,
 )
 from koordcore.colocation.zones import ZoneResource, ZoneStatus, update_zones
-from koordcore.model.colocation import NO_STRATEGY
+from koordcore.errors import ManifestError
+from koordcore.model.colocation import NO_STRATEGY, ColocationConfig, ColocationStrategy, NodeLoad
 from koordcore.model.durations import SECOND
-from koordcore.model.metrics import measured_of
+from koordcore.model.metrics import NodeMetric, measured_of
 from koordcore.protocol.normalization import (
     AmplificationConfig,
     NormalizationConfig,
@@ -102,6 +108,26 @@ def test_what_the_webhook_cannot_read_is_a_problem_with_its_place() -> None:
     assert RAW in broken.annotations
 
 
+@pytest.mark.parametrize("amount", ["-1", "1e18"])
+def test_saved_amounts_that_no_node_offers_are_a_problem(amount: str) -> None:
+    own = measured_of({"cpu": 10_000, "memory": 2**30})
+    notes = {AMPLIFICATION: '{"cpu":2}', RAW: f'{{"memory":"{amount}"}}'}
+    broken = amplify_node(own, notes)
+    assert f"[{RAW}][memory]: no node offers such an amount" in broken.problem
+    assert broken.allocatable == as_reported(own, notes) == own
+
+
+@pytest.mark.parametrize("ratio", ["1e308", "1e999", "1e15", "1" + "0" * 400])
+def test_a_ratio_beyond_what_can_be_counted_is_a_problem_with_its_place(ratio: str) -> None:
+    own = measured_of({"cpu": 10_000, "memory": 2**30})
+    broken = amplify_node(own, {AMPLIFICATION: f'{{"cpu":{ratio}}}'})
+    assert f"[{AMPLIFICATION}][cpu]: " in broken.problem
+    assert broken.allocatable == own
+    with pytest.raises(ManifestError, match="64 bits"):
+        parse_amplification_config({"resourceAmplificationRatio": {"cpu": 10**400}})
+    assert amplified_batch_cpu(10_000, {RATIO: "1e308"}) == 10_000
+
+
 def test_small_changes_of_ratios_are_not_written() -> None:
     assert not normalization_changed({RATIO: "1.20"}, {RATIO: "1.21"}).needed
     assert normalization_changed({RATIO: "1.20"}, {RATIO: "1.22"}).needed
@@ -138,6 +164,19 @@ def test_five_minutes_are_not_over_until_they_are() -> None:
         assert needs_status_sync(NO_STRATEGY, amounts, amounts, last_sync=last, now=NOW) is due
     assert needs_status_sync(NO_STRATEGY, amounts, amounts, last_sync=None, now=NOW)
     assert not needs_status_sync(NO_STRATEGY, amounts, None, last_sync=None, now=NOW)
+
+
+def test_a_cycle_of_an_amplified_node_lends_what_one_of_a_plain_node_does() -> None:
+    capacity = measured_of({"cpu": 100_000, "memory": 2**36})
+    own = measured_of({"cpu": 90_000, "memory": 2**35})
+    report = NodeMetric(node="n", update_time=0, node_usage=measured_of({"cpu": 1}), pods=())
+    plain = NodeLoad(name="n", capacity=capacity, allocatable=own, metric=report)
+    shown = attrs.evolve(plain, allocatable=measured_of({"cpu": 180_000, "memory": 2**35}))
+    notes = {AMPLIFICATION: '{"cpu":2.00}', RAW: '{"cpu":"90"}'}
+    config = completed_config(ColocationConfig(ColocationStrategy(enable=True)))
+    wanted = run_cycle(plain, {}, {}, config, last_sync=None, now=0).resource.resources
+    assert run_cycle(shown, {}, notes, config, last_sync=None, now=0).resource.resources == wanted
+    assert wanted[BATCH_CPU] == 50_000 * 10**9
 
 
 def test_a_node_without_allocatable_is_lent_nothing() -> None:

@@ -332,6 +332,10 @@ NODE_NOTE, NODE_LABEL = "metadata.annotations", "metadata.labels"
         ),
         (NODE_NOTE, "colocation-strategy", '{"CPUReclaimThresholdPercent": 10}', []),
         (NODE_NOTE, "colocation-strategy", "null", []),
+        (NODE_NOTE, "resource-amplification-ratio", '{"cpu": 0.5}', ["][cpu]: 0.5 is less than 1"]),
+        (NODE_NOTE, "resource-amplification-ratio", '{"cpu": 1, "memory": 1.0}', []),
+        (NODE_NOTE, "reservation", '{"applyPolicy": "CPUsOnly"}', ['].applyPolicy: "CPUsOnly" is none of']),
+        (NODE_NOTE, "reservation", '{"applyPolicy": "ReservedCPUsOnly", "reservedCPUs": "0"}', []),
         (NODE_LABEL, "cpu-reclaim-ratio", "abc", [']: expected a number, got "abc"']),
         (NODE_LABEL, "memory-reclaim-ratio", "-0.5", [']: expected a ratio of at least 0, got "-0.5"']),
         (NODE_LABEL, "mid-static-cpu-reserved-ratio", "0.5", []),
@@ -401,6 +405,38 @@ def test_exceptions_of_ratios_that_select_no_node_are_named(key: str) -> None:
     assert warnings(own) == [f"data[{key}].nodeConfigs[1].nodeSelector: absent; it selects no node"]
 
 
+@pytest.mark.parametrize(
+    ("key", "said", "idle"),
+    [
+        ("resource-amplification-config", {"enabled": True}, "enabled"),
+        (
+            "resource-amplification-config",
+            {"nodeConfigs": [{"name": "a", "ratio": 1}]},
+            "nodeConfigs[0].ratio",
+        ),
+        ("cpu-normalization-config", {"ratioModel": {"X": {"base": 1.5}}}, "ratioModel.X.base"),
+    ],
+)
+def test_fields_of_ratio_configurations_that_nobody_reads_are_named(
+    key: str, said: dict[str, Any], idle: str
+) -> None:
+    for one in said.get("nodeConfigs", ()):
+        one["nodeSelector"] = {}
+    data = {key: json.dumps(said)}
+    own = obj("ConfigMap", "slo-controller-config", metadata={"namespace": "koordinator-system"}, data=data)
+    assert warnings(own) == [f"data[{key}]: has no effect here: {idle}"]
+
+
+def test_a_profile_with_a_class_that_is_none_says_so() -> None:
+    def told(text: str) -> list[str]:
+        spec = {"qosClass": text}
+        return warnings(obj("ClusterColocationProfile", "p", "config.koordinator.sh/v1alpha1", spec=spec))
+
+    assert told("BE") == told("") == []
+    (found,) = told("BestEffort")
+    assert found.startswith('spec.qosClass: "BestEffort" is none of LSE, LSR, LS, BE, SYSTEM; ')
+
+
 @pytest.mark.parametrize("field", ["selector", "namespaceSelector"])
 def test_a_profile_whose_selector_cannot_be_evaluated_applies_to_nobody_and_says_so(field: str) -> None:
     def told(selector: Any) -> list[str]:
@@ -417,6 +453,7 @@ def test_a_profile_whose_selector_cannot_be_evaluated_applies_to_nobody_and_says
 
 
 QUOTA = "quota.scheduling.koordinator.sh/"
+ROOT_ALONE = f"it counts with {QUOTA}is-root and {QUOTA}tree-id alone; it is ignored"
 
 
 @pytest.mark.parametrize(
@@ -431,6 +468,18 @@ QUOTA = "quota.scheduling.koordinator.sh/"
         (NODE_LABEL, "is-parent", "", ""),
         (NODE_NOTE, "shared-weight", '{"cpu":"0"}', "nothing of any resource counts as max"),
         (NODE_NOTE, "shared-weight", '{"cpu":"1"}', ""),
+        (
+            NODE_NOTE,
+            "total-resource",
+            '{"cpu":"1"}',
+            ROOT_ALONE,
+        ),
+        (
+            NODE_LABEL,
+            "ignore-default-tree",
+            "true",
+            ROOT_ALONE,
+        ),
     ],
 )
 def test_what_a_quota_says_in_vain(where: str, key: str, text: str, told: str) -> None:
@@ -442,3 +491,28 @@ def test_what_a_quota_says_in_vain(where: str, key: str, text: str, told: str) -
         spec={"max": {"cpu": "4"}, "min": {"cpu": "1"}},
     )
     assert warnings(own) == [f"{where}[{QUOTA}{key}]: {told}"] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("said", "keys", "told"),
+    [
+        ({}, "", []),
+        ({"resourceRatio": "0.5", "nodeSelector": {}}, '["cpu"]', []),
+        ({"resourceRatio": "1.5"}, "", ["spec.resourceRatio: expected a number above 0 and of at most 1"]),
+        ({"resourceRatio": "90%"}, "", ["spec.resourceRatio: expected a number"]),
+        ({"nodeSelector": None}, "", ["spec.nodeSelector: absent; it selects no node"]),
+        ({"quotaName": ""}, "", ["spec.quotaName: absent; the profile makes no quota"]),
+        ({}, "cpu", [f"{NODE_NOTE}[{QUOTA}resource-keys]: not JSON"]),
+        ({}, '["cpu",5]', [f"{NODE_NOTE}[{QUOTA}resource-keys][1]: expected string, got 5"]),
+    ],
+)
+def test_what_a_profile_of_a_quota_says_in_vain(said: dict[str, Any], keys: str, told: list[str]) -> None:
+    spec = {"quotaName": "q", "nodeSelector": {"matchLabels": {"pool": "a"}}, **said}
+    notes = {"annotations": {QUOTA + "resource-keys": keys}}
+    own = obj("ElasticQuotaProfile", "p", "quota.koordinator.sh/v1alpha1", metadata=notes, spec=spec)
+    made = obj("ElasticQuota", "q", "scheduling.sigs.k8s.io/v1alpha1", spec={"max": {"cpu": "4"}})
+    found = [
+        str(one.path and f"{one.path}: {one.message}") for one in snapshot_from_objects([own, made]).warnings
+    ]
+    assert len(found) == len(told)
+    assert all(line.startswith(start) for line, start in zip(found, told, strict=True))

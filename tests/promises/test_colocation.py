@@ -92,12 +92,33 @@ def test_a_ratio_on_a_node_counts_with_lend_and_once(door: Door) -> None:
     assert not done.bound
 
 
+@pytest.mark.parametrize("ratios", [{}, {"cpu": 1.0}, {"memory": 1.25}])
+def test_an_amount_that_is_multiplied_no_more_counts_as_the_kubelet_reports_it(
+    door: Door, ratios: dict[str, float]
+) -> None:
+    raw = {"cpu": "16", "memory": "64Gi"}
+    notes = {RATIO: '{"cpu":1.50}', RAW: raw}
+    live = node("n", amounts={**ROOM, "cpu": "24"}, annotations=notes)
+    lower = settings(resource_amplification_config={"enable": True, "resourceAmplificationRatio": ratios})
+    for cpus in (16, 17):
+        done = door.schedule(live, lower, pod("p", {"cpu": cpus}), say=("--lend", "--now", NOW))
+        assert bool(done.bound) == (cpus == 16)
+
+
 def test_a_cpu_that_is_not_known_is_not_multiplied_and_named(door: Door) -> None:
     cluster = [node("n", amounts=ROOM), hardware("n", "Chip 10"), settings(**NORMAL), report("n")]
     done = door.schedule(cluster, pod("p", {"cpu": 16}), say=("--lend",))
     assert done.bound
-    assert "Node n is not amplified" in done.err
+    assert "Node n is not amplified as configured" in done.err
     assert "Chip 10" in done.err
+
+
+def test_a_cpu_that_is_not_known_is_multiplied_by_what_else_is_configured(door: Door) -> None:
+    cluster = [node("n", amounts=ROOM), hardware("n", "Chip 10"), settings(**NORMAL, **AMPLE), report("n")]
+    for cpus in (24, 25):
+        done = door.schedule(cluster, pod("p", {"cpu": cpus}), say=("--lend",))
+        assert bool(done.bound) == (cpus == 24)
+        assert "Node n is not amplified as configured: " in done.err
 
 
 @pytest.mark.parametrize("said", [{}, NORMAL, AMPLE, {**NORMAL, **AMPLE}])
@@ -118,7 +139,7 @@ def test_what_nodes_lend_is_one_answer_in_tables_and_patches(door: Door, said: d
 def test_a_node_whose_cpu_is_not_known_is_named_beside_what_it_lends(door: Door) -> None:
     dump = door.file(node("n", amounts=ROOM), hardware("n", "Chip 10"), settings(**NORMAL), report("n"))
     for words in ((), ("-o", "patches"), ("--node", "n")):
-        assert "warning: Node n is not amplified: " in door.ask("colocation", dump, *words).err
+        assert "warning: Node n is not amplified as configured: " in door.ask("colocation", dump, *words).err
 
 
 def test_patches_say_what_manager_and_agents_write(door: Door) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 from immutabledict import immutabledict
@@ -24,6 +25,7 @@ from koordcore.protocol.exact import (
 )
 from koordcore.protocol.quota import (
     IS_PARENT,
+    NAMESPACES,
     PARENT,
     QUOTA_NAME,
     QuotaObject,
@@ -115,6 +117,21 @@ def test_no_chain_of_accepted_edits_makes_a_tree_that_cannot_be_opened(
             while above.parent in topology.quotas:
                 above, steps = topology.quotas[above.parent], steps + 1
                 assert steps <= len(topology.quotas)
+
+
+def test_a_namespace_stays_with_the_quota_that_has_it_when_another_lister_goes() -> None:
+    listed = immutabledict({NAMESPACES: '["ns"]'})
+    first, second = (attrs.evolve(quota(name), annotations=listed) for name in ("a", "b"))
+    topology = open_topology([first, second])
+    gone = delete_quota(topology, "b")
+    changed = update_quota(topology, second, quota("b"))
+    for after in (gone, changed):
+        assert isinstance(after, QuotaTopology)
+        assert after.namespaces == {"ns": "a"}
+        assert isinstance(create_quota(after, attrs.evolve(second, name="c")), Refused)
+    freed = delete_quota(topology, "a")
+    assert isinstance(freed, QuotaTopology)
+    assert not freed.namespaces
 
 
 def test_an_unreadable_weight_is_refused_where_it_is_filled_in() -> None:

@@ -15,20 +15,22 @@ from koordcore.colocation.profile import Mutation, PriorityClassSpec, chooses, m
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests import Loaded
 from koordcore.manifests._raw import Source, SourceObject
+from koordcore.manifests._reading import as_annotations
 from koordcore.manifests.cross_checks import filled_topology
 from koordcore.manifests.loading import assemble, opened
 from koordcore.model.cluster import Namespace, PriorityClass
 from koordcore.model.mappings import EMPTY
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.pods import PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from koordcore.model.resources import format_resources
+from koordcore.model.selectors import LabelSelector
 from koordcore.protocol.profile import ColocationProfile
 from koordcore.protocol.qos import LABEL_QOS_CLASS
 from koordcore.protocol.quota import (
     PREFIX,
     SHARED_WEIGHT,
     TREE_ID,
-    annotations_of,
     labels_of,
     metadata_of,
     quota_label,
@@ -132,17 +134,22 @@ def unapplied(snapshot: ClusterSnapshot) -> list[str]:
     for a share of the pods nobody can tell.
     """
     namespaces = {"default": {}, **{one.name: one.labels for one in snapshot.of(Namespace)}}
-    messages = []
-    for profile in snapshot.of(ColocationProfile):
-        wanted = _written(profile)
-        count = sum(
-            chooses(profile, namespaces.get(pod.namespace), pod.labels)
-            and not wanted.items() <= pod.labels.items()
-            for pod in (snapshot.pending if wanted and profile.probability is None else ())
-        )
-        if count:
-            pods = f"{count} waiting pod{'s' * (count > 1)}"
-            messages.append(f"ClusterColocationProfile {profile.name} is not applied to {pods} (--admit)")
+    profiles = snapshot.of(ColocationProfile)
+    counts: Counter[str] = Counter()
+    for pod in snapshot.pending:
+        labels = namespaces.get(pod.namespace)
+        chosen = [one for one in profiles if chooses(one, labels, pod.labels)]
+        wanted, _ = _written(chosen)
+        later: set[str] = set()
+        for one in sorted(chosen, key=lambda profile: profile.name, reverse=True):
+            own = _written([one])[0].keys() - later
+            if one.probability is None and any(pod.labels.get(key) != wanted[key] for key in own):
+                counts[one.name] += 1
+            later |= own if one.probability is None else {*own, *one.label_suffixes}
+    messages = [
+        f"ClusterColocationProfile {name} is not applied to {count} waiting pod{'s' * (count > 1)} (--admit)"
+        for name, count in sorted(counts.items())
+    ]
     return messages + _unknown_namespaces(snapshot)
 
 
@@ -172,9 +179,9 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
     if not _waits(raw):
         return source
     meta = raw.get("metadata") or {}
-    pod = {**raw, "metadata": {**meta, "namespace": meta.get("namespace") or "default"}}
+    pod = _with_texts({**raw, "metadata": {**meta, "namespace": meta.get("namespace") or "default"}})
     try:
-        done = _mutated(pod, plain)
+        done = _mutated(_with_priority(pod, plain), plain)
     except ManifestError as error:
         return attrs.evolve(source, refused=error.problems)  # as the webhook would have refused it
     if meta.get("uid") and _was_admitted(labels_of(raw), plain, done.applied):
@@ -183,19 +190,41 @@ def _admitted(source: SourceObject, plain: ClusterSnapshot, changed: Counter[str
     return SourceObject(source.source, done.pod) if done.changed else source
 
 
+def _with_texts(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an object with annotations that are text, as its reader takes what was written without quotes."""
+    meta = metadata_of(raw)
+    annotations = dict(as_annotations(meta.get("annotations") or {}))
+    return {**raw, "metadata": {**meta, "annotations": annotations}}
+
+
+def _with_priority(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mapping[str, Any]:
+    """Give a pod with the priority of its class, which the API server writes before it asks webhooks."""
+    known = plain.pod(PodKey(pod["metadata"]["namespace"], str(pod["metadata"].get("name"))))
+    if known is None or not known.priority or pod["spec"].get("priority") is not None:
+        return pod
+    return {**pod, "spec": {**pod["spec"], "priority": known.priority}}
+
+
 def _was_admitted(labels: Mapping[str, str], plain: ClusterSnapshot, names: Collection[str]) -> bool:
     """Tell whether a pod looks as profiles would have it, as far as labels tell."""
-    chosen = [one for one in plain.of(ColocationProfile) if one.name in names]
-    marks = [
-        labels.get(key, "").endswith(suffix) for one in chosen for key, suffix in one.label_suffixes.items()
-    ]
-    marks += [labels.get(key) == value for one in chosen for key, value in _written(one).items()]
+    wanted, ends = _written(one for one in plain.of(ColocationProfile) if one.name in names)
+    marks = [labels[key].endswith(end) for key, end in ends.items() if key in labels]
+    marks += [labels.get(key) == value for key, value in wanted.items()]
     return bool(marks) and all(marks)
 
 
-def _written(profile: ColocationProfile) -> dict[str, str]:
-    """Give the labels that a profile writes."""
-    return {**profile.labels, **({LABEL_QOS_CLASS: profile.qos_class} if profile.qos_class else {})}
+def _written(profiles: Iterable[ColocationProfile]) -> tuple[dict[str, str], dict[str, str]]:
+    """Give the labels that profiles write one after the other, and how those end that they only lengthen."""
+    wanted: dict[str, str] = {}
+    ends: dict[str, str] = {}
+    for one in sorted(profiles, key=lambda profile: profile.name):
+        wanted.update(one.labels)
+        for key, suffix in one.label_suffixes.items():
+            texts = wanted if key in wanted else ends
+            texts[key] = texts.get(key, "") + suffix
+        if one.qos_class:
+            wanted[LABEL_QOS_CLASS] = one.qos_class
+    return wanted, {key: end for key, end in ends.items() if key not in wanted}
 
 
 def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mutation:
@@ -218,7 +247,7 @@ def _mutated(pod: Mapping[str, Any], plain: ClusterSnapshot) -> Mutation:
 def _topology(sources: Iterable[SourceObject], broken: Collection[str]) -> QuotaTopology:
     """Take in the ElasticQuotas, each with the tree that the webhook fills in."""
     quotas = [
-        quota_object(one.raw)
+        quota_object(_with_texts(one.raw))
         for one in sources
         if isinstance(one.raw, Mapping) and _is(one.raw, _SIGS, "ElasticQuota") and one.source not in broken
     ]
@@ -243,10 +272,11 @@ def _filled(
             and source.source not in broken
             and not metadata_of(raw).get("uid")
         ):
-            written = quota_object(raw)
+            written = quota_object(_with_texts(raw))
             done = fill_quota(topology, written)
             if not isinstance(done, Refused):
-                labels, annotations = dict(labels_of(raw)), dict(annotations_of(raw))
+                labels = dict(labels_of(raw))
+                annotations = dict((raw.get("metadata") or {}).get("annotations") or {})
                 if done.tree != written.tree:
                     labels[TREE_ID] = done.tree
                     counts[f"tree id {done.tree}"] += 1
@@ -280,12 +310,26 @@ def _on_their_nodes(
             profile = tree_profile(topology, known, quota=label, namespace=namespace)
             before = raw["spec"].get("affinity") if profile is not None else None
             after = None if profile is None else add_tree_affinity(before, profile.node_selector)
-            if profile is not None and after != before:
+            if profile is not None and after != before and not _stays(before, profile.node_selector):
                 spec = {**raw["spec"], "affinity": after}
                 changed = attrs.evolve(source, raw={**raw, "spec": spec})
                 kept[profile.name] += 1
         found.append(changed)
     return found or list(sources), kept
+
+
+def _stays(affinity: Any, selector: LabelSelector) -> bool:
+    """Tell whether a pod requires the nodes of a selector already, as one that the webhook has seen does."""
+    (asked,) = _required(add_tree_affinity(None, selector))
+    there = _required(affinity)
+    return bool(there) and all(condition in term for term in there for condition in asked)
+
+
+def _required(affinity: Any) -> list[list[Any]]:
+    """Give the conditions of each required term."""
+    node = (affinity or {}).get("nodeAffinity") or {}
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return [term.get("matchExpressions") or [] for term in required.get("nodeSelectorTerms") or []]
 
 
 def _is(raw: Any, group: str, kind: str) -> bool:

@@ -359,9 +359,9 @@ def lent(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> ClusterSna
 
 
 def say_unamplified(arguments: argparse.Namespace, problems: Mapping[str, str], where: str = "") -> None:
-    """Name on standard error the nodes that keep what they have because their ratio is not known."""
+    """Name on standard error the nodes of which a ratio is not known: what is known of it counts alone."""
     for name, problem in ({} if arguments.quiet else problems).items():
-        print(f"warning: {where}Node {name} is not amplified: {problem}", file=sys.stderr)
+        print(f"warning: {where}Node {name} is not amplified as configured: {problem}", file=sys.stderr)
 
 
 def say_uncounted(arguments: argparse.Namespace, problems: Mapping[str, str]) -> None:

@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         if for_programs(arguments):
             print_record(arguments, {"quotas": [attrs.asdict(row) for row in rows]})
         else:
-            show(_table(rows))
+            others = () if tree else tuple(one for one in ledger.trees if one)
+            show(_table(rows, others))
         return 0
     if arguments.quota not in ledger.quotas:
         raise ModelError(f"no quota {arguments.quota} in the dump{near(arguments.quota, ledger.quotas)}")
@@ -128,8 +129,8 @@ def _check_resource(arguments: argparse.Namespace, known: Collection[str]) -> No
         raise ModelError(f"--resource: no quota limits {asked}{near(asked, known) or f'; there are {there}'}")
 
 
-def _table(rows: Sequence[QuotaRow]) -> Table:
-    """Write the rows of a tree, children under their parent."""
+def _table(rows: Sequence[QuotaRow], others: Sequence[str]) -> Table:
+    """Write the rows of a tree, children under their parent, and name trees that are not shown."""
     cells = []
     for row in rows:
         amounts = [
@@ -144,7 +145,8 @@ def _table(rows: Sequence[QuotaRow]) -> Table:
         *(Column(head, number=True, rank=rank) for head, rank in zip(heads, (0, 0, 0, 3, 2, 1), strict=True)),
         Column("FROM", text=True, rank=4),
     )
-    return Table(title="Quotas", columns=columns, rows=cells)
+    note = f"not shown (--tree ID): {', '.join(others)}" if others else ""
+    return Table(title="Quotas", columns=columns, rows=cells, note=note)
 
 
 def _with_quotas(arguments: argparse.Namespace, policy: Policy) -> Policy:

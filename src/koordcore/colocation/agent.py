@@ -101,10 +101,9 @@ def pod_settings(snapshot: ClusterSnapshot, nodes: Iterable[str] | None = None) 
     tuple of PodSetting
         By node and pod; pods for which nothing is set are left out.
 
-    Raises
-    ------
-    ManifestError
-        When the strategy cannot be read.
+    Notes
+    -----
+    A strategy that cannot be read counts as none, and is among the problems of each pod that runs by it.
     """
     config = _config(snapshot)
     written = {
@@ -122,7 +121,8 @@ def pod_settings(snapshot: ClusterSnapshot, nodes: Iterable[str] | None = None) 
     return tuple(found)
 
 
-def _config(snapshot: ClusterSnapshot) -> QoSConfig | None:
+def _config(snapshot: ClusterSnapshot) -> QoSConfig | str | None:
+    """Give the configuration of the cluster, or why it cannot be read; ``None`` without one."""
     stored = snapshot.find(ConfigMap, *_CONFIG_MAP)
     text = stored.data.get(QOS_KEY) if stored is not None else None
     if not text:
@@ -130,10 +130,13 @@ def _config(snapshot: ClusterSnapshot) -> QoSConfig | None:
     try:
         return parse_qos_config(load_json(text))
     except ManifestError as error:
-        raise error.within(f"ConfigMap {'/'.join(reversed(_CONFIG_MAP))}: data[{QOS_KEY}]") from None
+        return str(error.within(f"ConfigMap {'/'.join(reversed(_CONFIG_MAP))}: data[{QOS_KEY}]"))
 
 
-def _strategy(written: Mapping[str, str], config: QoSConfig | None, node: Node) -> ResourceQoS | None:
+def _strategy(
+    written: Mapping[str, str], config: QoSConfig | str | None, node: Node
+) -> ResourceQoS | str | None:
+    """Give the strategy of a node, or why it cannot be read; ``None`` without one."""
     if node.name in written:
         spec = json.loads(written[node.name]).get("spec")
         said = spec.get("resourceQOSStrategy") if isinstance(spec, dict) else None
@@ -141,15 +144,17 @@ def _strategy(written: Mapping[str, str], config: QoSConfig | None, node: Node) 
             try:
                 return parse_resource_qos(as_mapping(said))
             except ManifestError as error:
-                raise error.within(f"NodeSLO {node.name}: spec.resourceQOSStrategy") from None
-    return None if config is None else config.of(node.labels)
+                return str(error.within(f"NodeSLO {node.name}: spec.resourceQOSStrategy"))
+    return config.of(node.labels) if isinstance(config, QoSConfig) else config
 
 
 class _Agent:
     """The agent of one node; private to one call."""
 
-    def __init__(self, node: Node, strategy: ResourceQoS | None, snapshot: ClusterSnapshot) -> None:
+    def __init__(self, node: Node, found: ResourceQoS | str | None, snapshot: ClusterSnapshot) -> None:
         self._node = node.name
+        self._problems = [found] if isinstance(found, str) else []
+        strategy = None if isinstance(found, str) else found
         self._rule: GroupIdentityRule = group_identity_rule(strategy)
         self._nrt = snapshot.find(NodeResourceTopology, node.name)
         self._caches = () if self._nrt is None else tuple(one.id for one in self._nrt.topology.sockets)
@@ -169,7 +174,7 @@ class _Agent:
         """Give what is set for a pod; nothing where nothing is."""
         if pod.finished:
             return
-        problems: list[str] = []
+        problems = list(self._problems)
         identity = self._identity(pod, problems)
         group, schemata = self._group(pod, problems)
         if identity is not None or group or problems:

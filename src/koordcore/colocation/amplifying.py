@@ -15,7 +15,7 @@ from immutabledict import immutabledict
 from koordcore._record import record
 from koordcore.colocation.batch import Failed
 from koordcore.colocation.config import effective_strategy, is_disabled
-from koordcore.colocation.normalization import amplification_ratios, amplify_node, normalized
+from koordcore.colocation.normalization import amplification_ratios, amplify_node, as_reported, normalized
 from koordcore.errors import ManifestError
 from koordcore.model.cluster import ConfigMap
 from koordcore.model.colocation import ColocationConfig
@@ -35,7 +35,6 @@ from koordcore.protocol.normalization import (
     format_amplification,
     parse_amplification_config,
     parse_normalization_config,
-    parse_raw_allocatable,
 )
 from koordcore.snapshot import ClusterSnapshot
 
@@ -63,7 +62,8 @@ class AmplifiedCluster:
     changed
         Nodes whose amounts are others than before, by name.
     problems
-        Node to why its ratio could not be worked out, or what it says is not read; it keeps what it has.
+        Node to why a ratio of it could not be worked out, or what it says is not read; what else multiplies
+        it counts.
     """
 
     snapshot: ClusterSnapshot
@@ -108,7 +108,8 @@ def amplified(snapshot: ClusterSnapshot, config: ColocationConfig) -> AmplifiedC
     for state in snapshot.nodes:
         topology = snapshot.find(NodeResourceTopology, state.name)
         node, problem = _with_ratios(state.node, topology, ratios, config)
-        done = amplify_node(measured_of(node.allocatable), node.annotations)
+        own = as_reported(measured_of(node.allocatable), node.annotations)
+        done = amplify_node(own, node.annotations)
         if problem or done.problem:
             problems[state.name] = problem or done.problem
         if ANNOTATION_AMPLIFICATION_RATIO in node.annotations and not done.problem:
@@ -116,7 +117,7 @@ def amplified(snapshot: ClusterSnapshot, config: ColocationConfig) -> AmplifiedC
                 node,
                 allocatable=rounded(done.allocatable or measured_of({})),
                 # Whoever has no capacity was made by hand: what it offers by itself is that.
-                capacity=node.capacity or state.node.allocatable,
+                capacity=node.capacity or rounded(own),
                 annotations=done.annotations,
             )
         if node != state.node:
@@ -153,18 +154,11 @@ def _with_ratios(
     if notes == node.annotations:
         return node, problem
     if ANNOTATION_AMPLIFICATION_RATIO not in notes:
-        node = _as_reported(node)
+        # Its kubelet reports it anew once nothing is amplified any more.
+        own = as_reported(measured_of(node.allocatable), node.annotations)
+        node = attrs.evolve(node, allocatable=rounded(own))
         notes.pop(ANNOTATION_RAW_ALLOCATABLE, None)
     return attrs.evolve(node, annotations=notes), problem
-
-
-def _as_reported(node: Node) -> Node:
-    """Give the node as its kubelet reports it anew once nothing is amplified any more."""
-    try:
-        raw = parse_raw_allocatable(node.annotations)
-    except ManifestError:
-        raw = None
-    return attrs.evolve(node, allocatable={**node.allocatable, **rounded(raw)}) if raw else node
 
 
 def _info(topology: NodeResourceTopology | None) -> CPUBasicInfo | Failed:

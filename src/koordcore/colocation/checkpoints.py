@@ -22,17 +22,11 @@ from koordcore.colocation.histogram import (
 from koordcore.colocation.histogram_bank import bank_of
 from koordcore.colocation.prediction import ModelCheckpoint, PredictionState
 from koordcore.errors import ManifestError, ModelError
-from koordcore.protocol.fields import Json, as_int, as_list, as_mapping, as_str, optional, required
+from koordcore.protocol.fields import Json, as_float, as_int, as_list, as_mapping, as_str, optional, required
 from koordcore.protocol.times import format_timestamp, parse_timestamp
 
 _VERSION: Final = 1
 _EMPTY: Final[Mapping[str, Json]] = immutabledict()
-
-
-def _number(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ManifestError.at("", f"expected a number, got {type(value).__name__}")
-    return float(value)
 
 
 def _moment(value: Json) -> int:
@@ -63,7 +57,7 @@ def _histogram(value: Json) -> Checkpoint:
         raise error.within("bucketWeights") from None
     return Checkpoint(
         weights=immutabledict(read),
-        total=optional(raw, "totalWeight", _number, 0.0),
+        total=optional(raw, "totalWeight", as_float, 0.0),
         reference=optional(raw, "referenceTimestamp", _moment, YEAR_ONE),
     )
 
@@ -111,14 +105,14 @@ def _exact(empty: Histogram, value: Json) -> Histogram:
         bucket = _bucket(name)
         if bucket >= len(weights):
             raise ManifestError.at(f"weights[{name}]", f"the histogram has {len(weights)} buckets")
-        weights[bucket] = _number(weight)
+        weights[bucket] = as_float(weight)
     lowest, highest = required(raw, "lowest", as_int), required(raw, "highest", as_int)
     if not (0 <= lowest < len(weights) and 0 <= highest < len(weights)):
         raise ManifestError.at("lowest", f"expected buckets 0 to {len(weights) - 1}")
     return attrs.evolve(
         empty,
         reference=required(raw, "reference", as_int),
-        total=required(raw, "total", _number),
+        total=required(raw, "total", as_float),
         lowest=lowest,
         highest=highest,
         weights=tuple(weights),

@@ -22,6 +22,7 @@ from koordcore.colocation.columns import (
     lend_cluster,
 )
 from koordcore.colocation.config import CONFIG_KEY, ConfigState, effective_strategy, is_disabled
+from koordcore.colocation.normalization import as_reported
 from koordcore.colocation.sync import NodeResource, NodeStatus, amplified_batch_cpu, prepare_node
 from koordcore.colocation.uncounted import counted_loads
 from koordcore.errors import ManifestError
@@ -137,17 +138,19 @@ def _zone_loads(topology: NodeResourceTopology | None) -> tuple[ZoneLoad, ...]:
 def node_load_of(snapshot: ClusterSnapshot, state: NodeState) -> NodeLoad:
     """Give a node of a snapshot as overcommit sees it.
 
-    A node without capacity, as one made by hand may be, is taken to have its allocatable.
+    A node without capacity, as one made by hand may be, is taken to have its allocatable. One whose
+    allocatable the webhook has multiplied keeps back what its kubelet does.
     """
     node = state.node
+    offered = as_reported(_exact_pair(node.allocatable), node.annotations)
     try:
         reserved = reserved_exactly(node.annotations)
     except ManifestError:
         reserved = NOTHING_MEASURED
     return NodeLoad(
         name=node.name,
-        capacity=_exact_pair(node.capacity or node.allocatable),
-        allocatable=_exact_pair(node.allocatable) if node.allocatable else None,
+        capacity=_exact_pair(node.capacity) if node.capacity else offered,
+        allocatable=offered if node.allocatable else None,
         reserved=reserved,
         pods=tuple(map(_pod_load, state.pods)),
         metric=snapshot.find(NodeMetric, node.name),

@@ -26,6 +26,7 @@ from koordcore.model.colocation import (
     overlay,
 )
 from koordcore.model.durations import MINUTE
+from koordcore.model.metrics import NodeMetric
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.qos import PriorityClass
 
@@ -40,6 +41,8 @@ _UNITS: Final = np.array([[1_000_000], [1000]], dtype=np.int64)
 _LIMIT: Final = 1 << 61
 _TOO_LARGE: Final = "an amount is too large for a column (over 9 million cores or 9 petabytes)"
 _NEVER: Final = -(1 << 62)
+_LATEST: Final = 3 << 61
+"""Moments that a column holds: 1824 to 2189, which leaves room for the longest degrade time."""
 
 
 class Outcome(IntEnum):
@@ -156,7 +159,7 @@ _POLICIES: Final = {
     CalculatePolicy.MAX_USAGE_REQUEST: 2,
 }
 _MAX_PERCENT: Final = 1_000_000
-_MAX_MINUTES: Final = 100_000_000
+_MAX_MINUTES: Final = 36_000_000
 _NO_CAP: Final = -_MAX_PERCENT - 1
 
 
@@ -224,16 +227,19 @@ def compile_loads(nodes: Iterable[NodeLoad]) -> LoadColumns:
         host_prod=_columns([_pair(use.host_prod.cpu, use.host_prod.memory) for use in uses]),
         unused=_columns([_unused(node) for node in loads]),
         reclaimable=_columns([_reclaimable(node) for node in loads]),
-        updated=np.array(
-            [_NEVER if one is None or one.update_time is None else one.update_time for one in metrics],
-            dtype=np.int64,
-        ),
+        updated=np.array([_moment(one) for one in metrics], dtype=np.int64),
         has_content=np.array(
             [one is not None and one.node_usage is not None for one in metrics], dtype=np.bool_
         ),
         has_allocatable=np.array([node.allocatable is not None for node in loads], dtype=np.bool_),
         pods=pods,
     )
+
+
+def _moment(metric: NodeMetric | None) -> int:
+    if metric is None or metric.update_time is None:
+        return _NEVER
+    return min(max(metric.update_time, _NEVER + 1), _LATEST)
 
 
 def _check_sums(pods: PodColumns, count: int) -> None:
@@ -262,7 +268,7 @@ def compile_strategies(
     """Make columns of the strategies in force, one per node.
 
     What a strategy does not say is taken from the defaults; percentages beyond a million count as a million,
-    a degrade time beyond 190 years as that. Equal strategies are read once.
+    a degrade time beyond 68 years as that. Equal strategies are read once.
     """
     read: dict[ColocationStrategy, tuple[int, ...]] = {}
     rows = []

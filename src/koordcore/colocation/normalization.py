@@ -16,9 +16,9 @@ from koordcore.colocation.amounts import ceil_divide, format_ratio
 from koordcore.colocation.batch import Failed
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import RawSelector
-from koordcore.model.metrics import Measured
+from koordcore.model.metrics import NOTHING_MEASURED, Measured
 from koordcore.model.quantity import NANO
-from koordcore.model.resources import CPU, MEMORY
+from koordcore.model.resources import AMOUNT_LIMIT, CPU, MEMORY
 from koordcore.protocol.normalization import (
     ANNOTATION_AMPLIFICATION_RATIO,
     ANNOTATION_RAW_ALLOCATABLE,
@@ -39,6 +39,8 @@ from koordcore.protocol.raw_selectors import selector_of
 MIN_RATIO: Final = 1.0
 MAX_RATIO: Final = 5.0
 _MILLI: Final = NANO // 1000
+_MOST: Final = {CPU: AMOUNT_LIMIT, MEMORY: AMOUNT_LIMIT * 1000}
+"""The largest amounts that a node may offer, in thousandths."""
 _EPSILON: Final = 0.01
 _WHERE: Final = "in cpu normalization calculation"
 
@@ -187,6 +189,22 @@ def amplification_ratios(
     return immutabledict(sorted(ratios.items()))
 
 
+def as_reported(allocatable: Measured, annotations: Mapping[str, str]) -> Measured:
+    """Give what the kubelet reports as allocatable, where the webhook may have multiplied it.
+
+    Parameters
+    ----------
+    allocatable, annotations
+        The node; what the webhook has saved counts, unless it cannot be read.
+    """
+    try:
+        raw = parse_raw_allocatable(annotations) or NOTHING_MEASURED
+    except ManifestError:
+        return allocatable
+    own = {resource: raw[resource] for resource in (CPU, MEMORY) if resource in raw}
+    return immutabledict({**allocatable, **own}) if own else allocatable
+
+
 @record(kw_only=True)
 class AmplifiedNode:
     """A node after the webhook.
@@ -244,8 +262,12 @@ def amplify_node(
         for resource in (CPU, MEMORY):
             ratio = ratios.get(resource, 0.0)
             if raw is not None and resource in raw and ratio > 1:
-                thousandths = ceil_divide(raw[resource], _MILLI)
-                published[resource] = int(float(thousandths) * ratio) * _MILLI
+                amount = float(ceil_divide(raw[resource], _MILLI)) * ratio
+                if amount > _MOST[resource]:
+                    path = f"metadata.annotations[{ANNOTATION_AMPLIFICATION_RATIO}]"
+                    text = f"times {format_ratio(ratio)} it is more than can be counted"
+                    raise ManifestError.at(f"{path}[{resource}]", text)
+                published[resource] = int(amount) * _MILLI
     except ManifestError as error:
         problem = str(error)
     return AmplifiedNode(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
@@ -18,6 +19,7 @@ from koordcore.colocation.mid import Mid, MidOutcome, mid_of_node
 from koordcore.colocation.normalization import (
     amplification_changed,
     amplification_ratios,
+    as_reported,
     normalization_changed,
     normalization_ratio,
 )
@@ -32,7 +34,7 @@ from koordcore.model.colocation import (
 from koordcore.model.durations import SECOND
 from koordcore.model.metrics import NOTHING_MEASURED, Measured
 from koordcore.model.quantity import NANO
-from koordcore.model.resources import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from koordcore.model.resources import AMOUNT_LIMIT, BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordcore.protocol.colocation import (
     format_origin_allocatable,
     third_party_allocations_of,
@@ -48,6 +50,7 @@ from koordcore.protocol.normalization import (
 from koordcore.protocol.qos import PriorityClass
 
 _MILLI: Final = NANO // 1000
+_MOST: Final = AMOUNT_LIMIT * 1000
 _BATCH: Final = (BATCH_CPU, BATCH_MEMORY)
 _MID: Final = (MID_CPU, MID_MEMORY)
 _DISABLED: Final = "node colocation is disabled in Config, reason: DisableInConfig"
@@ -104,8 +107,12 @@ def amplification_of(annotations: Mapping[str, str]) -> float:
 
 
 def amplified(amount: int, ratio: float) -> int:
-    """Multiply in thousandths and cut; upstream's extended resources are rounded up to integers later."""
-    return int(float(ceil_divide(amount, _MILLI)) * ratio) * _MILLI if ratio > 1 else amount
+    """Multiply in thousandths and cut; upstream's extended resources are rounded up to integers later.
+
+    What would be more than can be counted stays as it is.
+    """
+    product = float(ceil_divide(amount, _MILLI)) * ratio
+    return int(product) * _MILLI if ratio > 1 and product <= _MOST else amount
 
 
 def amplified_batch_cpu(milli_cores: int, annotations: Mapping[str, str]) -> int:
@@ -295,8 +302,10 @@ def run_cycle(
         factors = amplification_ratios(amplification, node.name, labels, notes)
         if not isinstance(factors, Failed) and factors:
             ratios[ANNOTATION_AMPLIFICATION_RATIO] = format_amplification(factors)
-        mid = mid_of_node(node, strategy, now)
-        batch = batch_of_node(node, strategy, now)
+        offered = node.allocatable and as_reported(node.allocatable, notes)
+        load = attrs.evolve(node, allocatable=offered)
+        mid = mid_of_node(load, strategy, now)
+        batch = batch_of_node(load, strategy, now)
     resource = _merge(batch, mid, ratios)
     before = NodeStatus(
         capacity=node.capacity,

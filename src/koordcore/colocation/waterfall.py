@@ -117,7 +117,11 @@ def _batch_steps(node: NodeLoad, terms: BatchTerms) -> tuple[Step, ...]:
     steps.append(line("pods", terms.pods, counted))
     if gone and terms.policy is not CalculatePolicy.REQUEST:
         total = sum(_of(amounts_of(metric.usage), name) for metric in gone)
-        steps.append(line("of them gone, still measured", total, f"{len(gone)} pods", detail=True))
+        steps.append(
+            line(
+                "of them gone, still measured", total, f"{len(gone)} pod{'s' * (len(gone) > 1)}", detail=True
+            )
+        )
     lent = _units(name, terms.amount)
     left = sum(step.amount for step in steps if not step.detail)
     label = "rounding"

@@ -8,10 +8,12 @@ from typing import Final
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._reading import is_object
 from koordcore.manifests._reads import Traced, unread
+from koordcore.manifests.text_checks import unknown_word
 from koordcore.model.colocation import ColocationConfig
 from koordcore.protocol.colocation import parse_selector, parse_strategy
 from koordcore.protocol.fields import Json, as_mapping, field, load_json
 from koordcore.protocol.profile import ColocationProfile, parse_profile
+from koordcore.protocol.qos import QoSClass
 from koordcore.protocol.raw_selectors import selector_of
 from koordcore.protocol.strategy_rules import out_of_range, unknown_words
 
@@ -59,9 +61,15 @@ def profile_read(raw: Mapping[str, Json]) -> tuple[ColocationProfile, tuple[Prob
     profile = parse_profile(raw)
     spec = as_mapping(raw.get("spec") or {})
     found = {name: _unusable(spec[name]) for name in _SELECTORS if spec.get(name) is not None}
-    return profile, tuple(
+    warnings = [
         Problem(f"spec.{name}", f"{why}; the profile applies to no pod") for name, why in found.items() if why
-    )
+    ]
+    known = [str(one) for one in QoSClass if one]
+    if profile.qos_class and profile.qos_class not in known:
+        warnings.append(
+            unknown_word("spec.qosClass", profile.qos_class, known, "its pods get no class by it")
+        )
+    return profile, tuple(warnings)
 
 
 def _unusable(written: Json) -> str:

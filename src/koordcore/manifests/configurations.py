@@ -123,10 +123,13 @@ def _check(reading: Reading, key: str, text: str, parse: Callable[[Json], object
         return
     remarks = [*unselected(raw), *(config_remarks(parsed) if isinstance(parsed, ColocationConfig) else ())]
     reading.warnings += (one.within(f"data[{key}]") for one in remarks)
+    if key == QOS_KEY:
+        return  # agents heed more of it than what is written here for pods
+    idle = [one for one in unread(traced) if not one.endswith("].name")]
     if key == _COLOCATION:
-        idle = [*unread(traced), *(name for name in _MEASURED if is_object(raw) and name in raw)]
-        if idle:
-            reading.warn(f"data[{key}]", f"has no effect here: {', '.join(idle)}")
+        idle += (name for name in _MEASURED if is_object(raw) and name in raw)
+    if idle:
+        reading.warn(f"data[{key}]", f"has no effect here: {', '.join(idle)}")
 
 
 def _as_json(text: str) -> str:

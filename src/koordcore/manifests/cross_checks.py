@@ -215,7 +215,7 @@ def profile_remarks(records: Sequence[ClusterRecord]) -> Iterator[Remark]:
     """Name the profiles whose quotas are not in the dump: nobody makes them here."""
     quotas = {one.name for one in records if isinstance(one, ElasticQuota)}
     for one in records:
-        if isinstance(one, QuotaProfile) and one.quota_name not in quotas:
+        if isinstance(one, QuotaProfile) and one.quota_name not in {"", *quotas}:
             missing = f"the dump has no ElasticQuota {one.quota_name}"
             message = f"not applied: {missing}, which its controller makes (--admit)"
             yield (

@@ -53,7 +53,7 @@ class EventReader:
     :attr:`problems` until it is replaced or gone: a Pod stands there and says so, anything else is left out.
     The changes of all events lead an empty snapshot to what :func:`koordcore.manifests.load` makes of the
     objects that are there, and so do :attr:`warnings`; but what the manager of a live cluster writes on nodes
-    out of their Device objects is not completed in its place, as in a dump.
+    out of their Device objects, and agents on topologies, is not completed in their place, as in a dump.
 
     Examples
     --------

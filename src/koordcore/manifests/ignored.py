@@ -18,6 +18,7 @@ from koordcore.manifests.text_checks import (
     Check,
     both,
     keyed,
+    no_divisors,
     no_nulls,
     readable,
     unknown_word,
@@ -109,7 +110,7 @@ from koordcore.protocol.qos import (
 )
 from koordcore.protocol.quota import PREEMPTIBLE
 from koordcore.protocol.reservation import RESERVATION_IGNORED, RESERVATION_OWNERS, parse_owners
-from koordcore.protocol.reserved_on_node import NODE_RESERVATION, reserved_exactly
+from koordcore.protocol.reserved_on_node import APPLY_POLICIES, NODE_RESERVATION, reserved_exactly
 from koordcore.topology.numa import NUMAExclusive, NUMATopologyPolicy
 
 _SCOPES: Final = ("Device", "PCIe", "NUMANode", "Node")
@@ -280,9 +281,12 @@ POD_LABELS: Final[Mapping[str, Check]] = {
 }
 NODE_ANNOTATIONS: Final[Mapping[str, Check]] = {
     ANNOTATION_USAGE_THRESHOLDS: readable(parse_usage_thresholds),
-    ANNOTATION_AMPLIFICATION_RATIO: both(keyed(parse_amplification), no_nulls),
+    ANNOTATION_AMPLIFICATION_RATIO: both(keyed(parse_amplification), no_nulls, no_divisors),
     ANNOTATION_RAW_ALLOCATABLE: keyed(parse_raw_allocatable),
-    NODE_RESERVATION: keyed(reserved_exactly),
+    NODE_RESERVATION: both(
+        keyed(reserved_exactly),
+        words({"applyPolicy": APPLY_POLICIES}, effect=f"it counts as {APPLY_POLICIES[0]}"),
+    ),
     ANNOTATION_COLOCATION_STRATEGY: strategy_text,
     ANNOTATION_THIRD_PARTY_ALLOCATIONS: keyed(third_party_allocations_of),
     ANNOTATION_NORMALIZATION_RATIO: keyed(normalization_ratio_of),

@@ -21,7 +21,7 @@ from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.policy import Policy
-from koordcore.model.quotas import ElasticQuota
+from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from koordcore.model.resources import AMOUNT_LIMIT
 from koordcore.protocol.device_object import device_object_from_manifest
 from koordcore.protocol.fields import Json, as_mapping
@@ -33,7 +33,9 @@ from koordcore.protocol.numa_nodes import node_resource_topology_of, unheeded
 from koordcore.protocol.pod_group import parse_pod_group
 from koordcore.protocol.quota import (
     QuotaObject,
+    annotations_of,
     elastic_quota_from_object,
+    profile_in_vain,
     quota_object,
     quota_profile_from_object,
 )
@@ -136,6 +138,11 @@ def _quota(reading: Reading, raw: Mapping[str, Json]) -> QuotaReading:
     return QuotaReading(quota, quota_object(stored))
 
 
+def _quota_profile(raw: Mapping[str, Json]) -> tuple[QuotaProfile, tuple[Problem, ...]]:
+    profile = quota_profile_from_object(raw)
+    return profile, tuple(profile_in_vain(profile, annotations_of(raw)))
+
+
 KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology, namespaced=False),
     (_SCHEDULING, "Device"): warned(_device, namespaced=False),
@@ -145,7 +152,7 @@ KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SIGS, "ElasticQuota"): _quota,
     ("config.koordinator.sh", "ClusterColocationProfile"): warned(profile_read, namespaced=False),
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): _scheduler_configuration,
-    ("quota.koordinator.sh", "ElasticQuotaProfile"): one(quota_profile_from_object, namespaced=True),
+    ("quota.koordinator.sh", "ElasticQuotaProfile"): warned(_quota_profile),
     ("slo.koordinator.sh", "NodeMetric"): one(parse_node_metric),
     ("topology.node.k8s.io", "NodeResourceTopology"): warned(_node_topology, namespaced=False),
 }

@@ -107,6 +107,20 @@ def no_nulls(key: str, text: str) -> tuple[Problem, ...]:
     return tuple(Problem(f"[{name}]", "null counts as 0") for name, value in entries if value is None)
 
 
+def no_divisors(key: str, text: str) -> tuple[Problem, ...]:
+    """Check that no ratio of a JSON object is less than 1, where that multiplies nothing."""
+    try:
+        raw = load_json(text)
+    except ManifestError:
+        return ()  # said by the parser
+    entries = raw.items() if isinstance(raw, Mapping) else ()
+    return tuple(
+        Problem(f"[{name}]", f"{show(value)} is less than 1; {IGNORED}")
+        for name, value in entries
+        if isinstance(value, int | float) and not isinstance(value, bool) and value < 1
+    )
+
+
 def both(*checks: Check) -> Check:
     """Make one check of several."""
     return lambda key, text: tuple(problem for check in checks for problem in check(key, text))

@@ -28,6 +28,7 @@ from koordcore.protocol.fields import (
     Json,
     as_bool,
     as_duration,
+    as_float,
     as_int,
     as_mapping,
     as_str,
@@ -69,12 +70,6 @@ def _integer(value: Json) -> int:
     return number
 
 
-def _number(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ManifestError.at("", f"expected a number, got {type(value).__name__}")
-    return float(value)
-
-
 def _durations(value: Json) -> tuple[int, ...] | None:
     return optional(as_mapping(value), "durations", list_of(as_duration), None, fold_case=True)
 
@@ -96,7 +91,7 @@ _WIRE: Final[Mapping[str, tuple[str, Callable[[Json], object]]]] = immutabledict
         "memoryCalculatePolicy": ("memory_calculate_policy", as_str),
         "degradeTimeMinutes": ("degrade_time_minutes", _integer),
         "updateTimeThresholdSeconds": ("update_time_threshold_seconds", _integer),
-        "resourceDiffThreshold": ("resource_diff_threshold", _number),
+        "resourceDiffThreshold": ("resource_diff_threshold", as_float),
         "midReclaimMode": ("mid_reclaim_mode", as_str),
         "midCPUThresholdPercent": ("mid_cpu_threshold_percent", _integer),
         "midMemoryThresholdPercent": ("mid_memory_threshold_percent", _integer),
@@ -135,10 +130,11 @@ def parse_ratio(text: str) -> float:
     Raises
     ------
     ManifestError
-        When it is no number of at least 0; upstream then passes the label over.
+        When it is no number of at least 0, or one in percent is no integer of 64 bits; upstream then passes
+        the label over.
     """
     ratio = parse_float(text)
-    if ratio < 0:
+    if not 0 <= ratio * 100 < _INT64:
         raise ManifestError.at("", f"expected a ratio of at least 0, got {show(text)}")
     return ratio
 

@@ -7,6 +7,7 @@ Where a JSON *annotation* is read, keys match without case, as upstream's decode
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar
@@ -61,6 +62,15 @@ def as_int(value: Json) -> int:
     if not -(2**63) <= value < 2**63:
         raise _expected("an integer of 64 bits", value)
     return value
+
+
+def as_float(value: Json) -> float:
+    """Take a number that a float of 64 bits holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ManifestError.at("", f"expected a number, got {type(value).__name__}")
+    if not abs(value) <= sys.float_info.max:
+        raise _expected("a number of 64 bits", value)
+    return float(value)
 
 
 def as_numa_node(value: Json) -> int:

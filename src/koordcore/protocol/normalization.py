@@ -13,10 +13,19 @@ from koordcore._record import record
 from koordcore.errors import ManifestError
 from koordcore.model.colocation import RawSelector
 from koordcore.model.metrics import Measured, parse_measured
-from koordcore.model.quantity import format_exact_quantity
-from koordcore.model.resources import MEMORY
+from koordcore.model.quantity import NANO, format_exact_quantity
+from koordcore.model.resources import AMOUNT_LIMIT, CPU, MEMORY
 from koordcore.protocol.colocation import parse_selector
-from koordcore.protocol.fields import Json, as_bool, as_mapping, as_str, list_of, load_json, optional
+from koordcore.protocol.fields import (
+    Json,
+    as_bool,
+    as_float,
+    as_mapping,
+    as_str,
+    list_of,
+    load_json,
+    optional,
+)
 from koordcore.protocol.numbers import parse_bool, parse_float
 
 LABEL_NORMALIZATION_ENABLED: Final = "node.koordinator.sh/cpu-normalization-enabled"
@@ -122,9 +131,7 @@ class AmplificationConfig:
 def _number(value: Json) -> float:
     if value is None:
         return 0.0  # Go leaves the zero value where a map entry is null
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ManifestError.at("", f"expected a number, got {type(value).__name__}")
-    return float(value)
+    return as_float(value)
 
 
 def _map_of(convert: Callable[[Json], T]) -> Callable[[Json], immutabledict[str, T]]:
@@ -320,12 +327,18 @@ def parse_raw_allocatable(annotations: Mapping[str, str]) -> Measured | None:
     Raises
     ------
     ManifestError
-        When the annotation cannot be read.
+        When the annotation cannot be read, or has an amount that no node offers.
     """
 
     def read(text: str) -> Measured | None:
         value = load_json(text)
-        return None if value is None else parse_measured(as_mapping(value))
+        if value is None:
+            return None
+        amounts = parse_measured(as_mapping(value))
+        for name, amount in amounts.items():
+            if not 0 <= amount <= AMOUNT_LIMIT * NANO // (1000 if name == CPU else 1):
+                raise ManifestError.at(f"[{name}]", "no node offers such an amount")
+        return amounts
 
     if ANNOTATION_RAW_ALLOCATABLE not in annotations:
         return None

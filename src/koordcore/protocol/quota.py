@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from immutabledict import immutabledict
@@ -28,11 +28,13 @@ from koordcore.protocol.fields import (
     as_str,
     as_str_mapping,
     at,
+    collect,
     load_json,
     optional,
     optional_in,
     show,
 )
+from koordcore.protocol.numbers import parse_float
 from koordcore.protocol.selectors import as_label_selector
 from koordcore.protocol.times import moment_of
 
@@ -181,7 +183,8 @@ def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tu
     Returns
     -------
     quota, warnings
-        The quota, and one warning for each annotation that upstream ignores because it cannot read it.
+        The quota, and one warning for each annotation that upstream ignores because it cannot read it, or
+        because the quota is no root.
 
     Raises
     ------
@@ -215,7 +218,17 @@ def elastic_quota_from_object(raw: Mapping[str, Json]) -> tuple[ElasticQuota, tu
         written_max=_spelling(limits["max"]),
         written_min=_spelling(limits["min"]),
     )
-    return quota, tuple(reader.warnings)
+    return quota, (*reader.warnings, *_of_a_root_alone(quota))
+
+
+def _of_a_root_alone(quota: ElasticQuota) -> Iterator[Problem]:
+    """Name what counts for the root of a tree and stands on another quota."""
+    told = f"it counts with {IS_ROOT} and {TREE_ID} alone; it is ignored"
+    if not (quota.is_root and quota.tree):
+        if quota.total is not None:
+            yield Problem(f"metadata.annotations[{TOTAL_RESOURCE}]", told)
+        if quota.ignore_default_tree:
+            yield Problem(f"metadata.labels[{IGNORE_DEFAULT_TREE}]", told)
 
 
 def _list_at(path: str, part: Mapping[str, Json], key: str) -> ExactList:
@@ -347,10 +360,54 @@ def quota_profile_from_object(raw: Mapping[str, Json]) -> QuotaProfile:
 
 
 def _resource_keys(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    text = annotations.get(RESOURCE_KEYS, "")
-    if not text:
-        return (CPU, MEMORY)
     try:
-        return tuple(as_str(item) for item in as_list(load_json(text)))
+        listed = _listed(annotations)
     except ManifestError:
-        return (CPU, MEMORY)
+        listed = None
+    return (CPU, MEMORY) if listed is None else listed
+
+
+def _listed(annotations: Mapping[str, str]) -> tuple[str, ...] | None:
+    text = annotations.get(RESOURCE_KEYS, "")
+    return collect(as_str, as_list(load_json(text))) if text else None
+
+
+def parse_resource_ratio(text: str) -> float:
+    """Read which share of its nodes' resources the tree of a profile gets.
+
+    Raises
+    ------
+    ManifestError
+        When it is no number above 0 and of at most 1; upstream then takes all of them.
+    """
+    ratio = parse_float(text)
+    if not 0 < ratio <= 1:
+        raise ManifestError.at("", f"expected a number above 0 and of at most 1, got {show(text)}")
+    return ratio
+
+
+def profile_in_vain(profile: QuotaProfile, annotations: Mapping[str, str]) -> Iterator[Problem]:
+    """Name what a profile says in vain, or lacks, with the path in its object.
+
+    Parameters
+    ----------
+    profile
+        As it was read.
+    annotations
+        Of the object.
+    """
+    if not profile.quota_name:
+        yield Problem("spec.quotaName", "absent; the profile makes no quota")
+    if profile.node_selector == NOTHING:
+        yield Problem("spec.nodeSelector", "absent; it selects no node")
+    try:
+        if profile.resource_ratio:
+            parse_resource_ratio(profile.resource_ratio)
+    except ManifestError as error:
+        yield Problem("spec.resourceRatio", f"{error}; all that the nodes offer counts")
+    try:
+        _listed(annotations)
+    except ManifestError as error:
+        for one in error.problems:
+            path = f"metadata.annotations[{RESOURCE_KEYS}]{one.path}"
+            yield Problem(path, f"{one.message}; {CPU} and {MEMORY} count")

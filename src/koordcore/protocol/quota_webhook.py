@@ -7,7 +7,7 @@ value; an accepted change gives a new one, a refused one gives the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import attrs
 from immutabledict import immutabledict
@@ -192,13 +192,20 @@ def update_quota(
     children = dict(topology.children)
     children[known.parent] = children.get(known.parent, frozenset()) - {new.name}
     children[new.parent] = children.get(new.parent, frozenset()) | {new.name}
-    kept = {name: owner for name, owner in topology.namespaces.items() if name not in old.namespaces}
+    kept = _without(topology, new.name, old.namespaces)
     return attrs.evolve(
         topology,
         quotas=immutabledict({**topology.quotas, new.name: new}),
         children=immutabledict(children),
         namespaces=immutabledict({**kept, **dict.fromkeys(new.namespaces, new.name)}),
     )
+
+
+def _without(topology: QuotaTopology, name: str, namespaces: Collection[str]) -> dict[str, str]:
+    """Give the bindings without those of one quota; a namespace that it lists and another one has stays."""
+    return {
+        key: owner for key, owner in topology.namespaces.items() if owner != name or key not in namespaces
+    }
 
 
 def _same_shape(old: QuotaObject, new: QuotaObject) -> bool:
@@ -247,9 +254,7 @@ def delete_quota(
         topology,
         quotas=immutabledict({key: other for key, other in topology.quotas.items() if key != name}),
         children=immutabledict(children),
-        namespaces=immutabledict(
-            {key: owner for key, owner in topology.namespaces.items() if key not in quota.namespaces}
-        ),
+        namespaces=immutabledict(_without(topology, name, quota.namespaces)),
     )
 
 

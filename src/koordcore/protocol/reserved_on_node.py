@@ -32,6 +32,8 @@ KEPT_AT: Final = f"metadata.annotations[{NODE_RESERVATION}]"
 """Where a Node says what it keeps, as paths have it."""
 
 _CPUS_ONLY: Final = "ReservedCPUsOnly"
+APPLY_POLICIES: Final = ("Default", _CPUS_ONLY)
+"""What ``applyPolicy`` may be; any other text means the first."""
 _CPU_RANGE: Final = re.compile(r"(0{0,99}[0-9]{1,9})(?:-(0{0,99}[0-9]{1,9}))?\Z", re.ASCII)
 
 

@@ -6,24 +6,23 @@ After upstream's ``pkg/quota-controller/profile`` and the pod webhook's ``multi_
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from immutabledict import immutabledict
 
 from koordcore._record import record
+from koordcore.errors import ManifestError
 from koordcore.model.nodes import Node
 from koordcore.model.quotas import QuotaProfile
 from koordcore.model.resources import CPU, Resources, make_resources, total
 from koordcore.model.selectors import EVERYTHING, NOTHING, LabelSelector, Requirement
 from koordcore.protocol.fields import Json, as_list, as_mapping
-from koordcore.protocol.quota import IS_ROOT, PROFILE, TREE_ID, QuotaObject
+from koordcore.protocol.quota import IS_ROOT, PROFILE, TREE_ID, QuotaObject, parse_resource_ratio
 from koordcore.protocol.quota_rules import QuotaTopology
 
 _ROOT_MAX: Final = (2**63 - 1) // 2000
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
 
 
 @record(kw_only=True)
@@ -104,10 +103,10 @@ def _ratio(text: str | None) -> float | None:
     """Share of the resources; one where the text is none in (0, 1]. ``None`` where there is no text."""
     if not text:
         return None
-    if not _FLOAT.match(text):
+    try:
+        return parse_resource_ratio(text)
+    except ManifestError:
         return 1.0
-    value = float(text)
-    return value if 0 < value <= 1 else 1.0
 
 
 def _scaled(amounts: Resources, ratio: float | None) -> Resources:
