@@ -67,22 +67,22 @@ def problem_of_load(
     """
     by_node = _running(pods)
     loads: dict[str, NodeLoad] = {}
-    prods: dict[str, frozenset[str]] = {}
     limits: dict[str, dict[str, int]] = {}
     unmeasured: set[str] = set()
     for pool in args.pools:
         # Without prod thresholds of its own a pool has nothing to say about prod usage.
-        prod = frozenset({*(pool.prod_high or ()), *(pool.prod_low or ())} - {PODS})
+        prod = frozenset({*(pool.prod_high or ()), *(pool.prod_low or ())})
         found = classify_pool(pool, nodes, by_node, metrics, args, now)
         # The first pool has all nodes, also where it has no thresholds, and nothing to say of them.
         unmeasured.update(found.skipped if pool.high or pool.low or prod else ())
         for load in found.loads:
             loads[load.name] = load
-            prods[load.name] = prods.get(load.name, frozenset()) | prod
             lowest = limits.setdefault(load.name, {})
             for name, limit in _limits(load, prod).items():
                 lowest[name] = min(limit, lowest.get(name, limit))
     admits = admitted(evictor, args.namespaces, args.pod_selectors)
+    # A pod is counted by whatever some node limits: it may go to a node of another pool.
+    limited = frozenset(name for lowest in limits.values() for name in lowest)
     hosts: list[Host] = []
     movable: list[Movable] = []
     for node in sorted(nodes, key=lambda node: node.name):
@@ -92,7 +92,7 @@ def problem_of_load(
             missing = node.name in unmeasured
             hosts.append(attrs.evolve(_host(node, own, receives=False), measured=not missing))
             continue
-        usage, used = _usages(known, own, prods[node.name])
+        usage, used = _usages(known, own, limited)
         high = make_resources(limits[node.name])
         hosts.append(_host(node, own, receives=not node.unschedulable, usage=usage, high=high))
         for pod, amounts in zip(own, used, strict=True):
@@ -192,14 +192,16 @@ def _host(
 
 
 def _limits(load: NodeLoad, prod: frozenset[str]) -> Resources:
-    limits = {name: limit for name, limit in rounded(load.high).items() if name != PODS}
+    limits = dict(rounded(load.high))
     for name, limit in rounded(load.prod_high).items():
         if name in prod:
             limits[prod_usage(name)] = limit
     return make_resources(limits)
 
 
-def _usages(load: NodeLoad, pods: Sequence[Pod], prod: frozenset[str]) -> tuple[Resources, list[Resources]]:
+def _usages(
+    load: NodeLoad, pods: Sequence[Pod], limited: frozenset[str]
+) -> tuple[Resources, list[Resources]]:
     """Add up what was rounded up, so that a pod takes away exactly what it is counted with."""
     reported: dict[tuple[str, str], Resources] = {}
     total = dict(rounded(load.metric.system_usage))
@@ -210,10 +212,14 @@ def _usages(load: NodeLoad, pods: Sequence[Pod], prod: frozenset[str]) -> tuple[
     used = []
     for pod in pods:
         amounts = reported.get((pod.namespace, pod.name), NO_RESOURCES)
-        if prod and pod_priority_class(pod) is PriorityClass.PROD:
-            own = {prod_usage(name): amount for name, amount in amounts.items() if name in prod}
-            for name, amount in own.items():
-                total[name] = total.get(name, 0) + amount
-            amounts = make_resources({**amounts, **own})
-        used.append(amounts)
+        own: dict[str, int] = {}
+        if PODS in limited:
+            own[PODS] = 1
+        if pod_priority_class(pod) is PriorityClass.PROD:
+            for name, amount in (*amounts.items(), (PODS, 1)):
+                if prod_usage(name) in limited:
+                    own[prod_usage(name)] = amount
+        for name, amount in own.items():
+            total[name] = total.get(name, 0) + amount
+        used.append(make_resources({**amounts, **own}) if own else amounts)
     return make_resources(total), used
