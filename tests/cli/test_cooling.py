@@ -317,6 +317,71 @@ def test_where_jobs_take_up_a_limit_nothing_moves_and_the_limit_is_named(
     )
 
 
+def test_pods_that_are_on_their_way_are_counted_as_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who writes the objects of a plan into the cluster and asks again gets no second plan for the same."""
+    first = written(tmp_path / "first.json", *six())
+    assert main(["rebalance", first, "--high", "cpu=80", "-o", "patches"]) == 0
+    made = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["kind"] for one in made] == ["Reservation", "PodMigrationJob"]
+    again = plan(capsys, written(tmp_path / "again.json", *six(), *made), "--high", "cpu=80")
+    assert (again["moves"], again["hotBefore"], again["leaving"]) == ([], [], ["default/web-0"])
+    held = {**made[1], "spec": {**made[1]["spec"], "paused": True}}
+    paused = plan(capsys, written(tmp_path / "paused.json", *six(), held), "--high", "cpu=80")
+    assert ([one["pod"] for one in paused["moves"]], "leaving" in paused) == (["default/web-1"], False)
+    other = {**made[1], "spec": {**made[1]["spec"], "podRef": {**made[1]["spec"]["podRef"], "uid": "old"}}}
+    come = [*six(), other]
+    next(one for one in come if one["metadata"]["name"] == "web-0")["metadata"]["uid"] = "new"
+    came = plan(capsys, written(tmp_path / "came.json", *come), "--high", "cpu=80")
+    assert ([one["pod"] for one in came["moves"]], "leaving" in came) == (["default/web-1"], False)
+
+
+def test_a_pod_that_terminates_is_counted_as_gone_and_moves_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = six()
+    going = next(one for one in objects if one["metadata"]["name"] == "web-3")["metadata"]
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    going["annotations"] = {"descheduler.alpha.kubernetes.io/evict": "true"}
+    dump = written(tmp_path / "d.json", *objects)
+    found = plan(capsys, dump, "--high", "cpu=80")
+    assert (found["moves"], found["hotBefore"], found["leaving"]) == ([], [], ["default/web-3"])
+    found = plan(capsys, dump, "--high", "cpu=70")
+    assert (len(found["moves"]), found["hotBefore"], found["hotAfter"]) == (1, ["hot"], [])
+
+
+def test_what_comes_to_a_node_where_room_is_kept_counts_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Near has 11 of 12.8 cores once the pod of a job has come: the one of 2.5 cores has to go farther."""
+    near, far = (node(name, ROOM, labels={"kubernetes.io/hostname": name}) for name in ("near", "zfar"))
+    used = {f"near-{one}": "2" for one in range(4)}
+    pods = [running(name, "near", "own") for name in used]
+    third = [
+        node("third", ROOM, spec={"unschedulable": True}),
+        running("away", "third", "own"),
+        report("third", {"away": "3"}),
+    ]
+    moving = {**job("away"), "metadata": {"name": "move-default.away"}}
+    kept = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "move-default.away"},
+        "spec": {
+            "owners": [{"controller": {"kind": "ReplicaSet", "name": "own", "namespace": "default"}}],
+            "template": {"spec": {"containers": [container(requests={"cpu": "2"})]}},
+        },
+        "status": {"phase": "Available", "nodeName": "near"},
+    }
+    base = [one for one in six() if one["metadata"]["name"] != "cool"]
+    objects = [*base, near, far, *pods, report("near", used), report("zfar", {}), *third]
+    (move,) = plan(capsys, written(tmp_path / "a.json", *objects, moving), "--high", "cpu=80")["moves"]
+    assert move["to"] == "near"
+    (move,) = plan(capsys, written(tmp_path / "b.json", *objects, moving, kept), "--high", "cpu=80")["moves"]
+    assert move["to"] == "zfar"
+
+
 def of_job(name: str, on: str) -> dict[str, Any]:
     """A pod whose owner tells no number of replicas."""
     pod = running(name, on, "train")

@@ -140,14 +140,14 @@ def test_a_threshold_for_pods_counts_pods() -> None:
     pods, metrics = cluster(nodes)
     slots = [Node(name=name, allocatable={"cpu": 100_000, "pods": 10}) for name in nodes]
 
-    def asked(**thresholds: Thresholds) -> MoveProblem:
-        args = LowNodeLoadArgs(pools=(NodePool(**thresholds),))
+    def asked(pool: NodePool) -> MoveProblem:
+        args = LowNodeLoadArgs(pools=(pool,))
         return problem_of_load(slots, pods, metrics, args, now=NOW, evictor=CycleEvictor(EvictorArgs()))
 
-    assert moved(asked(high=Thresholds(pods=60))) == []
-    assert moved(asked(high=Thresholds(pods=50))) == [("a0", "b")]
-    assert moved(asked(prod_high=Thresholds(pods=30))) == [("a2", "b")]
-    plan = plan_rebalance(asked(prod_high=Thresholds(pods=20)))
+    assert moved(asked(NodePool(high=Thresholds(pods=60)))) == []
+    assert moved(asked(NodePool(high=Thresholds(pods=50)))) == [("a0", "b")]
+    assert moved(asked(NodePool(prod_high=Thresholds(pods=30)))) == [("a2", "b")]
+    plan = plan_rebalance(asked(NodePool(prod_high=Thresholds(pods=20))))
     assert (len(plan.moves), plan.after) == (1, ("a",))
 
 

@@ -10,7 +10,8 @@ from immutabledict import immutabledict
 
 from koordcore.descheduling.classify import NodeLoad, classify_pool
 from koordcore.descheduling.evict import Evictor, admitted
-from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem
+from koordcore.descheduling.moves import Group, Host, Movable, MoveProblem, hot_hosts
+from koordcore.model.mappings import EMPTY
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod, PodKey
@@ -44,6 +45,7 @@ def problem_of_load(
     groups: Iterable[Group] = (),
     at_once: Iterable[Group] = (),
     costs: Mapping[PodKey, int] | None = None,
+    under_way: Mapping[PodKey, str] = EMPTY,
 ) -> MoveProblem:
     """Set up the cooling of hot nodes as a problem of moves.
 
@@ -51,6 +53,9 @@ def problem_of_load(
     any pool that finds a node hot evicts from it. Without a fresh report it neither gives nor takes. Where a
     pool has prod thresholds, what prod pods use must stay below these, too: a node above one is hot, and no
     move makes it so.
+
+    What leaves a hot node anyhow is taken to have gone, and what comes to another to be there. Until it has
+    come to that, a node takes no pod that only then has its place.
 
     Parameters
     ----------
@@ -64,6 +69,8 @@ def problem_of_load(
         Who says which pods may be evicted.
     groups, at_once, costs
         Limits, and prices other than 1.
+    under_way
+        Pods that leave their nodes anyhow, and where they go, if that is known.
     """
     by_node = _running(pods)
     loads: dict[str, NodeLoad] = {}
@@ -83,24 +90,33 @@ def problem_of_load(
     admits = admitted(evictor, args.namespaces, args.pod_selectors)
     # A pod is counted by whatever some node limits: it may go to a node of another pool.
     limited = frozenset(name for lowest in limits.values() for name in lowest)
+    totals: dict[str, Resources] = {}
+    amounts: dict[PodKey, Resources] = {}
+    for name, load in loads.items():
+        own = sorted(by_node.get(name, ()), key=_by_name)
+        totals[name], used = _usages(load, own, limited)
+        amounts.update((pod.key, usage) for pod, usage in zip(own, used, strict=True))
+    coming: dict[str, list[Resources]] = {}
+    for key, target in sorted(under_way.items()):
+        coming.setdefault(target, []).append(amounts.get(key, NO_RESOURCES))
     hosts: list[Host] = []
     movable: list[Movable] = []
     for node in sorted(nodes, key=lambda node: node.name):
         own = sorted(by_node.get(node.name, ()), key=_by_name)
-        known = loads.get(node.name)
-        if known is None:
+        if node.name not in loads:
             missing = node.name in unmeasured
             hosts.append(attrs.evolve(_host(node, own, receives=False), measured=not missing))
             continue
-        usage, used = _usages(known, own, limited)
         high = make_resources(limits[node.name])
-        hosts.append(_host(node, own, receives=not node.unschedulable, usage=usage, high=high))
-        for pod, amounts in zip(own, used, strict=True):
+        host = _host(node, own, receives=not node.unschedulable, usage=totals[node.name], high=high)
+        going = {pod.key: amounts[pod.key] for pod in own if pod.key in under_way}
+        hosts.append(_foreseen(host, going, coming.get(node.name, ())))
+        for pod in own:
             if admits(pod):
                 key = pod.key
                 price = costs.get(key, 1) if costs else 1
                 movable.append(
-                    Movable(pod=key, node=node.name, requests=_asked(pod), usage=amounts, cost=price)
+                    Movable(pod=key, node=node.name, requests=_asked(pod), usage=amounts[key], cost=price)
                 )
     return MoveProblem(
         hosts=tuple(hosts),
@@ -151,6 +167,23 @@ def problem_of_requests(
 def spared(problem: MoveProblem) -> MoveProblem:
     """Keep pods off nodes that stay hot: none is given up to spare others."""
     return attrs.evolve(problem, hosts=tuple(attrs.evolve(one, spared=True) for one in problem.hosts))
+
+
+def _foreseen(host: Host, going: Mapping[PodKey, Resources], coming: Sequence[Resources]) -> Host:
+    """Give a hot node without what leaves it, and another with what comes to it, unless that makes it hot."""
+    hot = bool(hot_hosts([host]))
+    leaving = going if hot else EMPTY
+    if not leaving and not coming:
+        return host
+    usage = dict(host.usage)
+    for sign, changes in ((1, coming), (-1, leaving.values())):
+        for amounts in changes:
+            for name, amount in amounts.items():
+                usage[name] = usage.get(name, 0) + sign * amount
+    then = attrs.evolve(host, usage=make_resources(usage), leaving=tuple(sorted(leaving)))
+    if hot:
+        return attrs.evolve(then, receives=False)
+    return attrs.evolve(host, receives=False) if hot_hosts([then]) else then
 
 
 def _by_name(pod: Pod) -> tuple[str, str]:

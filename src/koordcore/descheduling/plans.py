@@ -25,6 +25,7 @@ from koordcore.descheduling.defrag import DefragmentationPlan, plan_defragmentat
 from koordcore.descheduling.emptying import EmptyingPlan, plan_emptying
 from koordcore.descheduling.evict import CycleEvictor, balance_low_node_load
 from koordcore.descheduling.load_problem import problem_of_load, problem_of_requests, spared
+from koordcore.descheduling.migration.filter import under_way
 from koordcore.descheduling.moves import Allows, MoveProblem
 from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
 from koordcore.descheduling.wanted import Wanted
@@ -146,7 +147,8 @@ def plan_cooling(
 ) -> Moving[RebalancePlan]:
     """Plan the fewest moves that leave the fewest nodes hot, and none hotter than it is.
 
-    Among plans of as many moves the cheapest is taken: batch pods move rather than prod pods.
+    Among plans of as many moves the cheapest is taken: batch pods move rather than prod pods. Pods that
+    terminate, or that active PodMigrationJobs move, are taken to have left hot nodes.
 
     Parameters
     ----------
@@ -169,16 +171,18 @@ def plan_cooling(
         metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
     pods = tuple(snapshot.bound_pods())
+    going = under_way(snapshot)
     problem = problem_of_load(
         [state.node for state in snapshot.nodes],
         pods,
         metrics,
         args,
         now=now,
-        evictor=CycleEvictor(rules.evictor),
+        evictor=CycleEvictor(rules.evictor, leaving=going),
         groups=groups,
         at_once=at_once,
         costs={**moving_costs(pods), **rules.costs},
+        under_way=going,
     )
     plan = partial(plan_rebalance, limits=budget)
     again = partial(plan_rebalance, limits=_less(budget))
@@ -210,7 +214,7 @@ def compare_round(
         metrics,
         attrs.evolve(args, pools=pools),
         now=now,
-        evictor=CycleEvictor(rules.evictor, rules.limits),
+        evictor=CycleEvictor(rules.evictor, rules.limits, leaving=under_way(snapshot)),
     )
     return outcome_of(problem, (one.pod.key for one in evicted))
 
