@@ -382,6 +382,27 @@ def test_what_comes_to_a_node_where_room_is_kept_counts_there(
     assert move["to"] == "zfar"
 
 
+def test_nodes_that_are_hot_by_the_average_after_the_moves_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 90, 65 and 10 percent the average is 55; it is 31 once small has given its pod to the big node."""
+    sizes = {"small": "10", "mid": "10", "big": "100"}
+    used = {"small": {"s-0": "8", "s-1": "1"}, "mid": {"m-0": "6500m"}, "big": {"b-0": "10"}}
+    objects = [node(name, {**ROOM, "cpu": cpu}) for name, cpu in sizes.items()]
+    for name, pods in used.items():
+        objects += [*(running(one, name) for one in pods), report(name, pods)]
+    dump = written(tmp_path / "d.json", *objects, replica_set("web", 8))
+    args = tmp_path / "args.json"
+    args.write_text(json.dumps({"useDeviationThresholds": True, "highThresholds": {"cpu": 10}}))
+    assert main(["rebalance", dump, "--args", str(args)]) == 0
+    told = capsys.readouterr().out
+    assert "1 hot node before, 0 after, 1 move" in told
+    assert "hot again by the average after these moves: mid" in told
+    assert plan(capsys, dump, "--args", str(args))["hotAgain"] == ["mid"]
+    args.write_text(json.dumps({"highThresholds": {"cpu": 65}}))
+    assert "hotAgain" not in plan(capsys, dump, "--args", str(args))
+
+
 def of_job(name: str, on: str) -> dict[str, Any]:
     """A pod whose owner tells no number of replicas."""
     pod = running(name, on, "train")

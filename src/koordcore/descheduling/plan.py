@@ -63,6 +63,9 @@ class RebalancePlan:
         Names of nodes that nobody looked at, as their usage is not known; they may be hot.
     leaving
         Pods that leave hot nodes without this plan, and whose usage is taken to have gone.
+    hot_again
+        Names of nodes that are not hot by the thresholds before the moves, and are by those around the
+        average after them, where thresholds are deviations and nodes of unequal size.
     """
 
     moves: tuple[Move, ...]
@@ -72,6 +75,7 @@ class RebalancePlan:
     why: immutabledict[str, tuple[str, ...]] = attrs.field(default=immutabledict(), converter=immutabledict)
     unmeasured: tuple[str, ...] = ()
     leaving: tuple[PodKey, ...] = ()
+    hot_again: tuple[str, ...] = ()
 
 
 def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> RebalancePlan:
