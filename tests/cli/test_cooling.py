@@ -325,7 +325,10 @@ def test_pods_that_are_on_their_way_are_counted_as_gone(
     assert main(["rebalance", first, "--high", "cpu=80", "-o", "patches"]) == 0
     made = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["kind"] for one in made] == ["Reservation", "PodMigrationJob"]
-    again = plan(capsys, written(tmp_path / "again.json", *six(), *made), "--high", "cpu=80")
+    dump = written(tmp_path / "again.json", *six(), *made)
+    assert main(["rebalance", dump, "--high", "cpu=80"]) == 0
+    assert "reservationOptions" not in capsys.readouterr().err
+    again = plan(capsys, dump, "--high", "cpu=80")
     assert (again["moves"], again["hotBefore"], again["leaving"]) == ([], [], ["default/web-0"])
     held = {**made[1], "spec": {**made[1]["spec"], "paused": True}}
     paused = plan(capsys, written(tmp_path / "paused.json", *six(), held), "--high", "cpu=80")
@@ -363,11 +366,12 @@ def test_what_comes_to_a_node_where_room_is_kept_counts_there(
         running("away", "third", "own"),
         report("third", {"away": "3"}),
     ]
-    moving = {**job("away"), "metadata": {"name": "move-default.away"}}
+    moving = job("away")
+    moving["spec"]["reservationOptions"] = {"reservationRef": {"name": "kept"}}
     kept = {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
-        "metadata": {"name": "move-default.away"},
+        "metadata": {"name": "kept"},
         "spec": {
             "owners": [{"controller": {"kind": "ReplicaSet", "name": "own", "namespace": "default"}}],
             "template": {"spec": {"containers": [container(requests={"cpu": "2"})]}},
@@ -379,6 +383,10 @@ def test_what_comes_to_a_node_where_room_is_kept_counts_there(
     (move,) = plan(capsys, written(tmp_path / "a.json", *objects, moving), "--high", "cpu=80")["moves"]
     assert move["to"] == "near"
     (move,) = plan(capsys, written(tmp_path / "b.json", *objects, moving, kept), "--high", "cpu=80")["moves"]
+    assert move["to"] == "zfar"
+    # The controller calls it by the uid of the job that made it.
+    own = {**job("away"), "metadata": {"name": "job-away", "uid": "kept"}}
+    (move,) = plan(capsys, written(tmp_path / "c.json", *objects, own, kept), "--high", "cpu=80")["moves"]
     assert move["to"] == "zfar"
 
 

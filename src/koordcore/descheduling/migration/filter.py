@@ -263,8 +263,8 @@ def under_way(snapshot: ClusterSnapshot) -> dict[PodKey, str]:
     Returns
     -------
     dict
-        Pod to the node where room is kept for it; empty where none is known. The controller calls a
-        Reservation by the uid of its job, and plans of moves by its name.
+        Pod to the node where room is kept for it; empty where none is known. A job that names no
+        Reservation has one by its own uid.
     """
     jobs = [job for job in snapshot.of(PodMigrationJob) if job.active and not job.paused]
     named, uids = {job.pod: job for job in jobs}, {job.pod_uid: job for job in jobs if job.pod_uid}
@@ -278,7 +278,7 @@ def under_way(snapshot: ClusterSnapshot) -> dict[PodKey, str]:
         job = uids.get(pod.uid) or named.get(pod.key)
         # One of the same name and another uid has come in the place of the pod that moved.
         if job is not None and (not job.pod_uid or not pod.uid or job.pod_uid == pod.uid):
-            going[pod.key] = kept.get(job.name) or kept.get(job.uid, "")
+            going[pod.key] = kept.get(job.reservation or job.uid, "")
         elif pod.terminating:
             going[pod.key] = ""
     return going
