@@ -303,6 +303,37 @@ def test_jobs_that_are_under_way_take_their_part_of_every_limit(
     capsys.readouterr()
 
 
+def test_what_a_job_will_take_of_a_budget_is_left_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two may go: one by its job, one by a plan. Once the job has evicted its pod, the budget knows."""
+    half = tmp_path / "half.json"
+    half.write_text('{"maxMigratingPerWorkload": "50%", "maxUnavailablePerWorkload": "50%"}')
+    words = ("--high", "cpu=60", "--migration", str(half))
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 4, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 2},
+    }
+    free = plan(capsys, written(tmp_path / "free.json", *six(), budget), *words)
+    assert len(free["moves"]) == 2
+    busy = written(tmp_path / "busy.json", *six(), budget, job("web-5"))
+    found = plan(capsys, busy, *words)
+    assert len(found["moves"]) == 1
+    moves = tmp_path / "moves.json"
+    for record, code in ((found, 0), (free, 1)):
+        moves.write_text(json.dumps(record))
+        assert main(["verify", busy, "--plan", str(moves), "--migration", str(half)]) == code
+    assert "default/web" in capsys.readouterr().out
+    objects = six()
+    going = next(one for one in objects if one["metadata"]["name"] == "web-5")["metadata"]
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    evicted = written(tmp_path / "evicted.json", *objects, budget, job("web-5"))
+    assert len(plan(capsys, evicted, *words)["moves"]) == 2
+
+
 def test_where_jobs_take_up_a_limit_nothing_moves_and_the_limit_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
