@@ -303,6 +303,37 @@ def test_jobs_that_are_under_way_take_their_part_of_every_limit(
     capsys.readouterr()
 
 
+def test_what_a_job_will_take_of_a_budget_is_left_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two may go: one by its job, one by a plan. Once the job has evicted its pod, the budget knows."""
+    half = tmp_path / "half.json"
+    half.write_text('{"maxMigratingPerWorkload": "50%", "maxUnavailablePerWorkload": "50%"}')
+    words = ("--high", "cpu=60", "--migration", str(half))
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 4, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 2},
+    }
+    free = plan(capsys, written(tmp_path / "free.json", *six(), budget), *words)
+    assert len(free["moves"]) == 2
+    busy = written(tmp_path / "busy.json", *six(), budget, job("web-5"))
+    found = plan(capsys, busy, *words)
+    assert len(found["moves"]) == 1
+    moves = tmp_path / "moves.json"
+    for record, code in ((found, 0), (free, 1)):
+        moves.write_text(json.dumps(record))
+        assert main(["verify", busy, "--plan", str(moves), "--migration", str(half)]) == code
+    assert "default/web" in capsys.readouterr().out
+    objects = six()
+    going = next(one for one in objects if one["metadata"]["name"] == "web-5")["metadata"]
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    evicted = written(tmp_path / "evicted.json", *objects, budget, job("web-5"))
+    assert len(plan(capsys, evicted, *words)["moves"]) == 2
+
+
 def test_where_jobs_take_up_a_limit_nothing_moves_and_the_limit_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -315,6 +346,100 @@ def test_where_jobs_take_up_a_limit_nothing_moves_and_the_limit_is_named(
         "maxMigratingPerNode of hot, beside 2 active PodMigrationJobs, lets 0 of 6 move"
         in found["why"]["hot"][0]
     )
+
+
+def test_pods_that_are_on_their_way_are_counted_as_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who writes the objects of a plan into the cluster and asks again gets no second plan for the same."""
+    first = written(tmp_path / "first.json", *six())
+    assert main(["rebalance", first, "--high", "cpu=80", "-o", "patches"]) == 0
+    made = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["kind"] for one in made] == ["Reservation", "PodMigrationJob"]
+    dump = written(tmp_path / "again.json", *six(), *made)
+    assert main(["rebalance", dump, "--high", "cpu=80"]) == 0
+    assert "reservationOptions" not in capsys.readouterr().err
+    again = plan(capsys, dump, "--high", "cpu=80")
+    assert (again["moves"], again["hotBefore"], again["leaving"]) == ([], [], ["default/web-0"])
+    held = {**made[1], "spec": {**made[1]["spec"], "paused": True}}
+    paused = plan(capsys, written(tmp_path / "paused.json", *six(), held), "--high", "cpu=80")
+    assert ([one["pod"] for one in paused["moves"]], "leaving" in paused) == (["default/web-1"], False)
+    other = {**made[1], "spec": {**made[1]["spec"], "podRef": {**made[1]["spec"]["podRef"], "uid": "old"}}}
+    come = [*six(), other]
+    next(one for one in come if one["metadata"]["name"] == "web-0")["metadata"]["uid"] = "new"
+    came = plan(capsys, written(tmp_path / "came.json", *come), "--high", "cpu=80")
+    assert ([one["pod"] for one in came["moves"]], "leaving" in came) == (["default/web-1"], False)
+
+
+def test_a_pod_that_terminates_is_counted_as_gone_and_moves_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = six()
+    going = next(one for one in objects if one["metadata"]["name"] == "web-3")["metadata"]
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    going["annotations"] = {"descheduler.alpha.kubernetes.io/evict": "true"}
+    dump = written(tmp_path / "d.json", *objects)
+    found = plan(capsys, dump, "--high", "cpu=80")
+    assert (found["moves"], found["hotBefore"], found["leaving"]) == ([], [], ["default/web-3"])
+    found = plan(capsys, dump, "--high", "cpu=70")
+    assert (len(found["moves"]), found["hotBefore"], found["hotAfter"]) == (1, ["hot"], [])
+
+
+def test_what_comes_to_a_node_where_room_is_kept_counts_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Near has 11 of 12.8 cores once the pod of a job has come: the one of 2.5 cores has to go farther."""
+    near, far = (node(name, ROOM, labels={"kubernetes.io/hostname": name}) for name in ("near", "zfar"))
+    used = {f"near-{one}": "2" for one in range(4)}
+    pods = [running(name, "near", "own") for name in used]
+    third = [
+        node("third", ROOM, spec={"unschedulable": True}),
+        running("away", "third", "own"),
+        report("third", {"away": "3"}),
+    ]
+    moving = job("away")
+    moving["spec"]["reservationOptions"] = {"reservationRef": {"name": "kept"}}
+    kept = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "kept"},
+        "spec": {
+            "owners": [{"controller": {"kind": "ReplicaSet", "name": "own", "namespace": "default"}}],
+            "template": {"spec": {"containers": [container(requests={"cpu": "2"})]}},
+        },
+        "status": {"phase": "Available", "nodeName": "near"},
+    }
+    base = [one for one in six() if one["metadata"]["name"] != "cool"]
+    objects = [*base, near, far, *pods, report("near", used), report("zfar", {}), *third]
+    (move,) = plan(capsys, written(tmp_path / "a.json", *objects, moving), "--high", "cpu=80")["moves"]
+    assert move["to"] == "near"
+    (move,) = plan(capsys, written(tmp_path / "b.json", *objects, moving, kept), "--high", "cpu=80")["moves"]
+    assert move["to"] == "zfar"
+    # The controller calls it by the uid of the job that made it.
+    own = {**job("away"), "metadata": {"name": "job-away", "uid": "kept"}}
+    (move,) = plan(capsys, written(tmp_path / "c.json", *objects, own, kept), "--high", "cpu=80")["moves"]
+    assert move["to"] == "zfar"
+
+
+def test_nodes_that_are_hot_by_the_average_after_the_moves_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 90, 65 and 10 percent the average is 55; it is 31 once small has given its pod to the big node."""
+    sizes = {"small": "10", "mid": "10", "big": "100"}
+    used = {"small": {"s-0": "8", "s-1": "1"}, "mid": {"m-0": "6500m"}, "big": {"b-0": "10"}}
+    objects = [node(name, {**ROOM, "cpu": cpu}) for name, cpu in sizes.items()]
+    for name, pods in used.items():
+        objects += [*(running(one, name) for one in pods), report(name, pods)]
+    dump = written(tmp_path / "d.json", *objects, replica_set("web", 8))
+    args = tmp_path / "args.json"
+    args.write_text(json.dumps({"useDeviationThresholds": True, "highThresholds": {"cpu": 10}}))
+    assert main(["rebalance", dump, "--args", str(args)]) == 0
+    told = capsys.readouterr().out
+    assert "1 hot node before, 0 after, 1 move" in told
+    assert "hot again by the average after these moves: mid" in told
+    assert plan(capsys, dump, "--args", str(args))["hotAgain"] == ["mid"]
+    args.write_text(json.dumps({"highThresholds": {"cpu": 65}}))
+    assert "hotAgain" not in plan(capsys, dump, "--args", str(args))
 
 
 def of_job(name: str, on: str) -> dict[str, Any]:

@@ -192,6 +192,10 @@ UP_TO = "a node takes pods up to its high thresholds"
             {"highThresholds": {"cpu": 90}, "lowThresholds": {"cpu": 40, "nvidia.com/gpu": 40}},
             [f"lowThresholds[cpu] has no effect: {UP_TO}"],
         ),
+        (
+            {"highThresholds": {"cpu": 90}, "lowThresholds": {"cpu": 40, "pods": 40}},
+            [f"lowThresholds[cpu] has no effect: {UP_TO}"],
+        ),
         # The map at the top is that of the pool, too, where 0 is no deviation but a threshold.
         ({**DEVIATION, "lowThresholds": {"cpu": 0}, "nodePools": [{"name": "p"}]}, []),
         (

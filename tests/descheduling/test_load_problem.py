@@ -6,6 +6,7 @@ from koordcore.descheduling.evict import CycleEvictor
 from koordcore.descheduling.load_problem import problem_of_load, prod_usage, resource_of, spared
 from koordcore.descheduling.moves import Host, Movable, MoveProblem
 from koordcore.descheduling.plan import plan_rebalance
+from koordcore.model.colocation import RawSelector
 from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.nodes import Node
 from koordcore.model.pods import OwnerReference, Pod, PodKey, PodPhase
@@ -17,8 +18,8 @@ OWNER = (OwnerReference("ReplicaSet", "rs", "rs", controller=True),)
 PROD, BATCH = 9500, 5500
 
 
-def problem(nodes: dict[str, list[tuple[int, int]]], high: float, prod_high: float | None) -> MoveProblem:
-    """Give nodes of 100 cores with pods by priority and usage in cores."""
+def cluster(nodes: dict[str, list[tuple[int, int]]]) -> tuple[list[Pod], dict[str, NodeMetric]]:
+    """Give pods by priority and usage in cores, and what is reported of them."""
     pods, metrics = [], {}
     for node, own in nodes.items():
         reports = []
@@ -37,6 +38,12 @@ def problem(nodes: dict[str, list[tuple[int, int]]], high: float, prod_high: flo
         metrics[node] = NodeMetric(
             node=node, update_time=NOW, node_usage=measured_of({}), pods=tuple(reports)
         )
+    return pods, metrics
+
+
+def problem(nodes: dict[str, list[tuple[int, int]]], high: float, prod_high: float | None) -> MoveProblem:
+    """Give nodes of 100 cores with pods by priority and usage in cores."""
+    pods, metrics = cluster(nodes)
     pool = NodePool(
         high=Thresholds({"cpu": high}),
         prod_high=None if prod_high is None else Thresholds({"cpu": prod_high}),
@@ -125,3 +132,40 @@ def test_a_node_that_stays_hot_takes_no_pod() -> None:
     assert [(move.pod.name, move.target) for move in kept.moves] == [("y", "third")]
     assert kept.certificate.proven
     assert kept.certificate.objective[:3] == (2, 150 + 400, 1)
+
+
+def test_a_threshold_for_pods_counts_pods() -> None:
+    """Six of ten places are taken where half of them may be; one of four prod pods where a fifth may."""
+    nodes = {"a": [(BATCH, 1)] * 2 + [(PROD, 1)] * 4, "b": [(PROD, 1)]}
+    pods, metrics = cluster(nodes)
+    slots = [Node(name=name, allocatable={"cpu": 100_000, "pods": 10}) for name in nodes]
+
+    def asked(pool: NodePool) -> MoveProblem:
+        args = LowNodeLoadArgs(pools=(pool,))
+        return problem_of_load(slots, pods, metrics, args, now=NOW, evictor=CycleEvictor(EvictorArgs()))
+
+    assert moved(asked(NodePool(high=Thresholds(pods=60)))) == []
+    assert moved(asked(NodePool(high=Thresholds(pods=50)))) == [("a0", "b")]
+    assert moved(asked(NodePool(prod_high=Thresholds(pods=30)))) == [("a2", "b")]
+    plan = plan_rebalance(asked(NodePool(prod_high=Thresholds(pods=20))))
+    assert (len(plan.moves), plan.after) == (1, ("a",))
+
+
+def test_prod_pods_that_come_from_another_pool_count() -> None:
+    """Only pool y limits what prod pods use: its node b would be above that with the pod of node a."""
+    nodes = {"a": [(PROD, 45), (PROD, 25)], "b": [(PROD, 20)]}
+    pods, metrics = cluster(nodes)
+    machines = [
+        Node(name=name, allocatable={"cpu": 100_000, "pods": 110}, labels={"pool": pool})
+        for name, pool in (("a", "x"), ("b", "y"))
+    ]
+    pool = NodePool(
+        name="y",
+        selector=RawSelector(match_labels={"pool": "y"}),
+        high=Thresholds(cpu=80),
+        prod_high=Thresholds(cpu=30),
+    )
+    args = LowNodeLoadArgs(pools=(NodePool(high=Thresholds(cpu=60)), pool))
+    asked = problem_of_load(machines, pods, metrics, args, now=NOW, evictor=CycleEvictor(EvictorArgs()))
+    plan = plan_rebalance(spared(asked))
+    assert (plan.moves, plan.after) == ((), ("a",))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from koordcore import (
@@ -24,8 +26,11 @@ from koordcore import (
 )
 from koordcore.cli import main
 from koordcore.descheduling.defrag import Wanted
+from koordcore.descheduling.plans import plan_cooling
 from koordcore.explaining.groups import turns_of
+from koordcore.model.metrics import NodeMetric, PodMetric, measured_of
 from koordcore.model.pods import OwnerReference
+from koordcore.model.rebalance import LowNodeLoadArgs, NodePool, Thresholds
 from koordcore.protocol.expectations import EXPECTED_DURATION
 from tests.reporting.clusters import HOSTILE, example, large, preempted, scattered
 
@@ -113,6 +118,22 @@ def test_a_plan_of_moves_is_told_wave_by_wave() -> None:
         pod = next(place for place, one in enumerate(values["pods"]) if one[1] == move.pod.name)
         assert pod not in last[move.source]
         assert pod in last[move.target]
+
+
+def test_pods_that_leave_hot_nodes_anyhow_are_told() -> None:
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    pods = [Pod(name=f"p{one}", requests={"cpu": 1000}, deleted=when if one else None) for one in range(2)]
+    usage = tuple(
+        PodMetric(namespace=pod.namespace, name=pod.name, usage=measured_of({"cpu": 5000})) for pod in pods
+    )
+    reported = NodeMetric(node="n", update_time=0, node_usage=measured_of({}), pods=usage)
+    snapshot = ClusterSnapshot(nodes=[Node(name="n", allocatable={"cpu": 10_000, "pods": 10})]).assume(
+        *(attrs.evolve(pod, node_name="n") for pod in pods)
+    )
+    args = LowNodeLoadArgs(pools=(NodePool(high=Thresholds(cpu=60)),))
+    moving = plan_cooling(snapshot, args, now=0, metrics={"n": reported})
+    (plan,) = values_of(report(snapshot, plans={"cooling": moving}))["plans"]
+    assert ["on their way", "1 pod, counted as gone"] in plan["facts"]
 
 
 def test_every_quota_has_its_waterfall() -> None:

@@ -54,7 +54,7 @@ def check_disruptions(
         if names is not None and pod is not None and pod.scheduler_name not in names:
             yield Violation(ViolationKind.LIMIT, str(move.pod), f"schedulerNames lacks {pod.scheduler_name}")
     held = [
-        *_budgets(snapshot),
+        *_budgets(snapshot, moving),
         *_workloads(snapshot, args, moving),
         *_gangs(snapshot, moving),
         *_migrating(snapshot, moves, args, moving, jobs),
@@ -73,7 +73,9 @@ def check_disruptions(
     yield from _limiters(snapshot, moves, args)
 
 
-def _budgets(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
+def _budgets(snapshot: ClusterSnapshot, moving: frozenset[PodKey]) -> Iterator[_Limit]:
+    # Who was evicted and terminates is not among those that a budget still lets go.
+    due = moving - {pod.key for pod in snapshot.bound_pods() if pod.deleted is not None}
     for budget in snapshot.of(PodDisruptionBudget):
         covered = {
             pod.key: pod.ready
@@ -85,7 +87,7 @@ def _budgets(snapshot: ClusterSnapshot) -> Iterator[_Limit]:
         beyond = 0 < budget.disruptions_allowed < len(healthy)
         keys = healthy if beyond else frozenset(covered)
         name = f"{budget.namespace}/{budget.name}"
-        yield _Limit(ViolationKind.BUDGET, name, keys, budget.disruptions_allowed)
+        yield _Limit(ViolationKind.BUDGET, name, keys, budget.disruptions_allowed, keys & due)
 
 
 def _workloads(

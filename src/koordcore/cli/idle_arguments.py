@@ -13,7 +13,7 @@ from koordcore.model.rebalance import (
     ObjectLimiter,
     Thresholds,
 )
-from koordcore.model.resources import MEMORY, PODS
+from koordcore.model.resources import MEMORY
 
 _MOMENT: Final = "a dump shows one moment: who is hot in it is cooled"
 _PLAN: Final = "a plan moves nobody by itself"
@@ -114,9 +114,9 @@ _PAIRS: Final[Mapping[str, Callable[[NodePool], _Names]]] = {
     "highThresholds": lambda pool: _off(pool, pool.high, pool.low),
     "prodHighThresholds": lambda pool: _off(pool, pool.prod_high, pool.prod_low),
     "lowThresholds": lambda pool: _idle_lows(
-        pool, pool.high, pool.low, frozenset({MEMORY, PODS, *(pool.prod_high or ()), *(pool.prod_low or ())})
+        pool, pool.high, pool.low, frozenset({MEMORY, *(pool.prod_high or ()), *(pool.prod_low or ())})
     ),
-    "prodLowThresholds": lambda pool: _idle_lows(pool, pool.prod_high, pool.prod_low, frozenset({PODS})),
+    "prodLowThresholds": lambda pool: _idle_lows(pool, pool.prod_high, pool.prod_low, frozenset()),
 }
 
 

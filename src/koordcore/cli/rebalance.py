@@ -145,6 +145,10 @@ def run(arguments: argparse.Namespace) -> int:
     won: dict[str, Any] = {"hotBefore": list(moving.plan.before), "hotAfter": list(moving.plan.after)}
     if moving.plan.why:
         won["why"] = {name: list(reasons) for name, reasons in moving.plan.why.items()}
+    if moving.plan.leaving:
+        won["leaving"] = [str(key) for key in moving.plan.leaving]
+    if moving.plan.hot_again:
+        won["hotAgain"] = list(moving.plan.hot_again)
     if moving.plan.unmeasured:
         won["unmeasured"] = list(moving.plan.unmeasured)
     for line in () if arguments.quiet else _unmeasured(moving.plan, metrics, args.metric_expiration):
@@ -284,6 +288,12 @@ def _print_tables(problem: MoveProblem, plan: RebalancePlan, shown: tuple[Move, 
         f"{hot} before, {len(plan.after)} after, {moves}"
         + (f"; still hot: {', '.join(plan.after)}" if plan.after else "")
     )
+    if plan.hot_again:
+        say(f"hot again by the average after these moves: {', '.join(plan.hot_again)}")
+    if plan.leaving:
+        named = ", ".join(str(key) for key in plan.leaving[:_NAMES])
+        more = f" and {len(plan.leaving) - _NAMES} more" if len(plan.leaving) > _NAMES else ""
+        say(f"on their way already, and counted as gone: {named}{more}")
     for name, reasons in sorted(plan.why.items()):
         say(f"{name} stays hot: {'; '.join(reasons)}")
     if not plan.moves and plan.before:

@@ -54,8 +54,8 @@ def move_groups(
     minimums
         Members that each gang needs at least, by ``namespace/name``.
     jobs
-        Migration jobs: the pods of active ones are on their way, so they are away for their workloads and
-        gangs, and get no second job.
+        Migration jobs: the pods of active ones are on their way, so they are away for their budgets,
+        workloads and gangs, and get no second job.
     args
         Shares of a workload that may be away; defaults when left out. Pods that say that they may be evicted
         are held to none of them, as by the migration controller, and take nothing from the others.
@@ -64,6 +64,7 @@ def move_groups(
     """
     args = args or MigrationControllerArgs()
     workloads = tuple(workloads)
+    moving = moving_pods(pods, jobs)
     groups = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
         covered = [
@@ -74,8 +75,9 @@ def move_groups(
             covered = [pod for pod in covered if pod.ready]
         name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
         keys = tuple(sorted(pod.key for pod in covered))
-        groups.append(Group(name, keys, max(0, budget.disruptions_allowed)))
-    moving = moving_pods(pods, jobs)
+        # Of whom the job has evicted already, the budget knows.
+        due = sum(pod.key in moving and pod.deleted is None for pod in covered)
+        groups.append(Group(name, keys, max(0, budget.disruptions_allowed - due)))
     groups += _workload_groups(pods, tuple(pending), workloads, args, moving)
     groups += _gang_groups(pods, minimums, moving)
     groups += _limit_groups(pods, limits, _IN_ALL)

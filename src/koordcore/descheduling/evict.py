@@ -6,7 +6,7 @@ plans can be compared with it. Nodes are visited by name where upstream takes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -29,7 +29,7 @@ from koordcore.descheduling.sort import node_usage_score, sort_pods
 from koordcore.model.metrics import NodeMetric, rounded
 from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.nodes import Node
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quantity import NANO
 from koordcore.model.rebalance import (
     NO_LIMITS,
@@ -78,6 +78,8 @@ class CycleEvictor:
         What one cycle may evict.
     refused
         ``namespace/name`` of pods whose eviction fails when it is tried.
+    leaving
+        Pods that go already: nobody evicts them again.
     """
 
     def __init__(
@@ -85,13 +87,17 @@ class CycleEvictor:
         rules: EvictorArgs | MigrationFilter,
         limits: EvictionLimits = NO_LIMITS,
         refused: frozenset[str] = _NOBODY,
+        leaving: Collection[PodKey] = (),
     ) -> None:
         self._rules = rules
+        self._leaving = frozenset(leaving)
         self._refused = refused
         self.counts = EvictionCounts(limits=limits)
 
     def admits(self, pod: Pod) -> bool:
         """Tell whether the pod may be evicted."""
+        if pod.key in self._leaving:
+            return False
         if isinstance(self._rules, MigrationFilter):
             return self._rules.refusal(pod) is None
         return evictability(pod, self._rules) is None

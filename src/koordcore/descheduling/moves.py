@@ -70,6 +70,8 @@ class Host:
         Pods may come here: by a move, or into the slots of a wanted shape.
     measured
         Its usage is known; where it is not, nobody knows whether the node is hot.
+    leaving
+        Pods that leave it without this plan; ``usage`` is what is left then.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Host:
     spared: bool = False
     receives: bool = True
     measured: bool = True
+    leaving: tuple[PodKey, ...] = ()
 
 
 @names_its_fields

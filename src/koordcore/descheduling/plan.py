@@ -61,6 +61,11 @@ class RebalancePlan:
         Of each node that stays hot, what keeps its pods there: the limits that bind, and what they lack.
     unmeasured
         Names of nodes that nobody looked at, as their usage is not known; they may be hot.
+    leaving
+        Pods that leave hot nodes without this plan, and whose usage is taken to have gone.
+    hot_again
+        Names of nodes that are not hot by the thresholds before the moves, and are by those around the
+        average after them, where thresholds are deviations and nodes of unequal size.
     """
 
     moves: tuple[Move, ...]
@@ -69,6 +74,8 @@ class RebalancePlan:
     certificate: Certificate
     why: immutabledict[str, tuple[str, ...]] = attrs.field(default=immutabledict(), converter=immutabledict)
     unmeasured: tuple[str, ...] = ()
+    leaving: tuple[PodKey, ...] = ()
+    hot_again: tuple[str, ...] = ()
 
 
 def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> RebalancePlan:
@@ -92,9 +99,12 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
     """
     hot = hot_hosts(problem.hosts)
     unmeasured = tuple(sorted(host.name for host in problem.hosts if not host.measured))
+    leaving = tuple(sorted(pod for host in problem.hosts for pod in host.leaving))
     if not hot:
         nothing = certified(Program().problem((Stage(()),) * 4), (), limits)
-        return RebalancePlan(moves=(), before=(), after=(), certificate=nothing, unmeasured=unmeasured)
+        return RebalancePlan(
+            moves=(), before=(), after=(), certificate=nothing, unmeasured=unmeasured, leaving=leaving
+        )
     by_node: dict[str, list[Movable]] = {}
     for one in problem.movable:
         by_node.setdefault(one.node, []).append(one)
@@ -130,6 +140,7 @@ def plan_rebalance(problem: MoveProblem, *, limits: Limits = DEFAULT_LIMITS) -> 
         certificate=certificate,
         why=why_hot(problem, still, targets),
         unmeasured=unmeasured,
+        leaving=leaving,
     )
 
 

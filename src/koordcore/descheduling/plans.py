@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -25,15 +25,17 @@ from koordcore.descheduling.defrag import DefragmentationPlan, plan_defragmentat
 from koordcore.descheduling.emptying import EmptyingPlan, plan_emptying
 from koordcore.descheduling.evict import CycleEvictor, balance_low_node_load
 from koordcore.descheduling.load_problem import problem_of_load, problem_of_requests, spared
-from koordcore.descheduling.moves import Allows, MoveProblem
+from koordcore.descheduling.migration.filter import under_way
+from koordcore.descheduling.moves import Allows, MoveProblem, hot_hosts
 from koordcore.descheduling.plan import RebalancePlan, plan_rebalance
 from koordcore.descheduling.wanted import Wanted
 from koordcore.model.certificates import DEFAULT_LIMITS, Certificate, Limits
 from koordcore.model.checks import names_its_fields
 from koordcore.model.devices import GPU
 from koordcore.model.mappings import EMPTY
-from koordcore.model.metrics import NodeMetric
-from koordcore.model.pods import PodKey
+from koordcore.model.metrics import NodeMetric, PodMetric
+from koordcore.model.moves import Move
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
 from koordcore.model.rebalance import (
     NO_LIMITS,
@@ -146,7 +148,8 @@ def plan_cooling(
 ) -> Moving[RebalancePlan]:
     """Plan the fewest moves that leave the fewest nodes hot, and none hotter than it is.
 
-    Among plans of as many moves the cheapest is taken: batch pods move rather than prod pods.
+    Among plans of as many moves the cheapest is taken: batch pods move rather than prod pods. Pods that
+    terminate, or that active PodMigrationJobs move, are taken to have left hot nodes.
 
     Parameters
     ----------
@@ -169,20 +172,43 @@ def plan_cooling(
         metrics = {one.node: one for one in snapshot.of(NodeMetric)}
     groups, at_once = limits_of(snapshot, args=rules.migration, limits=rules.limits)
     pods = tuple(snapshot.bound_pods())
-    problem = problem_of_load(
+    going = under_way(snapshot)
+    loaded = partial(
+        problem_of_load,
         [state.node for state in snapshot.nodes],
-        pods,
-        metrics,
-        args,
+        args=args,
         now=now,
-        evictor=CycleEvictor(rules.evictor),
-        groups=groups,
-        at_once=at_once,
-        costs={**moving_costs(pods), **rules.costs},
+        evictor=CycleEvictor(rules.evictor, leaving=going),
+        under_way=going,
     )
+    costs = {**moving_costs(pods), **rules.costs}
+    problem = loaded(pods, metrics, groups=groups, at_once=at_once, costs=costs)
     plan = partial(plan_rebalance, limits=budget)
     again = partial(plan_rebalance, limits=_less(budget))
-    return confirmed(snapshot, spared(problem), plan, rules, progress, again)
+    moving = confirmed(snapshot, spared(problem), plan, rules, progress, again)
+    if not moving.plan.moves or not any(pool.deviation for pool in args.pools):
+        return moving
+    then = loaded(*_moved(pods, metrics, moving.plan.moves))
+    shifted = {host.name for host in hot_hosts(then.hosts)}.difference(moving.plan.after)
+    return attrs.evolve(moving, plan=attrs.evolve(moving.plan, hot_again=tuple(sorted(shifted))))
+
+
+def _moved(
+    pods: Sequence[Pod], metrics: Mapping[str, NodeMetric], moves: Sequence[Move]
+) -> tuple[list[Pod], dict[str, NodeMetric]]:
+    """Give pods and what is reported of them as they are once the moves are done."""
+    targets = {move.pod: move.target for move in moves}
+    coming: dict[str, list[PodMetric]] = {}
+    staying: dict[str, list[PodMetric]] = {name: list(one.pods) for name, one in metrics.items()}
+    for move in moves:
+        for one in metrics[move.source].pods:
+            if (one.namespace, one.name) == (move.pod.namespace, move.pod.name):
+                staying[move.source].remove(one)
+                coming.setdefault(move.target, []).append(one)
+    reported = {
+        name: attrs.evolve(one, pods=(*staying[name], *coming.get(name, ()))) for name, one in metrics.items()
+    }
+    return [pod.at(targets[pod.key]) if pod.key in targets else pod for pod in pods], reported
 
 
 def compare_round(
@@ -210,7 +236,7 @@ def compare_round(
         metrics,
         attrs.evolve(args, pools=pools),
         now=now,
-        evictor=CycleEvictor(rules.evictor, rules.limits),
+        evictor=CycleEvictor(rules.evictor, rules.limits, leaving=under_way(snapshot)),
     )
     return outcome_of(problem, (one.pod.key for one in evicted))
 

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import attrs
+
 from koordcore._record import record
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.manifests._reading import Reading, read_metadata
@@ -18,13 +20,15 @@ from koordcore.manifests.reservations import read_reservation
 from koordcore.manifests.scheduler_config import read_scheduler_configuration
 from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
+from koordcore.model.mappings import EMPTY
+from koordcore.model.migration import PodMigrationJob
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota, QuotaProfile
 from koordcore.model.resources import AMOUNT_LIMIT
 from koordcore.protocol.device_object import device_object_from_manifest
-from koordcore.protocol.fields import Json, as_mapping
+from koordcore.protocol.fields import Json, as_mapping, as_str, optional, optional_in
 from koordcore.protocol.gang import gang_from_pod_group
 from koordcore.protocol.migration import parse_job
 from koordcore.protocol.network_topology import parse_cluster_network_topology
@@ -93,6 +97,14 @@ def _network_topology(raw: Mapping[str, Json]) -> tuple[ClusterNetworkTopology, 
     return topology, ()
 
 
+def _migration_job(raw: Mapping[str, Json]) -> PodMigrationJob:
+    job, spec, place = parse_job(raw), optional(raw, "spec", as_mapping, EMPTY), "spec.reservationOptions"
+    options = optional_in("spec", spec, "reservationOptions", as_mapping, EMPTY)
+    reference = optional_in(place, options, "reservationRef", as_mapping, EMPTY)
+    name = optional_in(f"{place}.reservationRef", reference, "name", as_str, "")
+    return attrs.evolve(job, reservation=name) if name else job
+
+
 @record
 class Policies:
     """The policies of one scheduler configuration, which has no name of its own."""
@@ -147,7 +159,7 @@ KOORDINATOR: Final[Mapping[tuple[str, str], Decoder]] = {
     (_SCHEDULING, "ClusterNetworkTopology"): warned(_network_topology, namespaced=False),
     (_SCHEDULING, "Device"): warned(_device, namespaced=False),
     (_SCHEDULING, "Reservation"): read_reservation,
-    (_SCHEDULING, "PodMigrationJob"): one(parse_job),
+    (_SCHEDULING, "PodMigrationJob"): one(_migration_job),
     (_SIGS, "PodGroup"): warned(_pod_group),
     (_SIGS, "ElasticQuota"): _quota,
     ("config.koordinator.sh", "ClusterColocationProfile"): warned(profile_read, namespaced=False),

@@ -58,6 +58,8 @@ class PodMigrationJob:
         How it is done, and after how many nanoseconds it is given up; ``None`` stands for the default.
     paused
         The job waits until it is released.
+    reservation
+        Name of the Reservation that keeps room for the pod; empty where the job names none.
     phase, status, reason, message
         What became of it.
     """
@@ -72,6 +74,7 @@ class PodMigrationJob:
     mode: JobMode | None = None
     ttl: int | None = None
     paused: bool = False
+    reservation: str = ""
     phase: JobPhase = JobPhase.NONE
     status: str = ""
     reason: str = ""

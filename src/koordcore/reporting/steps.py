@@ -210,6 +210,8 @@ def _won(moving: Moving[Any]) -> Iterator[tuple[str, str]]:
         yield "hot nodes", f"{len(plan.before)} before, {len(plan.after)} after"
         for node, reasons in sorted(plan.why.items()):
             yield f"{node} stays hot", "; ".join(reasons)
+        if plan.leaving:
+            yield "on their way", f"{_count(len(plan.leaving), 'pod')}, counted as gone"
         if plan.unmeasured:
             yield "not looked at", f"{_count(len(plan.unmeasured), 'node')} without a fresh report"
     if moving.checked.refused is not None:

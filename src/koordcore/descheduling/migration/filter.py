@@ -12,6 +12,7 @@ from koordcore.model.cluster import Workload
 from koordcore.model.migration import JobPhase, PodMigrationJob
 from koordcore.model.pods import Pod, PodKey, PodPhase
 from koordcore.model.rebalance import JOB_SCHEDULERS, EvictionGate, EvictorArgs, MigrationControllerArgs
+from koordcore.model.reservations import Reservation, ReservationPhase
 from koordcore.protocol.migration import (
     ANNOTATION_ARBITRATING,
     ANNOTATION_EVICT,
@@ -21,6 +22,7 @@ from koordcore.protocol.migration import (
     cost_of,
 )
 from koordcore.protocol.raw_selectors import selector_of
+from koordcore.snapshot import ClusterSnapshot
 
 LOOKUP_ERRORS: Final = ("expectedReplicas:error", "workloadLookup:error")
 """Rules that refuse a pod whose workload tells no number of replicas."""
@@ -251,6 +253,35 @@ def passed(job: PodMigrationJob) -> bool:
 
 def _refers(job: PodMigrationJob, pod: Pod) -> bool:
     return job.pod == pod.key or bool(pod.uid and job.pod_uid == pod.uid)
+
+
+def under_way(snapshot: ClusterSnapshot) -> dict[PodKey, str]:
+    """List the pods that leave their nodes anyhow: they terminate, or an active job moves them.
+
+    A paused job moves nobody.
+
+    Returns
+    -------
+    dict
+        Pod to the node where room is kept for it; empty where none is known. A job that names no
+        Reservation has one by its own uid.
+    """
+    jobs = [job for job in snapshot.of(PodMigrationJob) if job.active and not job.paused]
+    named, uids = {job.pod: job for job in jobs}, {job.pod_uid: job for job in jobs if job.pod_uid}
+    kept = {
+        one.name: one.status.node_name
+        for one in snapshot.of(Reservation)
+        if one.status.phase is ReservationPhase.AVAILABLE
+    }
+    going: dict[PodKey, str] = {}
+    for pod in snapshot.bound_pods():
+        job = uids.get(pod.uid) or named.get(pod.key)
+        # One of the same name and another uid has come in the place of the pod that moved.
+        if job is not None and (not job.pod_uid or not pod.uid or job.pod_uid == pod.uid):
+            going[pod.key] = kept.get(job.reservation or job.uid, "")
+        elif pod.terminating:
+            going[pod.key] = ""
+    return going
 
 
 def _reached(count: int, limit: int | None) -> bool:
