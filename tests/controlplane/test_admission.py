@@ -138,6 +138,23 @@ def test_flavors_are_found_beyond_the_first_combinations_of_many_pod_sets() -> N
     assert sorted(found.flavors.values()) == ["rest"] * 7 + ["spot"]
 
 
+def test_fewer_pods_start_beyond_the_first_combinations_of_many_pod_sets() -> None:
+    """Of 17 * 17 combinations those with the last flavor for the first pod set come after the first 256."""
+    quotas = {f"f{number:02}": 0 for number in range(15)} | {"f15": 1, "f16": 6}
+    objects = [
+        *(node(f"n-{name}", "a", name) for name in quotas),
+        *(flavor(name, "") for name in quotas),
+        local("q", "team"),
+        workload("w", pod_set("main", 1, 1), pod_set("work", 8, 1, least=2)),
+    ]
+    assert about(planned(*objects, queue("team", {**quotas, "f15": 0})), "w").pods == 6
+    found = about(planned(*objects, queue("team", quotas)), "w")
+    assert (found.admitted, found.pods) == (True, 7)
+    assert dict(found.flavors) == {f"main/{GPU}": "f15", f"work/{GPU}": "f16"}
+    last = {**quotas, "f15": 0, "f16": 2}
+    assert not about(planned(*objects, queue("team", last)), "w").admitted
+
+
 def test_what_runs_already_counts() -> None:
     objects = [*NODES, queue("team", {"a100": 16}), local("q", "team")]
     runs = workload("runs", pod_set("main", 2, 8))
@@ -311,6 +328,28 @@ def test_the_order_of_a_queue() -> None:
     assert starts() == ["high", "new"]
     assert starts(queueingStrategy="StrictFIFO") == ["high"]
     assert starts(stopPolicy="Hold") == []
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_who_may_take_no_flavor_stops_a_strict_queue_like_others_that_cannot_start(strict: bool) -> None:
+    elsewhere = workload("elsewhere", pod_set("main", 1, 8), hour=2)
+    elsewhere["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"gpu": "none"}
+    plan = planned(
+        *NODES,
+        queue("team", {"a100": 24}, **({"queueingStrategy": "StrictFIFO"} if strict else {})),
+        queue("other", {"a100": 8}),
+        local("q", "team"),
+        local("p", "other"),
+        workload("first", pod_set("main", 1, 8), hour=1),
+        elsewhere,
+        workload("last", pod_set("main", 1, 8), hour=3),
+        workload("beside", pod_set("main", 1, 8), into="p", hour=4),
+    )
+    last = about(plan, "last")
+    assert about(plan, "first").admitted
+    assert about(plan, "beside").admitted
+    assert last.admitted is not strict
+    assert last.reason == ("behind ml/elsewhere, which cannot start (StrictFIFO)" if strict else "")
 
 
 def test_fewer_pods_start_where_the_workload_allows_it() -> None:
