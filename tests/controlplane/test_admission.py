@@ -12,6 +12,7 @@ import pytest
 from koordcore import schedule, verify
 from koordcore.controlplane import admit_workloads
 from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision
+from koordcore.explaining.network import used_domains
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.records import result_from_record, result_record
 from tests.manifests.kueue_builders import (
@@ -283,6 +284,34 @@ def test_a_flavor_with_a_topology_is_for_those_who_ask_unless_all_flavors_have_o
     assert found.flavors[f"main/{GPU}"] == "flat"
     asking = about(planned(*objects, workload("w", pod_set("main", 1, 8, unconstrained=True))), "w")
     assert asking.flavors[f"main/{GPU}"] == "a100"
+
+
+@pytest.mark.parametrize("hosts", ["", "hosts"])
+def test_pod_sets_take_flavors_with_a_topology_and_others_side_by_side(hosts: str) -> None:
+    """The others have no Topology, or one of hosts alone, in which nobody is near anybody."""
+    alone = made("Topology", "hosts", {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]})
+    objects = [
+        node("a0", "r0", "gpu", 4),
+        node("a1", "r0", "gpu", 4),
+        node("c0", "", "plain", 4),
+        node("no", "", "none", 8),
+        TOPOLOGY,
+        alone,
+        flavor("gpu"),
+        flavor("plain", hosts),
+        queue("team", {"gpu": 8, "plain": 4}),
+        local("q", "team"),
+    ]
+    wish = {"required": "kubernetes.io/hostname"} if hosts else {}
+    both = workload("both", pod_set("launcher", 1, 1, **wish), pod_set("main", 4, 2, required=RACK))
+    plan = planned(*objects, both)
+    assert about(plan, "both").admitted
+    assert {one.node for one in plan.result.bound} == {"a0", "a1", "c0"}
+    assert used_domains(plan.result) == {"ml/both": {"rack": ["r0"]}}
+    # None of them is in a rack.
+    assert about(planned(*objects, workload("one", pod_set("main", 2, 2, required=RACK))), "one").admitted
+    many = workload("many", pod_set("main", 6, 2, required=RACK))
+    assert not about(planned(*objects, many), "many").admitted
 
 
 def test_quota_alone_starts_parts_of_a_workload_where_no_topology_is_asked_for() -> None:
