@@ -365,7 +365,7 @@ class VictimProgram:
                     (unit.variable, -int(pool.gives[row, list(unit.ones[: unit.step])].sum()))
                     for unit in self.units
                 ]
-                if asked:
+                if asked or pool.strict:
                     program.require([*asked, *given], at_most=int(pool.room[row]))
 
     def _conflicts(self) -> None:
