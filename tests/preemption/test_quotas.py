@@ -210,3 +210,32 @@ def test_a_quota_above_is_asked_about_what_a_pod_asks_for_alone() -> None:
     result = schedule(snapshot, policy=checked(parents=True), preempt=RULES)
     assert victims(result) == ["low"]
     assert verify(snapshot, result) == ()
+
+
+@pytest.mark.parametrize(("least", "gone"), [(1, ["cheap"]), (2, ["cheap", "dear"])])
+def test_a_gang_brings_the_quotas_of_those_members_within_their_limits_that_come(
+    least: int, gone: list[str]
+) -> None:
+    """Its members are of two quotas that use more cards than they may, and ask for CPU alone."""
+    cards = "nvidia.com/gpu"
+    held = immutabledict({cards: 2})
+    running = [
+        attrs.evolve(pod(name, 0, team, priority), requests=held).at("n")
+        for name, team, priority in (("cheap", "a", 1), ("dear", "b", 5))
+    ]
+    there = Node(name="n", allocatable={"cpu": 8000, cards: 8, "pods": 30})
+    most = immutabledict({"cpu": 9000, cards: 1})
+    labels = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    snapshot = ClusterSnapshot(
+        nodes=[NodeState(there, tuple(running))],
+        pending=[pod(f"high-{team}", 2, team, 9, **labels) for team in "ab"],
+        records=[
+            PodGroup(namespace="default", name="g", min_member=least),
+            *(ElasticQuota(name=name, namespace="q", parent=ROOT_QUOTA, max=most) for name in "ab"),
+        ],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    (plan,) = result.preemptions
+    assert sorted(victims(result)) == gone
+    assert plan.certificate.proven
+    assert verify(snapshot, result) == ()

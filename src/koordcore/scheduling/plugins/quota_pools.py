@@ -72,15 +72,15 @@ class Tight:
         Who wants something of it, by ``namespace/name``.
     room
         What is left of each resource of which there is not enough.
-    strict
-        All of the pods are its own, so that each needs it within its limits in what it does not ask for, too.
+    members
+        Those whose quota it is, and not one above it: each needs it within its limits in all that it names.
     """
 
     quota: str
     guaranteed: bool
     own: Mapping[str, QuotaPod]
     room: Mapping[str, int]
-    strict: bool
+    members: frozenset[str]
 
 
 def tight_limits(
@@ -95,12 +95,13 @@ def tight_limits(
         own = {key: pod for key, pod in guarded.items() if quota in chains[key][:1]}
         room = _tight(ledger.min_of(quota), ledger.held_of(quota), own)
         if room:
-            yield Tight(quota, True, own, room, len(own) == len(asked))
+            yield Tight(quota, True, own, room, frozenset(own))
     for quota in sorted({name for chain in chains.values() for name in chain}):
         own = {key: pod for key, pod in asked.items() if quota in chains[key]}
         room = _tight(limit_for(ledger, quota), ledger.used_of(quota), own)
         if room:
-            yield Tight(quota, False, own, room, all(chain[:1] == (quota,) for chain in chains.values()))
+            members = frozenset(key for key in own if chains[key][0] == quota)
+            yield Tight(quota, False, own, room, members)
 
 
 class Returns:
@@ -209,5 +210,6 @@ def _pool(problem: PreemptionProblem, tight: Tight, gives: IntMatrix) -> Pool:
         uses[shape_of[key]] = [pod.request.get(name, 0) for name in room]
     moving = np.flatnonzero(problem.shape_of_kind >= 0)
     uses[problem.shape_of_kind[moving]] = gives[:, moving].T  # who moves takes what it gave back
+    strict = frozenset(shape_of[key] for key in tight.members)
     left = np.array(list(room.values()), dtype=np.int64)
-    return Pool(room=left, uses=uses, gives=gives, strict=tight.strict)
+    return Pool(room=left, uses=uses, gives=gives, strict=strict)
