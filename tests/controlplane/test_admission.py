@@ -302,7 +302,7 @@ def test_pod_sets_take_flavors_with_a_topology_and_others_side_by_side(hosts: st
         queue("team", {"gpu": 8, "plain": 4}),
         local("q", "team"),
     ]
-    wish = {"required": "kubernetes.io/hostname"} if hosts else {}
+    wish: dict[str, Any] = {"required": "kubernetes.io/hostname"} if hosts else {}
     both = workload("both", pod_set("launcher", 1, 1, **wish), pod_set("main", 4, 2, required=RACK))
     plan = planned(*objects, both)
     assert about(plan, "both").admitted
