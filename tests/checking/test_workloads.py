@@ -232,3 +232,28 @@ def test_workloads_of_a_plan_that_are_spoilt_in_the_result_are_named_from_both_d
     spoilt = attrs.evolve(plan.result, admitted=(other, *plan.result.admitted[1:]))
     for before in (snapshot, plan.before):
         assert any("not of flavor h100" in one.message for one in verify(before, spoilt))
+
+
+@pytest.mark.parametrize("resource", [GPU, "cpu"])
+def test_a_node_is_of_every_flavor_that_its_pod_is_given(resource: str) -> None:
+    """Flavors that contradict each other have no nodes, whichever of them a plan names last."""
+    groups = [
+        {
+            "coveredResources": [one],
+            "flavors": [
+                {"name": name, "resources": [{"name": one, "nominalQuota": 16}]} for name in ("a100", "h100")
+            ],
+        }
+        for one in ("cpu", GPU)
+    ]
+    pods = pod_set("main", 1, 8, required=RACK)
+    pods["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+    both = made("ClusterQueue", "team", {"namespaceSelector": {}, "resourceGroups": groups})
+    snapshot = cluster(both, workload("train", pods))
+    plan = admit_workloads(snapshot)
+    (one,) = plan.result.admitted
+    assert dict(one.flavors) == {"main/cpu": "a100", f"main/{GPU}": "a100"}
+    other = attrs.evolve(one, flavors={**one.flavors, f"main/{resource}": "h100"})
+    spoilt = attrs.evolve(plan.result, admitted=(other,))
+    wrong = [each.message for each in verify(snapshot, spoilt)]
+    assert any(text.startswith("train-main-0 is on a0, which is not of flavor") for text in wrong), wrong

@@ -12,6 +12,7 @@ import pytest
 from koordcore import schedule, verify
 from koordcore.controlplane import admit_workloads
 from koordcore.controlplane.admission import AdmissionPlan, WorkloadDecision
+from koordcore.explaining.network import used_domains
 from koordcore.manifests import snapshot_from_objects
 from koordcore.manifests.records import result_from_record, result_record
 from tests.manifests.kueue_builders import (
@@ -136,6 +137,23 @@ def test_flavors_are_found_beyond_the_first_combinations_of_many_pod_sets() -> N
     found = about(plan, "many")
     assert found.admitted
     assert sorted(found.flavors.values()) == ["rest"] * 7 + ["spot"]
+
+
+def test_fewer_pods_start_beyond_the_first_combinations_of_many_pod_sets() -> None:
+    """Of 17 * 17 combinations those with the last flavor for the first pod set come after the first 256."""
+    quotas = {f"f{number:02}": 0 for number in range(15)} | {"f15": 1, "f16": 6}
+    objects = [
+        *(node(f"n-{name}", "a", name) for name in quotas),
+        *(flavor(name, "") for name in quotas),
+        local("q", "team"),
+        workload("w", pod_set("main", 1, 1), pod_set("work", 8, 1, least=2)),
+    ]
+    assert about(planned(*objects, queue("team", {**quotas, "f15": 0})), "w").pods == 6
+    found = about(planned(*objects, queue("team", quotas)), "w")
+    assert (found.admitted, found.pods) == (True, 7)
+    assert dict(found.flavors) == {f"main/{GPU}": "f15", f"work/{GPU}": "f16"}
+    last = {**quotas, "f15": 0, "f16": 2}
+    assert not about(planned(*objects, queue("team", last)), "w").admitted
 
 
 def test_what_runs_already_counts() -> None:
@@ -268,6 +286,34 @@ def test_a_flavor_with_a_topology_is_for_those_who_ask_unless_all_flavors_have_o
     assert asking.flavors[f"main/{GPU}"] == "a100"
 
 
+@pytest.mark.parametrize("hosts", ["", "hosts"])
+def test_pod_sets_take_flavors_with_a_topology_and_others_side_by_side(hosts: str) -> None:
+    """The others have no Topology, or one of hosts alone, in which nobody is near anybody."""
+    alone = made("Topology", "hosts", {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]})
+    objects = [
+        node("a0", "r0", "gpu", 4),
+        node("a1", "r0", "gpu", 4),
+        node("c0", "", "plain", 4),
+        node("no", "", "none", 8),
+        TOPOLOGY,
+        alone,
+        flavor("gpu"),
+        flavor("plain", hosts),
+        queue("team", {"gpu": 8, "plain": 4}),
+        local("q", "team"),
+    ]
+    wish: dict[str, Any] = {"required": "kubernetes.io/hostname"} if hosts else {}
+    both = workload("both", pod_set("launcher", 1, 1, **wish), pod_set("main", 4, 2, required=RACK))
+    plan = planned(*objects, both)
+    assert about(plan, "both").admitted
+    assert {one.node for one in plan.result.bound} == {"a0", "a1", "c0"}
+    assert used_domains(plan.result) == {"ml/both": {"rack": ["r0"]}}
+    # None of them is in a rack.
+    assert about(planned(*objects, workload("one", pod_set("main", 2, 2, required=RACK))), "one").admitted
+    many = workload("many", pod_set("main", 6, 2, required=RACK))
+    assert not about(planned(*objects, many), "many").admitted
+
+
 def test_quota_alone_starts_parts_of_a_workload_where_no_topology_is_asked_for() -> None:
     flat = made("ResourceFlavor", "flat", {})
     objects = [flat, queue("team", {"flat": 64}), local("q", "team")]
@@ -311,6 +357,28 @@ def test_the_order_of_a_queue() -> None:
     assert starts() == ["high", "new"]
     assert starts(queueingStrategy="StrictFIFO") == ["high"]
     assert starts(stopPolicy="Hold") == []
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_who_may_take_no_flavor_stops_a_strict_queue_like_others_that_cannot_start(strict: bool) -> None:
+    elsewhere = workload("elsewhere", pod_set("main", 1, 8), hour=2)
+    elsewhere["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"gpu": "none"}
+    plan = planned(
+        *NODES,
+        queue("team", {"a100": 24}, **({"queueingStrategy": "StrictFIFO"} if strict else {})),
+        queue("other", {"a100": 8}),
+        local("q", "team"),
+        local("p", "other"),
+        workload("first", pod_set("main", 1, 8), hour=1),
+        elsewhere,
+        workload("last", pod_set("main", 1, 8), hour=3),
+        workload("beside", pod_set("main", 1, 8), into="p", hour=4),
+    )
+    last = about(plan, "last")
+    assert about(plan, "first").admitted
+    assert about(plan, "beside").admitted
+    assert last.admitted is not strict
+    assert last.reason == ("behind ml/elsewhere, which cannot start (StrictFIFO)" if strict else "")
 
 
 def test_fewer_pods_start_where_the_workload_allows_it() -> None:

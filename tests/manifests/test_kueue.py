@@ -92,6 +92,7 @@ def test_a_flavor_has_quota_for_what_its_group_covers(covered: list[str], messag
         (("spec", "podSets"), {"a": 1}),
         (("spec", "podSets", 0), "x"),
         (("spec", "podSets", 0, "count"), 10**12),
+        (("spec", "podSets", 0, "minCount"), 0),
         (("spec", "podSets", 0, "template"), [1]),
         (("spec", "podSets", 0, "template", "metadata"), "x"),
         (("spec", "podSets", 0, "template", "spec"), [[]]),

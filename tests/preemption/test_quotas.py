@@ -8,6 +8,7 @@ from immutabledict import immutabledict
 
 from koordcore.checking import verify
 from koordcore.model.decisions import Nominated, Unschedulable, Victim
+from koordcore.model.gangs import PodGroup
 from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import Pod
 from koordcore.model.policy import Policy
@@ -156,3 +157,85 @@ def test_no_eviction_helps_a_pod_that_may_not_be_preempted_beyond_its_min() -> N
     )
     result = schedule(snapshot, preempt=RULES)
     assert [type(one) for one in result.decisions] == [Unschedulable]
+
+
+def beside(*waiting: Pod) -> ClusterSnapshot:
+    """``team`` uses two cards more than it may; the node of three of its four has no CPU left, ``n1`` has."""
+    cards = "nvidia.com/gpu"
+
+    def room(name: str, cpu: int, count: int, *pods: Pod) -> NodeState:
+        there = Node(name=name, allocatable={"cpu": cpu * 1000, cards: count, "pods": 30})
+        return NodeState(there, tuple(one.at(name) for one in pods))
+
+    lent = attrs.evolve(pod("lent", 1, "team", 3), requests=immutabledict({"cpu": 1000, cards: 3}))
+    kept = attrs.evolve(pod("kept", 0, "team", 1), requests=immutabledict({cards: 1}))
+    most = immutabledict({"cpu": 20_000, cards: 2})
+    return ClusterSnapshot(
+        nodes=[room("n0", 4, 8, lent, pod("other", 3, "", 2)), room("n1", 5, 1, kept)],
+        pending=waiting,
+        records=[ElasticQuota(name="team", namespace="q", parent=ROOT_QUOTA, max=most)],
+    )
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_who_brings_a_quota_back_within_its_limits_leaves_for_who_asks_for_other_things(members: int) -> None:
+    """One card is not enough, and who has three is the cheapest; nobody has to leave for the CPU."""
+    labels = {"pod-group.scheduling.sigs.k8s.io": "g"} if members > 1 else {}
+    group = PodGroup(namespace="default", name="g", min_member=members)
+    snapshot = beside(*(pod(f"high-{one}", 2, "team", 9, **labels) for one in range(members)))
+    snapshot = snapshot.with_records(group) if labels else snapshot
+    result = schedule(snapshot, preempt=RULES)
+    (plan,) = result.preemptions
+    assert victims(result) == ["lent"]
+    assert set(plan.nominations.values()) == {"n1"}
+    assert plan.certificate.proven
+    assert verify(snapshot, result) == ()
+
+
+def test_a_quota_above_is_asked_about_what_a_pod_asks_for_alone() -> None:
+    """The department has more cards than it may; its pod without cards has the CPU, as upstream has it."""
+    cards = "nvidia.com/gpu"
+    holds = attrs.evolve(pod("holds", 0, "b", 3), requests=immutabledict({cards: 3}))
+    there = Node(name="n", allocatable={"cpu": 4000, cards: 8, "pods": 30})
+    most, few = immutabledict({"cpu": 4000, cards: 8}), immutabledict({"cpu": 4000, cards: 1})
+    quotas = [
+        ElasticQuota(name=name, namespace="q", parent=above, is_parent=name == "dept", max=limit)
+        for name, above, limit in (("dept", ROOT_QUOTA, few), ("a", "dept", most), ("b", "dept", most))
+    ]
+    snapshot = ClusterSnapshot(
+        nodes=[NodeState(there, (holds.at("n"), pod("low", 3, "a", 1).at("n")))],
+        pending=[pod("high", 3, "a", 9)],
+        records=quotas,
+    )
+    result = schedule(snapshot, policy=checked(parents=True), preempt=RULES)
+    assert victims(result) == ["low"]
+    assert verify(snapshot, result) == ()
+
+
+@pytest.mark.parametrize(("least", "gone"), [(1, ["cheap"]), (2, ["cheap", "dear"])])
+def test_a_gang_brings_the_quotas_of_those_members_within_their_limits_that_come(
+    least: int, gone: list[str]
+) -> None:
+    """Its members are of two quotas that use more cards than they may, and ask for CPU alone."""
+    cards = "nvidia.com/gpu"
+    held = immutabledict({cards: 2})
+    running = [
+        attrs.evolve(pod(name, 0, team, priority), requests=held).at("n")
+        for name, team, priority in (("cheap", "a", 1), ("dear", "b", 5))
+    ]
+    there = Node(name="n", allocatable={"cpu": 8000, cards: 8, "pods": 30})
+    most = immutabledict({"cpu": 9000, cards: 1})
+    labels = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    snapshot = ClusterSnapshot(
+        nodes=[NodeState(there, tuple(running))],
+        pending=[pod(f"high-{team}", 2, team, 9, **labels) for team in "ab"],
+        records=[
+            PodGroup(namespace="default", name="g", min_member=least),
+            *(ElasticQuota(name=name, namespace="q", parent=ROOT_QUOTA, max=most) for name in "ab"),
+        ],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    (plan,) = result.preemptions
+    assert sorted(victims(result)) == gone
+    assert plan.certificate.proven
+    assert verify(snapshot, result) == ()

@@ -220,13 +220,13 @@ class _Book:
     ) -> Iterator[str]:
         """Every pod is on a node of its flavors, and in a domain of each level of their topology."""
         given = self._given(one, there, each)
-        labels = {key: value for flavor in given for key, value in flavor.node_labels.items()}
+        labels = {pair for flavor in given for pair in flavor.node_labels.items()}
         levels = self._levels(given)
         for pod in pods:
             node = self._places.get(pod.key)
             if node is None:
                 continue
-            strange = sorted(key for key, value in labels.items() if node.labels.get(key) != value)
+            strange = sorted(key for key, value in labels if node.labels.get(key) != value)
             if strange:
                 names = ", ".join(flavor.name for flavor in given)
                 yield f"{pod.name} is on {node.name}, which is not of flavor {names} by {strange[0]}"

@@ -18,7 +18,7 @@ from koordcore.controlplane.fair_shares import Head, fair_tree
 from koordcore.controlplane.flavors import FlavorChoice, Flavors, first_choices
 from koordcore.controlplane.quota_offers import Offer, Offers
 from koordcore.controlplane.quota_targets import cost, opened, quota_targets, without
-from koordcore.controlplane.waiting_workloads import Entry, first_pods, rank, why_in_no_queue
+from koordcore.controlplane.waiting_workloads import Entry, behind, first_pods, rank, why_in_no_queue
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.decisions import JobPlan, PodDecision, Waiting
 from koordcore.model.gangs import PodGroup
@@ -189,6 +189,7 @@ class _Admission:
         self._decided: list[WorkloadDecision] = []
         self._plans: list[JobPlan] = []
         self._lines: dict[str, list[Entry]] = {}
+        self._stuck: dict[str, str] = {}
 
     def others(self, preempt: PreemptionRules | None) -> None:
         """Decide about the pods that belong to no Workload."""
@@ -208,9 +209,8 @@ class _Admission:
                 line = self._lines[entry.queue.name]
                 line.pop(0)
                 if not decided.admitted and entry.queue.strict:
-                    for behind in line:
-                        why = f"behind {entry.workload.key}, which cannot start (StrictFIFO)"
-                        self._decided.append(self._waits(behind.workload, behind.queue.name, why))
+                    why = behind(entry.workload)
+                    self._decided += [self._waits(one.workload, one.queue.name, why) for one in line]
                     line.clear()
 
     def _in_turn(self, heads: Sequence[Entry]) -> Iterator[Entry]:
@@ -276,11 +276,9 @@ class _Admission:
         queue = None if local is None else self._queues.get(local.cluster_queue)
         pods = tuple(self._members[workload.key])
         name = "" if local is None else local.cluster_queue
-        why = why_in_no_queue(workload, local, queue, self._given, self._now) or self._ledger.broken.get(
-            name, ""
-        )
-        if not why and not pods:
-            why = "none of its pods is there"
+        why = why_in_no_queue(workload, local, queue, self._given, self._now)
+        why = why or self._ledger.broken.get(name, "")
+        why = why or ("" if pods else "none of its pods is there") or self._stuck.get(name, "")
         if why or queue is None:
             self._decided.append(self._waits(workload, name, why))
             return
@@ -288,6 +286,8 @@ class _Admission:
         options = self._flavors.options(queue, workload, entry.one_of_each())
         if isinstance(options, str):
             self._decided.append(self._waits(workload, name, options))
+            if queue.strict:  # it stays the first of its queue for good
+                self._stuck[name] = behind(workload)
             return
         entry = attrs.evolve(entry, choices=first_choices(options), options=options)
         self._lines.setdefault(queue.name, []).append(entry)

@@ -50,7 +50,7 @@ class Offers:
     def __init__(self, entry: Entry, ledger: QueueLedger) -> None:
         self._entry, self._ledger, self._counts = entry, ledger, entry.counts()
         self._short: list[int] = []
-        self.choices = (*entry.choices, *self._farther())
+        self.choices = (*entry.choices, *self._farther(self._counts))
         """In the order in which they are tried."""
         if entry.queue.next_for_borrowing:
             self.choices = tuple(sorted(self.choices, key=self._height))
@@ -89,10 +89,16 @@ class Offers:
         elastic = next((one for one in sets if one.least < self._counts[one.name]), None)
         if elastic is None:
             return []
+        fewest = {**self._counts, elastic.name: elastic.least}
+        farther = [one for one in self._farther(fewest) if self._lacks(one, self._counts)]
+        if self._entry.queue.next_for_borrowing:
+            farther.sort(key=self._height)
+        self._short += range(len(self.choices), len(self.choices) + len(farther))
+        self.choices += tuple(farther)
         found = []
         for number in self._short:
             choice, low, high = self.choices[number], elastic.least, self._counts[elastic.name] - 1
-            lacks = self._lacks(choice, {**self._counts, elastic.name: low})
+            lacks = self._lacks(choice, fewest)
             if lacks is not None:
                 self.whys[number] = lacks.message
                 continue
@@ -107,8 +113,8 @@ class Offers:
         """Say in their order why flavors were not taken; those before some number alone."""
         return tuple(self.whys[each] for each in sorted(self.whys) if before is None or each < before)
 
-    def _farther(self) -> Iterator[FlavorChoice]:
-        """Give those of all assignments beyond the first that have quota for all pods, in their order.
+    def _farther(self, counts: Mapping[str, int]) -> Iterator[FlavorChoice]:
+        """Give those of all assignments beyond the first that have quota for so many pods, in their order.
 
         Where some pod sets have none together, nobody looks at what the others would be given.
         """
@@ -122,7 +128,7 @@ class Offers:
             steps -= 1
             number, parts = begun.pop()
             # All that begin so are among the first.
-            if number + alike[len(parts)] <= MOST or (parts and self._lacks(combined(parts), self._counts)):
+            if number + alike[len(parts)] <= MOST or (parts and self._lacks(combined(parts), counts)):
                 continue
             if len(parts) == len(options):
                 left -= 1

@@ -58,6 +58,11 @@ def rank(one: KueueWorkload) -> tuple[int, datetime, str]:
     return -one.priority, one.created or _EARLIEST, one.key
 
 
+def behind(first: KueueWorkload) -> str:
+    """Say why a Workload waits behind one of a ``StrictFIFO`` queue."""
+    return f"behind {first.key}, which cannot start (StrictFIFO)"
+
+
 def why_in_no_queue(
     workload: KueueWorkload,
     local: LocalQueue | None,

@@ -74,7 +74,8 @@ def used_domains(result: ScheduleResult) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {}
     for job, domains in used.items():
         for domain in sorted(domains):
-            found.setdefault(job, {}).setdefault(tree.layer_of(domain), []).append(tree.names[domain])
+            if not tree.virtual[domain]:  # a node that lies in none of that layer
+                found.setdefault(job, {}).setdefault(tree.layer_of(domain), []).append(tree.names[domain])
     return found
 
 

@@ -115,7 +115,7 @@ def _pod_set(raw: Json) -> PodSet:
     return PodSet(
         name=optional(entry, "name", as_str, "main"),
         count=count,
-        least=optional(entry, "minCount", _count, count),
+        least=optional(entry, "minCount", _least, count),
         topology=optional(entry, "topologyRequest", _topology, TopologyRequest()),
     )
 
@@ -130,6 +130,13 @@ def _count(value: Json) -> int:
     number = as_int(value)
     if not 0 <= number <= MOST_PODS:
         raise ManifestError.at("", f"expected 0 to {MOST_PODS}, got {number}")
+    return number
+
+
+def _least(value: Json) -> int:
+    number = _count(value)
+    if not number:
+        raise ManifestError.at("", "expected 1 or more, got 0")
     return number
 
 

@@ -132,7 +132,7 @@ class QuotaPod:
     labels
         Its labels, for disruption budgets.
     terminating
-        Whether it is being deleted.
+        Whether it is being deleted, or was told to leave.
     finished
         Whether it has succeeded or failed; it then uses nothing.
     written

@@ -327,7 +327,7 @@ def _missing(problem: PreemptionProblem) -> tuple[tuple[IntVector, int], ...]:
         for number, (asked, room) in enumerate(
             zip(pool.uses[shape].tolist(), pool.room.tolist(), strict=True)
         ):
-            if asked > 0 and asked > room:
+            if asked > room and (asked > 0 or shape in pool.strict):
                 found.append((pool.gives[number], asked - room))
     return tuple(found)
 

@@ -42,11 +42,14 @@ class Pool:
         resources that somebody asks for bind.
     gives
         What every candidate gives back, shape (Q, V).
+    strict
+        Shapes of which nobody comes while there is too little of anything, asked for or not.
     """
 
     room: IntVector
     uses: IntMatrix
     gives: IntMatrix
+    strict: frozenset[int] = frozenset()
 
     def binds_like(self, other: Pool) -> bool:
         """Tell whether another leaves as much, and is used up by the same."""
@@ -411,7 +414,7 @@ class PreemptionProblem:
         for pool in self.pools:
             used = placed @ pool.uses
             room = pool.room + pool.gives[:, chosen].sum(axis=1)
-            if (used > room)[used > 0].any():
+            if (used > room)[(used > 0) | any(placed[one] for one in pool.strict)].any():
                 return False
         return True
 

@@ -17,6 +17,7 @@ from koordcore._record import record
 from koordcore.model.preemption import Members
 from koordcore.preemption.bounds import needs_of
 from koordcore.preemption.moves import Arrivals, Unit, slots_of, with_moves
+from koordcore.preemption.pool_rows import require_pools
 from koordcore.preemption.problem import Conflict, Domains, Multiple, PreemptionProblem
 from koordcore.preemption.shares import ShareRows
 
@@ -66,7 +67,7 @@ class VictimProgram:
         self._domains()
         self._gathers()
         self._gathering()
-        self._pools()
+        require_pools(self)
         self._conflicts()
 
     def following(self, variable: int, value: Callable[[list[int]], int]) -> int:
@@ -348,25 +349,6 @@ class VictimProgram:
                 domain = int(tree.ancestors[depth][problem.place[row]])
                 held[domain] = held.get(domain, 0) + int(problem.bound[row])
         return held
-
-    def _pools(self) -> None:
-        """What the members take out of a pool is there, or is given back."""
-        problem, program = self.problem, self.program
-        for pool in problem.pools:
-            for row in range(len(pool.room)):
-                asked = [
-                    (variable, int(pool.uses[problem.classes[number][1], row]))
-                    for (number, _), variable in self.place.items()
-                ]
-                coming = self.arrivals.at.items() if self.arrivals is not None else ()
-                asked += [(variable, int(pool.uses[shape, row])) for (shape, _), variable in coming]
-                asked = [(variable, amount) for variable, amount in asked if amount > 0]
-                given = [
-                    (unit.variable, -int(pool.gives[row, list(unit.ones[: unit.step])].sum()))
-                    for unit in self.units
-                ]
-                if asked:
-                    program.require([*asked, *given], at_most=int(pool.room[row]))
 
     def _conflicts(self) -> None:
         """More members than fitted, or as many with somebody else gone as well."""

@@ -59,6 +59,7 @@ def network_of(
     if topologies:
         pools = _dealt(list(_of_kueue(topologies, flavors)), node_labels)
         source = "; ".join(_said(f"Kueue's Topology {one.name}", one.layers) for one in pools)
+        pools = (*pools, *_beside(pools, topologies, flavors, node_labels))
     else:
         pools = pools_of(node_labels)
         source = "; ".join(_said(f"{one.name}'s node labels", one.layers) for one in pools)
@@ -82,7 +83,7 @@ def _of_kueue(
 ) -> Iterable[tuple[str, tuple[LayerSpec, ...], dict[str, str]]]:
     """Give name, layers and node labels: of every flavor with a Topology, then of Topologies without any."""
     for one in sorted(topologies, key=lambda one: one.name):
-        levels = [level for level in one.levels if level != "kubernetes.io/hostname"]
+        levels = _levels(one)
         names = [layer_of_label(level) for level in levels]
         twice = len(set(names)) < len(names)
         layers = chained(
@@ -93,6 +94,32 @@ def _of_kueue(
             yield one.name, layers, dict(flavor.node_labels)
         if not mine:
             yield one.name, layers, {}
+
+
+def _levels(topology: KueueTopology) -> list[str]:
+    return [level for level in topology.levels if level != "kubernetes.io/hostname"]
+
+
+def _beside(
+    pools: Sequence[LabelledPool],
+    topologies: Sequence[KueueTopology],
+    flavors: Sequence[ResourceFlavor],
+    node_labels: Mapping[str, Mapping[str, str]],
+) -> Iterable[LabelledPool]:
+    """Give the other nodes of flavors without a Topology, or with one of hosts alone: each is near nobody.
+
+    A Workload may have pods there beside those that lie in a Topology.
+    """
+    layered = {one.name for one in topologies if _levels(one)}
+    wanted = [one.node_labels.items() for one in flavors if one.topology not in layered]
+    dealt = {node for pool in pools for node in pool.nodes}
+    nodes = [
+        node
+        for node, labels in sorted(node_labels.items())
+        if node not in dealt and any(labels.items() >= each for each in wanted)
+    ]
+    if pools and nodes:
+        yield LabelledPool(name="others", layers=chained(()), nodes=tuple(nodes))
 
 
 def _dealt(

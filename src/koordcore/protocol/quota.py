@@ -322,7 +322,7 @@ def quota_pod_of(pod: Pod) -> QuotaPod:
         start=None if pod.started is None else moment_of(pod.started),
         node=pod.node_name or "",
         labels=pod.labels,
-        terminating=pod.deleted is not None,
+        terminating=pod.deleted is not None or bool(pod.preempted_by),
         finished=pod.finished,
     )
 

@@ -54,7 +54,7 @@ def quota_pools(
         else:
             returns = returns or Returns(ledger, problem, snapshot, asked.values())
             gives = np.stack([returns.amounts(name, tight.quota) for name in tight.room])
-        pools.append(_pool(problem, tight.room, tight.own, gives))
+        pools.append(_pool(problem, tight, gives))
     return tuple(pools)
 
 
@@ -72,12 +72,15 @@ class Tight:
         Who wants something of it, by ``namespace/name``.
     room
         What is left of each resource of which there is not enough.
+    members
+        Those whose quota it is, and not one above it: each needs it within its limits in all that it names.
     """
 
     quota: str
     guaranteed: bool
     own: Mapping[str, QuotaPod]
     room: Mapping[str, int]
+    members: frozenset[str]
 
 
 def tight_limits(
@@ -92,12 +95,13 @@ def tight_limits(
         own = {key: pod for key, pod in guarded.items() if quota in chains[key][:1]}
         room = _tight(ledger.min_of(quota), ledger.held_of(quota), own)
         if room:
-            yield Tight(quota, True, own, room)
+            yield Tight(quota, True, own, room, frozenset(own))
     for quota in sorted({name for chain in chains.values() for name in chain}):
         own = {key: pod for key, pod in asked.items() if quota in chains[key]}
         room = _tight(limit_for(ledger, quota), ledger.used_of(quota), own)
         if room:
-            yield Tight(quota, False, own, room)
+            members = frozenset(key for key in own if chains[key][0] == quota)
+            yield Tight(quota, False, own, room, members)
 
 
 class Returns:
@@ -198,13 +202,14 @@ def _tight(limit: Resources, used: Resources, own: Mapping[str, QuotaPod]) -> di
     return {name: left for name, left in room.items() if asked.get(name, 0) > left}
 
 
-def _pool(
-    problem: PreemptionProblem, room: Mapping[str, int], own: Mapping[str, QuotaPod], gives: IntMatrix
-) -> Pool:
+def _pool(problem: PreemptionProblem, tight: Tight, gives: IntMatrix) -> Pool:
+    room = tight.room
     shape_of = {member.key: member.shape for member in problem.members}
     uses = np.zeros((len(problem.all_shapes), len(room)), dtype=np.int64)
-    for key, pod in own.items():
+    for key, pod in tight.own.items():
         uses[shape_of[key]] = [pod.request.get(name, 0) for name in room]
     moving = np.flatnonzero(problem.shape_of_kind >= 0)
     uses[problem.shape_of_kind[moving]] = gives[:, moving].T  # who moves takes what it gave back
-    return Pool(room=np.array(list(room.values()), dtype=np.int64), uses=uses, gives=gives)
+    strict = frozenset(shape_of[key] for key in tight.members)
+    left = np.array(list(room.values()), dtype=np.int64)
+    return Pool(room=left, uses=uses, gives=gives, strict=strict)
