@@ -180,6 +180,16 @@ def test_some_gangs_are_enough_where_all_list_the_same_ones() -> None:
     assert started(cluster(three, [member("a"), member("b", cpu=9000), member("c")])) == set()
 
 
+def test_lists_that_differ_ask_for_all_gangs_also_where_some_have_started() -> None:
+    """``b`` has, so that nobody waits for ``c`` any more; it lists fewer gangs than they do."""
+    anew = {"min_groups": "1", "match_policy": "waiting-and-running"}
+    records = [group(name, 1, "a", "b", "c", **anew) for name in "ab"]
+    pods = [member("a", cpu=9000), member("b", 1)]
+    for own, least in (("b", "c"), set()), (("a", "b", "c"), {"b-1"}):
+        snapshot = cluster([*records, group("c", 1, *own, min_groups="1")], pods, [member("b")])
+        assert started(snapshot) == least
+
+
 def test_the_explanation_of_a_gang_counts_on_those_that_it_waits_for() -> None:
     now = datetime(2026, 11, 1, tzinfo=UTC)
     records = [group("a", 1), group("b", 1, "a", "b"), group("c", 1, "b", "c")]

@@ -86,6 +86,8 @@ class Job:
         Nodes of the members of these that run, by pod.
     fit
         Which nodes come first where these are of unequal size, by the policy of its first member.
+    optional
+        How many of the gangs that are asked for have to start; 0 for all.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Job:
     parts: Mapping[str, tuple[Part, ...]] = NO_PARTS
     there: Mapping[PodKey, str] = NOWHERE
     fit: GangFit = GangFit.FEWEST_NODES
+    optional: int = 0
 
     @property
     def stopped(self) -> bool:
@@ -142,11 +145,6 @@ class Job:
     def own(self) -> tuple[str, ...]:
         """Its gangs without those that it only waits for."""
         return tuple(name for name in self.gangs if name not in self.ahead)
-
-    @property
-    def optional(self) -> int:
-        """How many of the gangs that are asked for have to start; 0 for all."""
-        return fewest_gangs(self.gangs)
 
     @property
     def together(self) -> bool:
@@ -381,8 +379,10 @@ class JobTable:
         needed = {name for one in core for name in self._book.waits_for(one)}
         ids = sorted(name for name in needed.union(core) if name in known)
         gangs = {name: known[name].gang for name in ids} or {gang_id: Gang(id=gang_id)}
-        tree = once(self._snapshot, network_tree) if any(map(_gathered, gangs.values())) else None
-        if tree is not None:
+        # One that has not started need not be waited for, and may list others nonetheless.
+        listed = [known[name].gang for gang in gangs.values() for name in gang.group if name in known]
+        optional = fewest_gangs([*gangs.values(), *listed])
+        if any(map(_gathered, gangs.values())) and (tree := once(self._snapshot, network_tree)) is not None:
             gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
         members = {name: tuple(by_gang.get(name, ())) if name in core else () for name in gangs}
         with_parts = [name for name, gang in gangs.items() if gang.sub_groups is not None and name in core]
@@ -398,8 +398,9 @@ class JobTable:
             ended={name: self._book.ended(name) for name in gangs},
             satisfied=all(map(self._book.satisfied, core)),
             refusal=self._refusal(
-                first, gangs, {name: members[name] for name in gangs if name in core}, needed
+                first, gangs, {name: members[name] for name in gangs if name in core}, needed, optional
             ),
+            optional=optional,
             parts={name: self._parts(gangs[name], (*running[name], *members[name])) for name in with_parts},
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
             fit=self._fit(first),
@@ -432,11 +433,12 @@ class JobTable:
         gangs: Mapping[str, Gang],
         members: Mapping[str, Sequence[Pod]],
         needed: Collection[str],
+        least: int,
     ) -> str:
         """Say why gangs that start together may not start at all; the first pod's own gang says it first."""
         wanted = any(needs_network(gang) for gang in gangs.values())
         known = not wanted or once(self._snapshot, network_tree) is not None
-        found = refused_as_group(gangs, members, needed, self._book.records, topology_known=known)
+        found = refused_as_group(gangs, members, needed, self._book.records, least, topology_known=known)
         if found is not None:
             return found
         # Gangs that start together may list different ones.
