@@ -265,7 +265,7 @@ def check_needed(
             result=result,
             states=states,
             later=frozenset(came - beside),
-            gone=leaving_anyhow(snapshot, own).union(gone),
+            gone=leaving_anyhow(snapshot, min((pod.priority for pod in own), default=0)).union(gone),
             coming=coming,
             promised=_promised(snapshot, own, placed),
             everywhere=everywhere,

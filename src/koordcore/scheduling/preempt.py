@@ -150,7 +150,8 @@ class Preemptor:
                 )
                 spec = spec or NetworkTopologySpec()
             identified = attrs.evolve(identified, serves=serving(self._workspace, job))
-            found += self._preempt_or_reclaim(identified, spec, bound, own_layers(job)) or ()
+            with self._plugins.nominated.only_against(identified.trigger):
+                found += self._preempt_or_reclaim(identified, spec, bound, own_layers(job)) or ()
         if self._rules.members is not Members.EACH:
             return found
         for part in parts_of(job):
@@ -169,7 +170,8 @@ class Preemptor:
         one = attrs.evolve(identify_job(pod), preemptor=name, parts=parted, serves=serves)
         bound = [node for nodes in now.bound.values() for node in nodes]
         spec = job.spec or (NetworkTopologySpec() if job.parts else None)
-        return self._preempt(one, spec, bound, own_layers(now)) or []
+        with self._plugins.nominated.only_against(pod):
+            return self._preempt(one, spec, bound, own_layers(now)) or []
 
     def _for_groups(self, job: Job) -> list[Nominated]:
         """Make room for Kubernetes' own groups: for as many of them as could start at all."""
@@ -268,7 +270,7 @@ class Preemptor:
             if isinstance(plan, PreemptionPlan):
                 unknown = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
                 plan = attrs.evolve(plan, certificate=unknown)
-        freed = self._claims or leaving
+        freed = self._claims or leaving or self._plugins.nominated.fewer
         if isinstance(plan, NotHelpful) or not (plan.nominations and (plan.victims or freed)):
             return None
         plan = self._completed(problem, plan, runs, pods)
