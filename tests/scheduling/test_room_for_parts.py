@@ -6,10 +6,12 @@ import json
 from collections.abc import Sequence
 
 import attrs
+import pytest
 
 from koordcore import ClusterSnapshot, Node, Pod, PreemptionRules
 from koordcore.model.gangs import PodGroup
 from koordcore.result import ScheduleResult
+from koordcore.scheduling import preempt
 from tests.scheduling.test_sub_groups import MUST, NETWORK, group, legal, nodes, pods
 
 SLICE = {"subGroups": [{"name": "leader"}, {"name": "w", "size": 2, "gatherStrategy": MUST}]}
@@ -84,3 +86,86 @@ def test_in_a_network_without_any_node_nobody_leaves_for_a_part_that_lies_togeth
     there = [attrs.evolve(node, labels={}) for node in nodes(1, 1)]
     result = evicting(there, pods("g", "w", 2), group("g", 2, {"subGroups": SLICE["subGroups"][1:]}))
     assert result.preemptions == ()
+
+
+EITHER = {"groups": json.dumps(["default/g", "default/h"]), "min_groups": "1"}
+
+
+@pytest.mark.parametrize(
+    ("groups", "waiting", "nominated"),
+    [
+        (
+            [
+                group("g", 2, None, network_topology_spec=json.dumps({"gatherStrategy": MUST}), **EITHER),
+                group("h", 1, None, **EITHER),
+            ],
+            [*pods("g", "", 2), *pods("h", "", 1)],
+            {"h-0"},
+        ),
+        (
+            [
+                group(
+                    "g",
+                    1,
+                    {
+                        "minSubGroups": 1,
+                        "subGroups": [{"name": "w", "minMember": 2, "gatherStrategy": MUST}, {"name": "v"}],
+                    },
+                )
+            ],
+            [*pods("g", "w", 2), *pods("g", "v", 1)],
+            {"g-v0"},
+        ),
+        (
+            [group("g", 2, {"subGroups": [{**SLICE["subGroups"][1], "minReplicas": 1}]})],
+            [*pods("g", "w", 2), *(attrs.evolve(one, name=f"z-{one.name}") for one in pods("g", "w", 2, 4))],
+            {"z-g-w0", "z-g-w1"},
+        ),
+    ],
+    ids=["gangs", "entries", "slices"],
+)
+@pytest.mark.parametrize("members", ["minimum", "each"])
+def test_where_there_is_no_room_for_the_first_that_are_enough_it_is_made_for_others(
+    groups: list[PodGroup], waiting: list[Pod], nominated: set[str], members: str
+) -> None:
+    """No rack of one node takes two members that need all of it."""
+    result = evicting(nodes(1, 1), waiting, *groups, members=members)
+    (plan,) = result.preemptions
+    assert {key.removeprefix("default/") for key in plan.nominations} == nominated
+    assert plan.certificate.proven
+
+
+def test_choices_that_are_alike_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    plan = preempt.plan_preemption
+    monkeypatch.setattr(
+        preempt, "plan_preemption", lambda problem, **more: asked.append(problem) or plan(problem, **more)
+    )
+    slices = {"subGroups": [{**SLICE["subGroups"][1], "minReplicas": 4}]}
+    assert evicting(nodes(1, 1), pods("g", "w", 16), group("g", 8, slices)).preemptions == ()
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("members", "more"), [("minimum", []), ("each", ["g-0"])])
+def test_one_more_gang_is_no_reason_to_evict_where_those_that_run_are_enough(
+    members: str, more: list[str]
+) -> None:
+    groups = [group(name, 1, None, match_policy="waiting-and-running", **EITHER) for name in "gh"]
+    running = pods("h", "", 1, cards=0)
+    result = evicting(nodes(1, 1), pods("g", "", 1), *groups, running=running, members=members)
+    assert [key.removeprefix("default/") for plan in result.preemptions for key in plan.nominations] == more
+
+
+def test_room_is_made_for_parts_of_a_gang_that_has_no_minimum_of_its_own() -> None:
+    parts = {"subGroups": [{"name": "w", "minMember": 2}]}
+    result = evicting(nodes(1, 1), pods("g", "w", 2), group("g", 0, parts))
+    assert {*result.preemptions[0].nominations} == {"default/g-w0", "default/g-w1"}
+
+
+def test_a_member_that_completes_a_pair_gets_room_beside_one_that_runs_alone() -> None:
+    pairs = {"layer": "Rack", "strategy": "PreferGather", "podCountMultiple": 2}
+    rules = json.dumps({"gatherStrategy": [pairs]})
+    there, running = nodes(1, 1), pods("g", "w", 1, cards=0)
+    own = group("g", 1, None, network_topology_spec=rules)
+    result = evicting(there, pods("g", "v", 1), own, running=running, members="each")
+    assert dict(result.preemptions[0].nominations) == {"default/g-v0": "r0-0"}

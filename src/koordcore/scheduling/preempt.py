@@ -39,12 +39,11 @@ from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import (
     JobPart,
     missing_members,
-    needed_parts,
     parts_of,
     with_hope,
     with_places,
 )
-from koordcore.scheduling.gang_wish import own_layers, serving
+from koordcore.scheduling.gang_wish import asked_for, own_layers, serving
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
@@ -131,33 +130,26 @@ class Preemptor:
         bound = [node for nodes in job.bound.values() for node in nodes]
         found: list[Nominated] = []
         if job.pods and not placed:
-            least = {name: job.least(name) for name in job.members}
-            if not any(least.values()) and self._rules.members is not Members.EACH:
+            needs = any(map(job.least, job.members)) or any(part.least for part in parts_of(job))
+            if not needs and self._rules.members is not Members.EACH:
                 # It has started: who is missing from its minimum is worth an eviction for itself.
                 for part, pod in missing_members(job):
                     found += self._for_one(job, part, pod, {one.pod: one.node for one in found}, str(pod.key))
                 return found
-            identified = identify_job(triggering(job.pods), group=job.own, pending=job.pods, minimums=least)
-            spec = job.spec
-            if job.together:
-                parts = needed_parts(job, everybody=self._rules.members is Members.ALL)
-                pending = tuple(pod for part in parts for pod in part.pods)
-                identified = attrs.evolve(
-                    identified,
-                    trigger=triggering(pending, identified.trigger),  # not all gangs are needed
-                    pending=pending,
-                    parts=immutabledict({part.name: (part.pods, part.least) for part in parts if part.pods}),
-                )
-                spec = spec or NetworkTopologySpec()
-            identified = attrs.evolve(identified, serves=serving(self._workspace, job))
-            with self._plugins.nominated.only_against(identified.trigger):
-                found += self._preempt_or_reclaim(identified, spec, bound, own_layers(job)) or ()
+            spec = job.spec or (NetworkTopologySpec() if job.together else None)
+            everybody = self._rules.members is Members.ALL
+            for asked in asked_for(self._workspace, self._plugins, job, everybody=everybody):
+                with self._plugins.nominated.only_against(asked.trigger):
+                    found += self._preempt_or_reclaim(asked, spec, bound, own_layers(job)) or ()
+                if found:
+                    break
         if self._rules.members is not Members.EACH:
             return found
         for part in parts_of(job):
             for pod in part.pods:
                 there = {**placed, **{one.pod: one.node for one in found}}
-                if pod.key not in there and job.started_with(there) and part.started_with(there):
+                ready = pod.key not in there and part.started_with({**there, pod.key: ""})
+                if ready and (job.optional or job.started_with(there)):
                     found += self._for_one(job, part, pod, there, job.name)
         return found
 
