@@ -169,3 +169,24 @@ def test_a_member_that_completes_a_pair_gets_room_beside_one_that_runs_alone() -
     own = group("g", 1, None, network_topology_spec=rules)
     result = evicting(there, pods("g", "v", 1), own, running=running, members="each")
     assert dict(result.preemptions[0].nominations) == {"default/g-v0": "r0-0"}
+
+
+def test_those_that_run_have_to_be_pairs_as_well_once_the_victims_have_gone() -> None:
+    """Two more would find cheaper victims in the other rack, beside one that runs alone in the first."""
+    pairs = {"layer": "Rack", "strategy": "PreferGather", "podCountMultiple": 2}
+    rules = json.dumps({"gatherStrategy": [pairs]})
+    there, running = nodes(1, 1), pods("g", "w", 1, cards=0)
+    own = group("g", 2, None, network_topology_spec=rules, match_policy="waiting-and-running")
+    result = evicting(there, pods("g", "v", 2, cards=4), own, running=running, cheap=["r1-0"])
+    assert dict(result.preemptions[0].nominations) == {"default/g-v0": "r0-0"}
+
+
+@pytest.mark.parametrize(("members", "room"), [("minimum", 0), ("each", 2), ("all", 2)])
+def test_all_members_of_a_gathered_gang_that_has_started_get_room_where_all_are_asked_for(
+    members: str, room: int
+) -> None:
+    rules = json.dumps({"gatherStrategy": [{"layer": "Rack", "strategy": "PreferGather"}]})
+    there, running = nodes(1, 1), pods("g", "w", 1, cards=0)
+    own = group("g", 1, None, network_topology_spec=rules)
+    result = evicting(there, pods("g", "v", 2), own, running=running, members=members)
+    assert sum(len(plan.nominations) for plan in result.preemptions) == room

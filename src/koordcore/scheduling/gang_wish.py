@@ -89,7 +89,7 @@ def asked_for(
         return
     seen = set[frozenset[object]]()
     for parts in islice(needed_parts(job, everybody=everybody), MOST_CHOICES):
-        if not any(part.least for part in parts):
+        if not (everybody or any(part.least for part in parts)):
             return  # what runs is enough
         alike = frozenset(Counter(_like(plugins, part) for part in parts).items())
         if alike in seen or len(seen) >= _CHOICES:

@@ -131,7 +131,7 @@ class Preemptor:
         found: list[Nominated] = []
         if job.pods and not placed:
             needs = any(map(job.least, job.members)) or any(part.least for part in parts_of(job))
-            if not needs and self._rules.members is not Members.EACH:
+            if not needs and self._rules.members is Members.MINIMUM:
                 # It has started: who is missing from its minimum is worth an eviction for itself.
                 for part, pod in missing_members(job):
                     found += self._for_one(job, part, pod, {one.pod: one.node for one in found}, str(pod.key))
