@@ -102,7 +102,7 @@ def check_members(
             continue
         yield from _check_group(gang, gangs, members, before, new)
         # Also where it does not list itself its members lie with those of the gangs that it lists.
-        planned = sorted({gang_id, *gang.group})
+        planned = sorted({gang_id, *_awaited(gang, gangs, before[0])})
         specs = {name: gangs[name].topology_spec for name in planned if name in gangs}
         # Where nothing binds them all, others may have come by themselves, to nodes that are in no network.
         binding = specs if _shared(specs).gather_strategy else (gang_id,)
@@ -221,7 +221,8 @@ def _check_group(
     partly, met = 0 < enough < len(group) and all({*one.group} == {*group} for one in known), 0
     for name in group:
         policy = gangs[name].match_policy if name in gangs else MatchPolicy.ONCE_SATISFIED
-        if started and policy == MatchPolicy.ONCE_SATISFIED:
+        begun = started or (name in gangs and name != gang.id and _started(gangs[name], gangs, bound))
+        if begun and policy == MatchPolicy.ONCE_SATISFIED:
             met += 1
             continue
         least = gangs[name].min_available if name in gangs else 0
@@ -241,6 +242,22 @@ def _check_group(
 def _started(gang: Gang, gangs: Mapping[str, Gang], bound: Mapping[str, int]) -> bool:
     """Tell whether a member of the group has run before: of any gang that lists the same ones."""
     return any(bound[name] for name, one in gangs.items() if one.group == gang.group)
+
+
+def _awaited(gang: Gang, gangs: Mapping[str, Gang], bound: Mapping[str, int]) -> Iterator[str]:
+    """Give those whom a gang lists without which none of its members starts now.
+
+    Once it has started, those that have not matter only where they count anew at every start.
+    """
+    started = _started(gang, gangs, bound)
+    for name in gang.group:
+        one = gangs.get(name)
+        if not started or (one is not None and (_counts_anew(one) or _started(one, gangs, bound))):
+            yield name
+
+
+def _counts_anew(gang: Gang) -> bool:
+    return gang.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
 
 
 def _shared(specs: Mapping[str, NetworkTopologySpec | None]) -> NetworkTopologySpec:

@@ -37,7 +37,7 @@ from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import LABEL_SUB_GROUP, Part, split_members
 from koordcore.scheduling.gang_book import NO_MEMBERS, Minimums, gang_book, gang_pod
 from koordcore.scheduling.gang_order import cores
-from koordcore.scheduling.gang_refusals import fewest_gangs, needs_network, refused_as_group
+from koordcore.scheduling.gang_refusals import fewest_gangs, gathered, needs_network, refused_as_group
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
@@ -62,7 +62,7 @@ class Job:
     ahead
         Gangs that it waits for and that do not wait for it: they have had their turn.
     free
-        Gangs whose minimum nobody asks for: such a one lists others, and not itself.
+        Gangs whose minimum nobody asks for: they list others, and not themselves, or have started before.
     members
         Pending members by gang id, in rank order where they have ranks, else in queue order.
     bound
@@ -196,11 +196,6 @@ class Job:
             if len(pods) < self.least(name):
                 return f'gang "{name}" needs {self.least(name)} more members at once, and {len(pods)} wait'
         return ""
-
-
-def _gathered(gang: Gang) -> bool:
-    """Tell whether members have a wish for their places."""
-    return gang.topology_spec is not None or (gang.sub_groups is not None and gang.sub_groups.gathered)
 
 
 def rank_of(pod: Pod) -> int | None:
@@ -360,8 +355,7 @@ class JobTable:
             return False  # its group has started, and none of its parts
         # Each gang of the group has to permit it, and others may count anew at every start.
         return not any(
-            _gathered(gang)
-            or gang.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
+            gathered(gang) or gang.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
             for gang in (record.gang, *self._group(record).values())
         )
 
@@ -382,18 +376,20 @@ class JobTable:
         # One that has not started need not be waited for, and may list others nonetheless.
         listed = [known[name].gang for gang in gangs.values() for name in gang.group if name in known]
         optional = fewest_gangs([*gangs.values(), *listed])
-        if any(map(_gathered, gangs.values())) and (tree := once(self._snapshot, network_tree)) is not None:
+        if any(map(gathered, gangs.values())) and (tree := once(self._snapshot, network_tree)) is not None:
             gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
         members = {name: tuple(by_gang.get(name, ())) if name in core else () for name in gangs}
         with_parts = [name for name, gang in gangs.items() if gang.sub_groups is not None and name in core]
         running = {name: self._running_of(name) for name in with_parts}
+        # Whose group has started, and only is waited for, keeps nobody back.
+        asked = {name for name in needed if optional or name in core or not self._begun(name)}
         return Job(
             name=",".join(sorted(core)),
             gangs=gangs,
             members=members,
             bound={name: tuple(self._nodes_of(name)) for name in gangs},
             ahead=frozenset(gangs).difference(core),
-            free=frozenset(gangs) - needed if any(name in known for name in core) else NO_GANGS,
+            free=frozenset(gangs) - asked if any(name in known for name in core) else NO_GANGS,
             waiting={name: self._waiting(name) for name in gangs},
             ended={name: self._book.ended(name) for name in gangs},
             satisfied=all(map(self._book.satisfied, core)),
@@ -405,6 +401,10 @@ class JobTable:
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
             fit=self._fit(first),
         )
+
+    def _begun(self, gang_id: str) -> bool:
+        record = self._book.records.get(gang_id)
+        return record is not None and exempt(self._book.part(gang_id), record)
 
     def _fit(self, first: Pod) -> GangFit:
         known = self._fits.get(first.scheduler_name)

@@ -17,6 +17,11 @@ def needs_network(gang: Gang) -> bool:
     )
 
 
+def gathered(gang: Gang) -> bool:
+    """Tell whether members have a wish for their places."""
+    return gang.topology_spec is not None or (gang.sub_groups is not None and gang.sub_groups.gathered)
+
+
 def fewest_gangs(gangs: Iterable[Gang]) -> int:
     """Give how many gangs have to start; 0 for all, as where they do not all list the same ones."""
     known = [gang for gang in gangs if gang.initialised]
