@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from koordcore import ClusterSnapshot, Node, Pod, PreemptionRules
+from koordcore import ClusterSnapshot, Node, NodeState, Pod, PreemptionRules
 from koordcore.model.gangs import PodGroup
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import preempt
+from koordcore.snapshot.changes import PodEnded
 from tests.scheduling.test_sub_groups import MUST, NETWORK, group, legal, nodes, pods
 
 SLICE = {"subGroups": [{"name": "leader"}, {"name": "w", "size": 2, "gatherStrategy": MUST}]}
@@ -190,3 +191,27 @@ def test_all_members_of_a_gathered_gang_that_has_started_get_room_where_all_are_
     own = group("g", 1, None, network_topology_spec=rules)
     result = evicting(there, pods("g", "v", 2), own, running=running, members=members)
     assert sum(len(plan.nominations) for plan in result.preemptions) == room
+
+
+def test_the_gang_for_which_room_was_made_has_it_though_others_of_its_group_come_to_more() -> None:
+    """``h`` and ``i`` would be two gangs in the room of one."""
+    names = json.dumps(["default/g", "default/h", "default/i"])
+    groups = [group(name, 1 + (name == "g"), None, groups=names, min_groups="1") for name in "ghi"]
+    waiting = [*pods("g", "", 2), *pods("h", "", 1), *pods("i", "", 1)]
+    first = evicting(nodes(1, 1), waiting, *groups)
+    (plan,) = first.preemptions
+    assert {*plan.nominations} == {"default/g-0", "default/g-1"}
+    left = first.snapshot.apply(*(PodEnded(victim.pod) for victim in plan.victims))
+    assert {str(one.pod): one.node for one in legal(left).bound} == dict(plan.nominations)
+
+
+def test_a_part_for_which_room_was_made_has_it_and_others_come_beside_it() -> None:
+    parts = {"subGroups": [{**SLICE["subGroups"][1], "minReplicas": 1}]}
+    first = evicting(nodes(1, 2), pods("g", "w", 4), group("g", 2, parts))
+    (plan,) = first.preemptions
+    assert {*plan.nominations.values()} == {"r1-0", "r1-1"}
+    wide = [attrs.evolve(node, allocatable={**node.allocatable, "nvidia.com/gpu": 24}) for node in nodes(1)]
+    gone = first.snapshot.apply(*(PodEnded(victim.pod) for victim in plan.victims))
+    there = NodeState(wide[0], gone.node("r0-0").pods)
+    bound = {str(one.pod): one.node for one in legal(gone.with_nodes(there)).bound}
+    assert bound == {**plan.nominations, "default/g-w2": "r0-0", "default/g-w3": "r0-0"}
