@@ -27,6 +27,7 @@ from koordcore.explaining.groups import group_states, pods_ahead, waiting_jobs
 from koordcore.explaining.schedule_explanation import schedule_explanation
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import GangTurns
+from koordcore.model.records import ClusterRecord
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_order import cores
 from koordcore.topology.network import NODE_LAYER, LayerSpec
@@ -70,7 +71,7 @@ def member(gang: str, number: int = 0, cpu: int = 1000, priority: int = 0) -> Po
 
 
 def cluster(
-    records: Sequence[object], pods: Sequence[Pod], running: Sequence[Pod] = (), cpu: int = 4000
+    records: Sequence[ClusterRecord], pods: Sequence[Pod], running: Sequence[Pod] = (), cpu: int = 4000
 ) -> ClusterSnapshot:
     node = Node(name="n", allocatable={"cpu": cpu, "pods": 20})
     states = [NodeState(node, tuple(pod.at("n") for pod in running))]
@@ -212,8 +213,8 @@ def test_who_is_not_waited_for_any_more_keeps_nobody_in_the_network() -> None:
     layers = LayerSpec("Spine", ("spine",)), LayerSpec("Block", ("block",), "Spine")
     network = ClusterNetworkTopology("default", (*layers, LayerSpec(NODE_LAYER, (), "Block")))
     wish = json.dumps({"gatherStrategy": [{"layer": "Block", "strategy": "PreferGather"}]})
-    records = [network, group("g", 1, "h"), group("h", 1, "g", "h", network_topology_spec=wish)]
-    snapshot = cluster(records, [member("g", 1), member("h", cpu=9000)], [member("g")])
+    gangs = [group("g", 1, "h"), group("h", 1, "g", "h", network_topology_spec=wish)]
+    snapshot = cluster([network, *gangs], [member("g", 1), member("h", cpu=9000)], [member("g")])
     outside = attrs.evolve(snapshot.node("n").node, labels={"block": "b"})
     inside = Node(name="m", labels={"spine": "s", "block": "b"}, allocatable={"cpu": 500, "pods": 20})
     there = NodeState(outside, snapshot.node("n").pods)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
 
 from koordcore import ClusterSnapshot, Node, NodeState, Pod, PreemptionRules
 from koordcore.model.gangs import PodGroup
+from koordcore.model.preemption import NotHelpful, PreemptionPlan
+from koordcore.preemption.plan import plan_preemption
+from koordcore.preemption.problem import PreemptionProblem
 from koordcore.result import ScheduleResult
 from koordcore.scheduling import preempt
 from koordcore.snapshot.changes import PodEnded
 from tests.scheduling.test_sub_groups import MUST, NETWORK, group, legal, nodes, pods
 
-SLICE = {"subGroups": [{"name": "leader"}, {"name": "w", "size": 2, "gatherStrategy": MUST}]}
+WORKERS: dict[str, object] = {"name": "w", "size": 2, "gatherStrategy": MUST}
+SLICE = {"subGroups": [{"name": "leader"}, WORKERS]}
 
 
 def evicting(
@@ -118,7 +123,7 @@ EITHER = {"groups": json.dumps(["default/g", "default/h"]), "min_groups": "1"}
             {"g-v0"},
         ),
         (
-            [group("g", 2, {"subGroups": [{**SLICE["subGroups"][1], "minReplicas": 1}]})],
+            [group("g", 2, {"subGroups": [{**WORKERS, "minReplicas": 1}]})],
             [*pods("g", "w", 2), *(attrs.evolve(one, name=f"z-{one.name}") for one in pods("g", "w", 2, 4))],
             {"z-g-w0", "z-g-w1"},
         ),
@@ -137,12 +142,14 @@ def test_where_there_is_no_room_for_the_first_that_are_enough_it_is_made_for_oth
 
 
 def test_choices_that_are_alike_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    plan = preempt.plan_preemption
-    monkeypatch.setattr(
-        preempt, "plan_preemption", lambda problem, **more: asked.append(problem) or plan(problem, **more)
-    )
-    slices = {"subGroups": [{**SLICE["subGroups"][1], "minReplicas": 4}]}
+    asked: list[PreemptionProblem] = []
+
+    def plan(problem: PreemptionProblem, **more: Any) -> PreemptionPlan | NotHelpful:
+        asked.append(problem)
+        return plan_preemption(problem, **more)
+
+    monkeypatch.setattr(preempt, "plan_preemption", plan)
+    slices = {"subGroups": [{**WORKERS, "minReplicas": 4}]}
     assert evicting(nodes(1, 1), pods("g", "w", 16), group("g", 8, slices)).preemptions == ()
     assert len(asked) == 1
 
@@ -206,7 +213,7 @@ def test_the_gang_for_which_room_was_made_has_it_though_others_of_its_group_come
 
 
 def test_a_part_for_which_room_was_made_has_it_and_others_come_beside_it() -> None:
-    parts = {"subGroups": [{**SLICE["subGroups"][1], "minReplicas": 1}]}
+    parts = {"subGroups": [{**WORKERS, "minReplicas": 1}]}
     first = evicting(nodes(1, 2), pods("g", "w", 4), group("g", 2, parts))
     (plan,) = first.preemptions
     assert {*plan.nominations.values()} == {"r1-0", "r1-1"}
@@ -215,3 +222,23 @@ def test_a_part_for_which_room_was_made_has_it_and_others_come_beside_it() -> No
     there = NodeState(wide[0], gone.node("r0-0").pods)
     bound = {str(one.pod): one.node for one in legal(gone.with_nodes(there)).bound}
     assert bound == {**plan.nominations, "default/g-w2": "r0-0", "default/g-w3": "r0-0"}
+
+
+@pytest.mark.parametrize(("policy", "more"), [("only-waiting", 0), ("waiting-and-running", 1)])
+def test_nobody_leaves_for_a_member_that_could_not_start_by_itself_later(policy: str, more: int) -> None:
+    """Two start now; where those that wait alone count, one that is left is no minimum."""
+    there = [
+        *nodes(1),
+        attrs.evolve(nodes(1, 1)[1], allocatable={"cpu": 64000, "nvidia.com/gpu": 24, "pods": 20}),
+    ]
+    own = group("g", 2, None, match_policy=policy)
+    result = evicting(there, pods("g", "v", 3), own, members="each")
+    assert (len(result.bound), len(result.preemptions)) == (2, more)
+
+
+@pytest.mark.parametrize("members", ["minimum", "each", "all"])
+def test_nobody_leaves_for_a_gang_that_waits_for_a_gate_of_another(members: str) -> None:
+    gated = [attrs.evolve(one, gates=("later",)) for one in pods("h", "", 1)]
+    groups = [group(name, 1, None, **EITHER) for name in "gh"]
+    result = evicting(nodes(1, 1), [*pods("g", "", 1), *gated], *groups, members=members)
+    assert result.preemptions == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -12,7 +12,7 @@ from immutabledict import immutabledict
 
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
-from koordcore.model.gangs import NetworkTopologySpec
+from koordcore.model.gangs import MatchPolicy, NetworkTopologySpec
 from koordcore.model.pods import PodKey
 from koordcore.preemption.identify import PreemptingJob, identify_job, triggering
 from koordcore.preemption.problem import PreemptionProblem
@@ -58,6 +58,17 @@ def serving(
         return job.started_with(placed) if wish is None else well_placed(job, *wish, placed)
 
     return serves
+
+
+def starts_later(job: Job, placed: Collection[PodKey]) -> bool:
+    """Tell whether those of a job who are not placed now may start in a later call.
+
+    A gang that counts waiting members only needs its minimum of them once more.
+    """
+    anew = [name for name, gang in job.gangs.items() if gang.match_policy == MatchPolicy.ONLY_WAITING]
+    left = {name: sum(pod.key not in placed for pod in job.members[name]) for name in anew}
+    enough = (name in job.free or left[name] >= job.gangs[name].min_available for name in anew)
+    return not placed or all(enough)
 
 
 def own_layers(job: Job) -> Callable[[PreemptionProblem, DryRuns], PreemptionProblem] | None:

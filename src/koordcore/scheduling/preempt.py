@@ -43,7 +43,7 @@ from koordcore.scheduling.gang_roles import (
     with_hope,
     with_places,
 )
-from koordcore.scheduling.gang_wish import asked_for, own_layers, serving
+from koordcore.scheduling.gang_wish import asked_for, own_layers, serving, starts_later
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
@@ -120,7 +120,7 @@ class Preemptor:
         decisions
             About its members.
         """
-        if job.lacking():
+        if job.lacking() or any(pod.gated for pod in job.pods):
             return []  # nobody's leaving helps
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
         job = with_hope(job, {pod.key for pod in job.pods if _unresolvable(self._plugins.class_of(pod))})
@@ -143,7 +143,7 @@ class Preemptor:
                     found += self._preempt_or_reclaim(asked, spec, bound, own_layers(job)) or ()
                 if found:
                     break
-        if self._rules.members is not Members.EACH:
+        if self._rules.members is not Members.EACH or not starts_later(job, placed):
             return found
         for part in parts_of(job):
             for pod in part.pods:
