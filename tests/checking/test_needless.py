@@ -124,6 +124,20 @@ def test_a_gang_that_can_spare_enough_need_not_break() -> None:
     ]
 
 
+def test_a_gang_counts_on_whom_the_least_of_its_members_could_evict() -> None:
+    """The one that is nominated could evict who leaves anyhow, and the other one that waits could not."""
+    leaving = attrs.evolve(pod("old", 2000, 5), deleted=datetime(2026, 11, 1, tzinfo=UTC))
+    waiting = [pod("m0", 3000, 1, "g"), pod("m1", 2000, 9, "g")]
+    snapshot = ClusterSnapshot(
+        nodes=[node("a", 4000, leaving, pod("low", 2000, 0))],
+        pending=waiting,
+        records=[PodGroup(namespace="default", name="g", min_member=1)],
+    )
+    for there, evicted in (snapshot, 1), (attrs.evolve(snapshot, pending=waiting[1:]), 0):
+        found = [one for one in planned(there).decisions if isinstance(one, Nominated)]
+        assert [(one.pod.name, len(one.victims)) for one in found] == [("m1", evicted)]
+
+
 @pytest.mark.parametrize("near", [False, True])
 def test_a_gang_next_door_that_may_speak_against_it_leaves_doubt(near: bool) -> None:
     """Nobody comes to its node, and it can spare one of three: what its members want decides."""

@@ -10,10 +10,11 @@ from typing import Any
 import attrs
 import pytest
 
-from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, ScheduleResult, verify
+from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, ScheduleResult, schedule, verify
 from koordcore.checking.check import check_result
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
+from koordcore.model.pods import PodPhase
 from koordcore.protocol.gang_names import WAITS_AT_PERMIT
 from koordcore.topology.network import NODE_LAYER, LayerSpec
 
@@ -220,3 +221,27 @@ def test_gangs_that_list_different_ones_are_all_needed() -> None:
     other = [same[0], group("h", 1, **notes)]
     wrong = ["default/g 0 of at least 1 members of default/h have a node"]
     assert told(cluster(*other, pending=("g0", "h0")), g0="n0") == wrong
+
+
+def test_a_gang_begins_anew_where_nobody_stays_of_those_that_it_starts_with() -> None:
+    """Once the last of them leaves, its members need not lie beside them; whoever ended stays as well."""
+    both = json.dumps(["default/a", "default/b"])
+    records = [NETWORK, *(group(name, 0, MUST if name == "a" else WISH, groups=both) for name in "ab")]
+    leaving = attrs.evolve(pod("a0"), deleted=datetime(2026, 11, 1, tzinfo=UTC))
+    ended = attrs.evolve(pod("a9"), phase=PodPhase.SUCCEEDED, node_name="n3")
+    for beside, more, held in (
+        ([leaving], [], False),
+        ([leaving, pod("c0")], [], False),
+        ([leaving, pod("b0")], [], True),
+        ([leaving, pod("a8")], [], True),
+        ([leaving], [ended], True),
+    ):
+        snapshot = in_racks([pod("a1")], beside, *records, *more)
+        wrong = ["default/a the gang runs in Rack/r0 already"] if held else []
+        assert told(snapshot, a1="n2") == wrong
+        narrow = attrs.evolve(snapshot.node("n1").node, allocatable={"cpu": 0, "pods": 0})
+        full = attrs.evolve(snapshot.node("n0").node, allocatable={"cpu": 200, "pods": len(beside)})
+        there = NodeState(full, snapshot.node("n0").pods)
+        result = schedule(elsewhere := snapshot.with_nodes(narrow, there))
+        assert len(result.bound) == (not held)
+        assert verify(elsewhere, result) == ()

@@ -129,3 +129,21 @@ def test_the_manifest_says_for_whom_a_pod_leaves() -> None:
     told = attrs.evolve(pod("a", 1000).at("n"), disruption="PreemptionByScheduler", preempted_by="default/w")
     read = pod_from_manifest(pod_manifest(told))
     assert (read.disruption, read.preempted_by) == ("PreemptionByScheduler", "default/w")
+
+
+def test_members_of_one_gang_count_on_whom_each_of_them_could_evict() -> None:
+    """The less important one comes last, and has somebody leave beside the one that goes for the other."""
+    gang = PodGroup(namespace="default", name="big", min_member=1)
+    snapshot = ClusterSnapshot(
+        nodes=[node("a", 4000, dying(pod("old", 2000, 5)), pod("low", 2000, 0))],
+        pending=[pod("m0", 2000, 1, "big"), pod("m1", 2000, 9, "big")],
+        records=[gang],
+    )
+    result = schedule(snapshot, preempt=PreemptionRules(members="each"))
+    nominated = [one for one in result.decisions if isinstance(one, Nominated)]
+    told = {one.pod.name: [victim.pod.name for victim in one.victims] for one in nominated}
+    assert told == {"m1": [], "m0": ["low"]}
+    assert verify(snapshot, result) == ()
+    spared = tuple(attrs.evolve(one, victims=()) for one in nominated)
+    found = verify(snapshot, attrs.evolve(result, decisions=spared, preemptions=()))
+    assert "cpu: 6000 once the victims have gone, 4000 allocatable" in [one.message for one in found]

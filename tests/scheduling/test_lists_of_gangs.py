@@ -25,9 +25,12 @@ from koordcore import (
 from koordcore.explaining.advice import advise
 from koordcore.explaining.groups import group_states, pods_ahead, waiting_jobs
 from koordcore.explaining.schedule_explanation import schedule_explanation
+from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import GangTurns
+from koordcore.model.records import ClusterRecord
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_order import cores
+from koordcore.topology.network import NODE_LAYER, LayerSpec
 
 PREFIX = "gang.scheduling.koordinator.sh/"
 WAYS = [
@@ -68,7 +71,7 @@ def member(gang: str, number: int = 0, cpu: int = 1000, priority: int = 0) -> Po
 
 
 def cluster(
-    records: Sequence[PodGroup], pods: Sequence[Pod], running: Sequence[Pod] = (), cpu: int = 4000
+    records: Sequence[ClusterRecord], pods: Sequence[Pod], running: Sequence[Pod] = (), cpu: int = 4000
 ) -> ClusterSnapshot:
     node = Node(name="n", allocatable={"cpu": cpu, "pods": 20})
     states = [NodeState(node, tuple(pod.at("n") for pod in running))]
@@ -178,6 +181,44 @@ def test_some_gangs_are_enough_where_all_list_the_same_ones() -> None:
     assert started(cluster(three, [member("a"), member("b")])) == {"a-0", "b-0"}
     assert started(cluster(three, [member("a"), member("b"), member("c")])) == {"a-0", "b-0"}
     assert started(cluster(three, [member("a"), member("b", cpu=9000), member("c")])) == set()
+
+
+def test_lists_that_differ_ask_for_all_gangs_also_where_some_have_started() -> None:
+    """``b`` has, so that nobody waits for ``c`` any more; it lists fewer gangs than they do."""
+    anew = {"min_groups": "1", "match_policy": "waiting-and-running"}
+    records = [group(name, 1, "a", "b", "c", **anew) for name in "ab"]
+    pods = [member("a", cpu=9000), member("b", 1)]
+    for own, least in (("b", "c"), set()), (("a", "b", "c"), {"b-1"}):
+        snapshot = cluster([*records, group("c", 1, *own, min_groups="1")], pods, [member("b")])
+        assert started(snapshot) == least
+
+
+@pytest.mark.parametrize(
+    ("policy", "least"),
+    [("once-satisfied", {"g-0"}), ("waiting-and-running", set()), ("only-waiting", set())],
+)
+@pytest.mark.parametrize("own", [["h"], ["g", "h"]])
+def test_a_gang_that_has_started_once_keeps_nobody_back_who_waits_for_it(
+    own: list[str], policy: str, least: set[str]
+) -> None:
+    """As upstream: its group has been satisfied, whatever becomes of the rest of its minimum."""
+    records = [group("h", 3, "h", "i", match_policy=policy), group("g", 1, *own), group("i", 1)]
+    pods = [member("h", 1, cpu=9000), member("h", 2, cpu=9000), member("g")]
+    assert started(cluster(records, pods, [member("h")])) == least
+    assert started(cluster(records, [*pods, member("h", 3, cpu=9000)])) == set()
+
+
+def test_who_is_not_waited_for_any_more_keeps_nobody_in_the_network() -> None:
+    """``h`` wants to be gathered, and has not started; ``g`` has, on a node that is in no spine."""
+    layers = LayerSpec("Spine", ("spine",)), LayerSpec("Block", ("block",), "Spine")
+    network = ClusterNetworkTopology("default", (*layers, LayerSpec(NODE_LAYER, (), "Block")))
+    wish = json.dumps({"gatherStrategy": [{"layer": "Block", "strategy": "PreferGather"}]})
+    gangs = [group("g", 1, "h"), group("h", 1, "g", "h", network_topology_spec=wish)]
+    snapshot = cluster([network, *gangs], [member("g", 1), member("h", cpu=9000)], [member("g")])
+    outside = attrs.evolve(snapshot.node("n").node, labels={"block": "b"})
+    inside = Node(name="m", labels={"spine": "s", "block": "b"}, allocatable={"cpu": 500, "pods": 20})
+    there = NodeState(outside, snapshot.node("n").pods)
+    assert started(snapshot.with_nodes(there, inside)) == {"g-1"}
 
 
 def test_the_explanation_of_a_gang_counts_on_those_that_it_waits_for() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import attrs
 import pytest
 
-from koordcore import Pod, Unschedulable, schedule
+from koordcore import Nominated, Pod, PreemptionRules, Unschedulable, schedule, verify
 from koordcore.topology.network import NODE_LAYER
 from tests.scheduling.test_gangs import MUST, NETWORK, cluster, members, node, placed, two_gangs
 
@@ -101,3 +101,35 @@ def test_a_member_that_may_have_a_place_in_the_next_call_is_not_told_that_none_i
     assert [(one.pod.name, one.node) for one in result.bound] == [("g-0", "b1")]
     (left,) = (one for one in result.decisions if isinstance(one, Unschedulable))
     assert left.refusal == "no place was found beside the nominated members"
+
+
+def test_nobody_leaves_for_a_member_whom_only_a_promise_to_a_less_important_pod_keeps_off() -> None:
+    """The gang is as important as its least member; who is more important himself is kept off by fewer."""
+    least, most = members("g", 2, 2000, 1)
+    gang = [attrs.evolve(least, requests={"cpu": 1000}), attrs.evolve(most, priority=50)]
+    promised = Pod(name="w", requests={"cpu": 2000}, priority=10, nominated_node="a1")
+    low = Pod(name="low", requests={"cpu": 2000}, priority=5)
+    nodes = [node("a1", 4000, "a"), node("b1", 1000, "b")]
+    snapshot = cluster(nodes, [*gang, promised, low]).assume(low.at("a1"))
+    result = schedule(snapshot, preempt=PreemptionRules(members="each"))
+    assert verify(snapshot, result) == ()
+    meant_for = {one.pod.name: one for one in result.decisions if isinstance(one, Nominated)}
+    assert {name: (one.node, len(one.victims)) for name, one in meant_for.items()} == {
+        "g-1": ("a1", 0),
+        "w": ("a1", 1),
+    }
+
+
+@pytest.mark.parametrize(("room", "moves"), [(4000, ["c1"]), (3000, [])])
+def test_who_moves_for_such_a_member_leaves_the_promised_room_alone(room: int, moves: list[str]) -> None:
+    least, most = members("g", 2, 3000, 1)
+    most = attrs.evolve(most, priority=50, node_selector={"block": "a"})
+    promised = Pod(name="w", requests={"cpu": 1000}, priority=10, nominated_node="c1")
+    low = Pod(name="low", requests={"cpu": 3000}, priority=5)
+    nodes = [node("a1", 3000, "a"), node("b1", 1000, "b"), node("c1", room, "c")]
+    waiting = [attrs.evolve(least, requests={"cpu": 1000}), most, promised, low]
+    snapshot = cluster(nodes, waiting).assume(low.at("a1"))
+    result = schedule(snapshot, preempt=PreemptionRules(members="each", relocation="first"))
+    assert verify(snapshot, result) == ()
+    assert [move.node for plan in result.preemptions for move in plan.moves] == moves
+    assert {one.pod.name: one.node for one in result.bound} == {"g-0": "b1", "w": "c1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 
 from koordcore.checking.gang_parts import check_parts
 from koordcore.checking.network import tree_of
@@ -88,7 +89,7 @@ def check_members(
         tree = tree_of(whole)
     if tree is not None:
         gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
-    before = _before(snapshot)
+    before, staying = _before(snapshot), _staying(snapshot, gangs)
     for gang_id in sorted(members):
         if not any(pod.key in asked for pod in members[gang_id]):
             continue
@@ -101,7 +102,7 @@ def check_members(
             continue
         yield from _check_group(gang, gangs, members, before, new)
         # Also where it does not list itself its members lie with those of the gangs that it lists.
-        planned = sorted({gang_id, *gang.group})
+        planned = sorted({gang_id, *_awaited(gang, gangs, before[0])})
         specs = {name: gangs[name].topology_spec for name in planned if name in gangs}
         # Where nothing binds them all, others may have come by themselves, to nodes that are in no network.
         binding = specs if _shared(specs).gather_strategy else (gang_id,)
@@ -112,12 +113,12 @@ def check_members(
         if known and (tree is not None or not started or any(spec.binds for spec in known)):
             there = tree or _bare(together, known)
             if there is not None or not standing:
-                yield from _check_gather(there, gang.id, _shared(specs), together, new)
+                yield from _check_gather(there, gang.id, _shared(specs), together, new, staying)
         if gang.topology_spec is not None:
             own, pods = _unshared(gang.topology_spec, _shared(specs)), members[gang_id]
             there = tree or _bare(pods, [gang.topology_spec])
             if there is not None or (not standing and (not started or gang.topology_spec.binds)):
-                yield from _check_gather(there, gang.id, own, pods, new)
+                yield from _check_gather(there, gang.id, own, pods, new, staying)
         if gang.sub_groups is not None:
             yield from check_parts(snapshot, gang, members[gang_id], new, tree, standing=standing)
 
@@ -182,6 +183,28 @@ def _before(snapshot: ClusterSnapshot) -> tuple[Counter[str], Counter[str]]:
     return bound, waiting
 
 
+def _staying(snapshot: ClusterSnapshot, gangs: Mapping[str, Gang]) -> set[str]:
+    """Give the gangs of which somebody stays, and all that are tied to them by their lists.
+
+    Whoever ran to his end and still exists counts, and whoever terminates does not.
+    """
+    tied: dict[str, set[str]] = defaultdict(set)
+    for name, gang in gangs.items():
+        for other in gang.group:
+            tied[name].add(other)
+            tied[other].add(name)
+    ended = (pod for pod in snapshot.of(Pod) if pod.finished and pod.node_name)
+    there = chain((pod for state in snapshot.nodes for pod in state.pods), ended)
+    asked = [*members_of(pod for pod in there if not pod.terminating)]
+    found: set[str] = set()
+    while asked:
+        name = asked.pop()
+        if name not in found:
+            found.add(name)
+            asked += tied[name]
+    return found
+
+
 def _check_group(
     gang: Gang,
     gangs: Mapping[str, Gang],
@@ -198,7 +221,8 @@ def _check_group(
     partly, met = 0 < enough < len(group) and all({*one.group} == {*group} for one in known), 0
     for name in group:
         policy = gangs[name].match_policy if name in gangs else MatchPolicy.ONCE_SATISFIED
-        if started and policy == MatchPolicy.ONCE_SATISFIED:
+        begun = started or (name in gangs and name != gang.id and _started(gangs[name], gangs, bound))
+        if begun and policy == MatchPolicy.ONCE_SATISFIED:
             met += 1
             continue
         least = gangs[name].min_available if name in gangs else 0
@@ -218,6 +242,22 @@ def _check_group(
 def _started(gang: Gang, gangs: Mapping[str, Gang], bound: Mapping[str, int]) -> bool:
     """Tell whether a member of the group has run before: of any gang that lists the same ones."""
     return any(bound[name] for name, one in gangs.items() if one.group == gang.group)
+
+
+def _awaited(gang: Gang, gangs: Mapping[str, Gang], bound: Mapping[str, int]) -> Iterator[str]:
+    """Give those whom a gang lists without which none of its members starts now.
+
+    Once it has started, those that have not matter only where they count anew at every start.
+    """
+    started = _started(gang, gangs, bound)
+    for name in gang.group:
+        one = gangs.get(name)
+        if not started or (one is not None and (_counts_anew(one) or _started(one, gangs, bound))):
+            yield name
+
+
+def _counts_anew(gang: Gang) -> bool:
+    return gang.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
 
 
 def _shared(specs: Mapping[str, NetworkTopologySpec | None]) -> NetworkTopologySpec:
@@ -267,13 +307,13 @@ def _check_gather(
     spec: NetworkTopologySpec,
     pods: list[Pod],
     new: set[PodKey],
+    staying: Collection[str],
 ) -> Iterator[Violation]:
     if tree is None:
         yield Violation(ViolationKind.GANG, gang_id, "wants to be gathered, and there is no network topology")
         return
-    running = [pod for pod in pods if pod.key not in new]
-    if all(pod.terminating for pod in running):
-        running = []  # a gang of which nobody stays begins anew
+    # A gang of which nobody stays begins anew.
+    running = [pod for pod in pods if pod.key not in new] if gang_id in staying else []
     broken = gathering_violations(
         tree,
         [str(pod.node_name) for pod in pods if pod.key in new],

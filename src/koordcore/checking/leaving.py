@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import PodKey
 from koordcore.snapshot import ClusterSnapshot
 
 PROTECTING: Final = (
@@ -14,13 +13,17 @@ PROTECTING: Final = (
 )
 
 
-def leaving_anyhow(snapshot: ClusterSnapshot, coming: Iterable[Pod]) -> frozenset[PodKey]:
+def leaving_anyhow(snapshot: ClusterSnapshot, least: int) -> frozenset[PodKey]:
     """Give the pods that leave and that whoever comes could have evicted: their room may be counted on.
 
     So may that of all who go for some job, whatever their priority: their quotas had borrowed, or the job is
     more important.
+
+    Parameters
+    ----------
+    least
+        Least priority of those who come.
     """
-    least = min((pod.priority for pod in coming), default=0)
     return frozenset(
         pod.key
         for pod in snapshot.bound_pods()

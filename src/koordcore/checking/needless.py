@@ -259,13 +259,16 @@ def check_needed(
         came = {one.pod for one in result.decisions[first:] if isinstance(one, Bound)}
         # Those of the same gangs were placed in the same turn, before anybody was asked to leave.
         own_gangs = {*plan.job.split(",")}
-        beside = {pod.key for pod in snapshot.pending if pod.key in came and _gang_of(pod) in own_gangs}
+        theirs = [pod for pod in snapshot.pending if _gang_of(pod) in own_gangs]
+        beside = {pod.key for pod in theirs if pod.key in came}
+        # A gang counts on whom the least of those who wait could evict, whoever of them gets room.
+        least = min((pod.priority for pod in (*own, *theirs) if pod.key not in beside), default=0)
         turn = _Turn(
             snapshot=snapshot,
             result=result,
             states=states,
             later=frozenset(came - beside),
-            gone=leaving_anyhow(snapshot, own).union(gone),
+            gone=leaving_anyhow(snapshot, least).union(gone),
             coming=coming,
             promised=_promised(snapshot, own, placed),
             everywhere=everywhere,

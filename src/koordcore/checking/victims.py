@@ -175,35 +175,36 @@ def _check_room(
 ) -> Iterator[Violation]:
     """On every node to which somebody comes, what stays and what comes fits together.
 
-    Whom the job may count on as leaving anyhow makes room for its members, and for who moves for them.
+    Whom a pod may count on as leaving anyhow makes room for it, and for who moves for it: the less important
+    ones of those who come find room beside who leaves only for the others.
     """
     if not result.policy.filters("NodeResourcesFit"):
         return
-    coming: dict[str, list[Pod]] = defaultdict(list)
-    counting: dict[str, list[Pod]] = defaultdict(list)
+    coming: dict[str, list[tuple[int, Pod]]] = defaultdict(list)
     for one in nominated:
-        coming[one.node].append(pods[one.pod])
-        counting[one.node].append(pods[one.pod])
+        coming[one.node].append((pods[one.pod].priority, pods[one.pod]))
     for plan in result.preemptions:
-        members = [pods[one.pod] for one in nominated if str(one.pod) in plan.nominations]
+        members = [pods[one.pod].priority for one in nominated if str(one.pod) in plan.nominations]
         for move in plan.moves:
             if move.victim.pod in gone:
-                coming[move.node].append(gone[move.victim.pod])
-                counting[move.node] += members
+                coming[move.node].append((min(members, default=0), gone[move.victim.pod]))
     states = {state.name: state for state in result.snapshot.nodes}
     classes = classes_of_resources(result.snapshot, result.policy)
-    for node in sorted(coming):
-        if node not in states:
-            continue
-        away = {*gone, *leaving_anyhow(snapshot, counting[node])}
-        staying = [pod for pod in states[node].pods if pod.key not in away]
-        holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
-        lent = [(holder, _lent(result.snapshot, holder, coming[node])) for holder in holders]
-        found = overflow(states[node].node, staying, coming[node], result.policy, lent=lent, classes=classes)
-        for name, amount, limit in found:
-            kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
-            message = f"{name}: {amount} once the victims have gone, {limit} allocatable"
-            yield Violation(kind, node, message)
+    for node in sorted(coming.keys() & states.keys()):
+        told: set[str] = set()
+        for least in sorted({priority for priority, _ in coming[node]}):
+            come = [pod for priority, pod in coming[node] if priority <= least]
+            away = {*gone, *leaving_anyhow(snapshot, least)}
+            staying = [pod for pod in states[node].pods if pod.key not in away]
+            holders = [pod for pod in staying if pod.annotations.get(STANDS_FOR) == "true"]
+            lent = [(holder, _lent(result.snapshot, holder, come)) for holder in holders]
+            found = overflow(states[node].node, staying, come, result.policy, lent=lent, classes=classes)
+            for name, amount, limit in found:
+                kind = ViolationKind.POD_COUNT if name == PODS else ViolationKind.RESOURCE
+                message = f"{name}: {amount} once the victims have gone, {limit} allocatable"
+                if name not in told:
+                    yield Violation(kind, node, message)
+                told.add(name)
 
 
 def _check_moves(

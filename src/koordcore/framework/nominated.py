@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from koordcore._arrays import BoolVector
@@ -76,6 +77,8 @@ class NominatedPods:
         """What is kept for those who have claims."""
         self._held: list[Pod] = []
         self._rest: dict[int, list[Pod]] = {}
+        self.fewer = False
+        """Within :meth:`only_against`: somebody does not count who did."""
         self._limiting: list[Plugin] | None = None
         row_of = workspace.layout.row_of
         for pod in sorted(pods, key=attrgetter("key")):
@@ -273,6 +276,29 @@ class NominatedPods:
             yield
         finally:
             self._held = [self._again(pod) for pod in held]
+
+    @contextmanager
+    def only_against(self, pod: Pod) -> Iterator[None]:
+        """Within :meth:`assumed` for a less important pod, count only who counts against this one as well."""
+        count = [one for one in self._held if self.counts(one, pod)]
+        if len(count) == len(self._held):
+            yield
+            return
+        keys, before = {one.key for one in count}, self._rest
+        others = [one for one in self._held if one.key not in keys]
+        fewer = {one.key: attrs.evolve(one.at(None), nominated_node=one.node_name) for one in others}
+        self._rest = {
+            row: [*there, *(one for key, one in fewer.items() if self._row.get(key) == row)]
+            for row, there in before.items()
+        }
+        with self.set_aside():
+            self._held, self.fewer = [self._again(one) for one in count], True
+            try:
+                yield
+            finally:
+                for one in reversed(self._held):
+                    forget_nominated(self._workspace, self._plugins, one)
+                self._rest, self.fewer = before, False
 
     @contextmanager
     def nobody(self) -> Iterator[None]:

@@ -420,19 +420,20 @@ def _in_multiples(problem: PreemptionProblem, counts: IntMatrix) -> bool:
     if tree is None:
         return True
     per_node = counts.sum(axis=0)
+    if not per_node.any():
+        return True
     if (per_node[problem.place < 0] > 0).any():
         return False
     bound = problem.bound if len(problem.bound) else np.zeros_like(per_node)
-    fresh, total = np.zeros(len(tree.nodes), np.int64), np.zeros(len(tree.nodes), np.int64)
+    total = np.zeros(len(tree.nodes), np.int64)
     inside = problem.place >= 0
-    fresh[problem.place[inside]] = per_node[inside]
     total[problem.place[inside]] = (per_node + bound)[inside]
-    used, sums = tree.sum_up(fresh), tree.sum_up(total)
+    sums = tree.sum_up(total)
     for layer, multiple in problem.spec.multiples.items():
         depth = tree.depth_of(layer)
         if depth is None:
             continue
         span = slice(tree.layer_start[depth], tree.layer_start[depth + 1])
-        if ((sums[span] % multiple != 0) & (used[span] > 0)).any():
+        if (sums[span] % multiple != 0).any():  # also where only members run
             return False
     return True

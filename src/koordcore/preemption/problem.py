@@ -155,13 +155,17 @@ class Multiple:
     held: Mapping[int, int]
 
     def holds(self, per_node: IntVector) -> bool:
-        """Tell whether so many members go to each node, shape (N,)."""
+        """Tell whether so many members go to each node, shape (N,).
+
+        Where somebody goes, those that run have to be multiples afterwards in every domain.
+        """
         inside: dict[int, int] = {}
         for row in np.flatnonzero(per_node).tolist():
             home = int(self.home[row])
             inside[home] = inside.get(home, 0) + int(per_node[row])
-        return all(
-            home >= 0 and (count + self.held.get(home, 0)) % self.size == 0 for home, count in inside.items()
+        return not inside or all(
+            home >= 0 and (inside.get(home, 0) + self.held.get(home, 0)) % self.size == 0
+            for home in {**inside, **self.held}
         )
 
 

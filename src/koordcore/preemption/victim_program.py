@@ -330,6 +330,8 @@ class VictimProgram:
         for (number, row), variable in self.place.items():
             if self.problem.classes[number][0] in multiple.roles:
                 inside.setdefault(int(multiple.home[row]), []).append((variable, 1))
+        if any(self.problem.roles[role].min_available > 0 for role in multiple.roles):
+            inside = {**{domain: [] for domain in sorted(multiple.held)}, **inside}
         for domain, terms in inside.items():
             before = multiple.held.get(domain, 0)
             if domain < 0:

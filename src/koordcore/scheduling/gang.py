@@ -220,8 +220,7 @@ def _as_nominated(
     find other nodes, and what the evictions have won would be lost again.
     """
     row_of = workspace.layout.row_of
-    number = sum(pod.nominated_node in row_of for pod in job.pods)
-    if not number or (job.together and number < len(job.pods)):
+    if not any(pod.nominated_node in row_of for pod in job.pods):
         return None
     mark = workspace.checkpoint()
     first = bind_nominated(workspace, plugins, _in_order(job))

@@ -37,7 +37,7 @@ from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import LABEL_SUB_GROUP, Part, split_members
 from koordcore.scheduling.gang_book import NO_MEMBERS, Minimums, gang_book, gang_pod
 from koordcore.scheduling.gang_order import cores
-from koordcore.scheduling.gang_refusals import fewest_gangs, needs_network, refused_as_group
+from koordcore.scheduling.gang_refusals import fewest_gangs, gathered, needs_network, refused_as_group
 from koordcore.scheduling.group_tree import GroupTree, tree_of
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import ClusterSnapshot
@@ -62,7 +62,7 @@ class Job:
     ahead
         Gangs that it waits for and that do not wait for it: they have had their turn.
     free
-        Gangs whose minimum nobody asks for: such a one lists others, and not itself.
+        Gangs whose minimum nobody asks for: they list others, and not themselves, or have started before.
     members
         Pending members by gang id, in rank order where they have ranks, else in queue order.
     bound
@@ -86,6 +86,8 @@ class Job:
         Nodes of the members of these that run, by pod.
     fit
         Which nodes come first where these are of unequal size, by the policy of its first member.
+    optional
+        How many of the gangs that are asked for have to start; 0 for all.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Job:
     parts: Mapping[str, tuple[Part, ...]] = NO_PARTS
     there: Mapping[PodKey, str] = NOWHERE
     fit: GangFit = GangFit.FEWEST_NODES
+    optional: int = 0
 
     @property
     def stopped(self) -> bool:
@@ -142,11 +145,6 @@ class Job:
     def own(self) -> tuple[str, ...]:
         """Its gangs without those that it only waits for."""
         return tuple(name for name in self.gangs if name not in self.ahead)
-
-    @property
-    def optional(self) -> int:
-        """How many of the gangs that are asked for have to start; 0 for all."""
-        return fewest_gangs(self.gangs)
 
     @property
     def together(self) -> bool:
@@ -198,11 +196,6 @@ class Job:
             if len(pods) < self.least(name):
                 return f'gang "{name}" needs {self.least(name)} more members at once, and {len(pods)} wait'
         return ""
-
-
-def _gathered(gang: Gang) -> bool:
-    """Tell whether members have a wish for their places."""
-    return gang.topology_spec is not None or (gang.sub_groups is not None and gang.sub_groups.gathered)
 
 
 def rank_of(pod: Pod) -> int | None:
@@ -362,8 +355,7 @@ class JobTable:
             return False  # its group has started, and none of its parts
         # Each gang of the group has to permit it, and others may count anew at every start.
         return not any(
-            _gathered(gang)
-            or gang.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
+            gathered(gang) or gang.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.WAITING_AND_RUNNING)
             for gang in (record.gang, *self._group(record).values())
         )
 
@@ -381,29 +373,38 @@ class JobTable:
         needed = {name for one in core for name in self._book.waits_for(one)}
         ids = sorted(name for name in needed.union(core) if name in known)
         gangs = {name: known[name].gang for name in ids} or {gang_id: Gang(id=gang_id)}
-        tree = once(self._snapshot, network_tree) if any(map(_gathered, gangs.values())) else None
-        if tree is not None:
+        # One that has not started need not be waited for, and may list others nonetheless.
+        listed = [known[name].gang for gang in gangs.values() for name in gang.group if name in known]
+        optional = fewest_gangs([*gangs.values(), *listed])
+        if any(map(gathered, gangs.values())) and (tree := once(self._snapshot, network_tree)) is not None:
             gangs = {name: spelt(gang, tree) for name, gang in gangs.items()}
         members = {name: tuple(by_gang.get(name, ())) if name in core else () for name in gangs}
         with_parts = [name for name, gang in gangs.items() if gang.sub_groups is not None and name in core]
         running = {name: self._running_of(name) for name in with_parts}
+        # Whose group has started, and only is waited for, keeps nobody back.
+        asked = {name for name in needed if optional or name in core or not self._begun(name)}
         return Job(
             name=",".join(sorted(core)),
             gangs=gangs,
             members=members,
             bound={name: tuple(self._nodes_of(name)) for name in gangs},
             ahead=frozenset(gangs).difference(core),
-            free=frozenset(gangs) - needed if any(name in known for name in core) else NO_GANGS,
+            free=frozenset(gangs) - asked if any(name in known for name in core) else NO_GANGS,
             waiting={name: self._waiting(name) for name in gangs},
             ended={name: self._book.ended(name) for name in gangs},
             satisfied=all(map(self._book.satisfied, core)),
             refusal=self._refusal(
-                first, gangs, {name: members[name] for name in gangs if name in core}, needed
+                first, gangs, {name: members[name] for name in gangs if name in core}, needed, optional
             ),
+            optional=optional,
             parts={name: self._parts(gangs[name], (*running[name], *members[name])) for name in with_parts},
             there={pod.key: str(pod.node_name) for pods in running.values() for pod in pods if pod.bound},
             fit=self._fit(first),
         )
+
+    def _begun(self, gang_id: str) -> bool:
+        record = self._book.records.get(gang_id)
+        return record is not None and exempt(self._book.part(gang_id), record)
 
     def _fit(self, first: Pod) -> GangFit:
         known = self._fits.get(first.scheduler_name)
@@ -432,11 +433,12 @@ class JobTable:
         gangs: Mapping[str, Gang],
         members: Mapping[str, Sequence[Pod]],
         needed: Collection[str],
+        least: int,
     ) -> str:
         """Say why gangs that start together may not start at all; the first pod's own gang says it first."""
         wanted = any(needs_network(gang) for gang in gangs.values())
         known = not wanted or once(self._snapshot, network_tree) is not None
-        found = refused_as_group(gangs, members, needed, self._book.records, topology_known=known)
+        found = refused_as_group(gangs, members, needed, self._book.records, least, topology_known=known)
         if found is not None:
             return found
         # Gangs that start together may list different ones.

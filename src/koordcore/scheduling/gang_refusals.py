@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from koordcore.allocators.gang.cycle import NO_TOPOLOGY
 from koordcore.allocators.gang.state import GangRecord, worth_requeue
@@ -17,9 +17,14 @@ def needs_network(gang: Gang) -> bool:
     )
 
 
-def fewest_gangs(gangs: Mapping[str, Gang]) -> int:
+def gathered(gang: Gang) -> bool:
+    """Tell whether members have a wish for their places."""
+    return gang.topology_spec is not None or (gang.sub_groups is not None and gang.sub_groups.gathered)
+
+
+def fewest_gangs(gangs: Iterable[Gang]) -> int:
     """Give how many gangs have to start; 0 for all, as where they do not all list the same ones."""
-    known = [gang for gang in gangs.values() if gang.initialised]
+    known = [gang for gang in gangs if gang.initialised]
     lists = {frozenset(gang.group) for gang in known}
     if len(lists) != 1:
         return 0
@@ -32,6 +37,7 @@ def refused_as_group(
     starting: Collection[str],
     needed: Collection[str],
     records: Mapping[str, GangRecord],
+    least: int,
     *,
     topology_known: bool,
 ) -> str | None:
@@ -47,13 +53,14 @@ def refused_as_group(
         Gangs that others, or they themselves, list.
     records
         How far each gang has come.
+    least
+        How many of them have to start; 0 for all.
     topology_known
         There is a network.
     """
     malformed = next((gangs[name].malformed for name in starting if gangs[name].malformed), "")
     if malformed:
         return malformed
-    least = fewest_gangs(gangs)
     if least:
         ready = sum(worth_requeue(records[name]) for name in gangs if name in needed and name in records)
         if ready < least:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any
+from itertools import chain, combinations, islice, product
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -19,6 +19,9 @@ from koordcore.model.gangs import NetworkTopologySpec
 from koordcore.model.pods import Pod, PodKey
 from koordcore.scheduling.gang_groups import Job, rank_of
 from koordcore.topology.network import NODE_LAYER, NetworkTopology
+
+MOST_CHOICES: Final = 256
+"""Choices of parts of a gang that are looked at, and of gangs of a group."""
 
 
 @record(kw_only=True)
@@ -139,10 +142,11 @@ def missing_members(job: Job) -> Iterator[tuple[JobPart, Pod]]:
                 yield part, pod
 
 
-def needed_parts(job: Job, *, everybody: bool = False) -> list[JobPart]:
-    """List the parts that room is made for: all, or the first that are enough; none where there are too few.
+def needed_parts(job: Job, *, everybody: bool = False) -> Iterator[list[JobPart]]:
+    """List in turn the parts that room may be made for: all, or some that are enough; nothing for too few.
 
-    Where the parts of a gang need fewer members than the gang does, the first of them get what is missing.
+    The first choice is of those that need nobody more, else of the first ones; it comes twice. Where the
+    parts of a gang need fewer members than the gang does, the first of them get what is missing.
 
     Parameters
     ----------
@@ -150,42 +154,69 @@ def needed_parts(job: Job, *, everybody: bool = False) -> list[JobPart]:
         Take all parts, also where fewer would do.
     """
     parts = parts_of(job)
-    able = []
-    for gang in job.members:
-        found = _enough_of(job, gang, [part for part in parts if part.gang == gang], everybody=everybody)
-        if found is not None:
-            able.append(found)
     optional = job.optional and not everybody
     most = job.optional + len(job.free) if optional else len(job.members)
-    return list(chain.from_iterable(able[:most])) if len(able) >= most else []
+    able = []
+    for gang in job.members:
+        choices = _enough_of(job, gang, [part for part in parts if part.gang == gang], everybody=everybody)
+        first = next(choices, None)
+        if first is not None:
+            able.append((gang, first))
+    if optional:
+        able.sort(key=lambda one: any(part.least for part in one[1]))  # keeps the order of equals
+    if len(able) < most:
+        return
+    yield list(chain.from_iterable(first for _, first in able[:most]))  # others are seldom asked for
+    for some in islice(combinations([gang for gang, _ in able], most), MOST_CHOICES):
+        ones = [[part for part in parts if part.gang == gang] for gang in some]
+        chosen = [
+            list(islice(_enough_of(job, gang, own, everybody=everybody), MOST_CHOICES))
+            for gang, own in zip(some, ones, strict=True)
+        ]
+        for choice in product(*chosen):
+            yield list(chain.from_iterable(choice))
 
 
-def _enough_of(job: Job, gang: str, parts: list[JobPart], *, everybody: bool) -> list[JobPart] | None:
-    """Take the first parts of a gang that are enough of it; ``None`` where not enough can start."""
+def _enough_of(job: Job, gang: str, parts: list[JobPart], *, everybody: bool) -> Iterator[list[JobPart]]:
+    """List in turn the parts of a gang that are enough of it; nothing where not enough can start."""
     able = [part for part in parts if len(part.pods) >= part.least]
     groups = job.gangs[gang].sub_groups
     if everybody or gang not in job.parts or groups is None or job.repaired(gang):
-        return able if len(able) == len(parts) else None
+        if len(able) == len(parts):
+            yield able
+        return
     entries = []
     for number, entry in enumerate(groups.entries):
-        ones = [part for part in able if part.entry == number]
-        every = sum(part.entry == number for part in parts)
-        if len(ones) >= max(1, entry.min_replicas or every):
-            entries.append((ones[: entry.min_replicas or every], ones))
-    if len(entries) < (groups.least or len(groups.entries)):
-        return None
-    needed = entries[: groups.least or len(groups.entries)]
-    first = [part for ones, _ in needed for part in ones]
-    rest = [part for _, ones in entries for part in ones if part not in first]
-    free = [part for part in able if part.entry < 0]
+        ones = sorted((part for part in able if part.entry == number), key=_needs)
+        count = entry.min_replicas or sum(part.entry == number for part in parts)
+        if len(ones) >= max(1, count):
+            entries.append((count, ones))
+    entries.sort(key=lambda one: any(map(_needs, one[1][: one[0]])))
+    for needed in combinations(entries, groups.least or len(groups.entries)):
+        for some in product(*(islice(combinations(ones, count), MOST_CHOICES) for count, ones in needed)):
+            first = list(chain.from_iterable(some))
+            rest = [part for _, ones in entries for part in ones if part not in first]
+            found = _filled(parts, first, [part for part in able if part.entry < 0], rest, job.least(gang))
+            if found is not None:
+                yield found
+
+
+def _needs(part: JobPart) -> bool:
+    return part.least > 0
+
+
+def _filled(
+    parts: list[JobPart], first: list[JobPart], free: list[JobPart], rest: list[JobPart], least: int
+) -> list[JobPart] | None:
+    """Let some parts place as many members as a gang needs; ``None`` where they have too few."""
     chosen = {part.name: part.least for part in (*first, *free)}
-    missing = job.least(gang) - sum(chosen.values())
+    missing = least - sum(chosen.values())
     for part in (*free, *first, *rest):  # who is free is most easily placed
-        least = chosen.get(part.name, 0)
-        more = min(max(0, missing), len(part.pods) - least)
+        own = chosen.get(part.name, 0)
+        more = min(max(0, missing), len(part.pods) - own)
         missing -= more
         if more:
-            chosen[part.name] = max(part.least, least + more)
+            chosen[part.name] = max(part.least, own + more)
     if missing > 0:
         return None
     return [attrs.evolve(part, least=chosen[part.name]) for part in parts if part.name in chosen]

@@ -49,7 +49,7 @@ def beside(job: Job, decisions: Mapping[PodKey, PodDecision]) -> Job:
         bound[name] = (*job.bound[name], *nodes)
         # They start with the others, so that they count however the gang counts.
         waiting[name] = job.waiting.get(name, 0) + len(nodes)
-    return attrs.evolve(job, members=members, bound=bound, waiting=waiting)
+    return attrs.evolve(job, members=members, bound=bound, waiting=waiting, there={**job.there, **there})
 
 
 def well_placed(

@@ -39,12 +39,11 @@ from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import (
     JobPart,
     missing_members,
-    needed_parts,
     parts_of,
     with_hope,
     with_places,
 )
-from koordcore.scheduling.gang_wish import own_layers, serving
+from koordcore.scheduling.gang_wish import asked_for, own_layers, serving, starts_later
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
@@ -121,7 +120,7 @@ class Preemptor:
         decisions
             About its members.
         """
-        if job.lacking():
+        if job.lacking() or any(pod.gated for pod in job.pods):
             return []  # nobody's leaving helps
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
         job = with_hope(job, {pod.key for pod in job.pods if _unresolvable(self._plugins.class_of(pod))})
@@ -131,32 +130,26 @@ class Preemptor:
         bound = [node for nodes in job.bound.values() for node in nodes]
         found: list[Nominated] = []
         if job.pods and not placed:
-            least = {name: job.least(name) for name in job.members}
-            if not any(least.values()) and self._rules.members is not Members.EACH:
+            needs = any(map(job.least, job.members)) or any(part.least for part in parts_of(job))
+            if not needs and self._rules.members is Members.MINIMUM:
                 # It has started: who is missing from its minimum is worth an eviction for itself.
                 for part, pod in missing_members(job):
                     found += self._for_one(job, part, pod, {one.pod: one.node for one in found}, str(pod.key))
                 return found
-            identified = identify_job(triggering(job.pods), group=job.own, pending=job.pods, minimums=least)
-            spec = job.spec
-            if job.together:
-                parts = needed_parts(job, everybody=self._rules.members is Members.ALL)
-                pending = tuple(pod for part in parts for pod in part.pods)
-                identified = attrs.evolve(
-                    identified,
-                    trigger=triggering(pending, identified.trigger),  # not all gangs are needed
-                    pending=pending,
-                    parts=immutabledict({part.name: (part.pods, part.least) for part in parts if part.pods}),
-                )
-                spec = spec or NetworkTopologySpec()
-            identified = attrs.evolve(identified, serves=serving(self._workspace, job))
-            found += self._preempt_or_reclaim(identified, spec, bound, own_layers(job)) or ()
-        if self._rules.members is not Members.EACH:
+            spec = job.spec or (NetworkTopologySpec() if job.together else None)
+            everybody = self._rules.members is Members.ALL
+            for asked in asked_for(self._workspace, self._plugins, job, everybody=everybody):
+                with self._plugins.nominated.only_against(asked.trigger):
+                    found += self._preempt_or_reclaim(asked, spec, bound, own_layers(job)) or ()
+                if found:
+                    break
+        if self._rules.members is not Members.EACH or not starts_later(job, placed):
             return found
         for part in parts_of(job):
             for pod in part.pods:
                 there = {**placed, **{one.pod: one.node for one in found}}
-                if pod.key not in there and job.started_with(there) and part.started_with(there):
+                ready = pod.key not in there and part.started_with({**there, pod.key: ""})
+                if ready and (job.optional or job.started_with(there)):
                     found += self._for_one(job, part, pod, there, job.name)
         return found
 
@@ -169,7 +162,8 @@ class Preemptor:
         one = attrs.evolve(identify_job(pod), preemptor=name, parts=parted, serves=serves)
         bound = [node for nodes in now.bound.values() for node in nodes]
         spec = job.spec or (NetworkTopologySpec() if job.parts else None)
-        return self._preempt(one, spec, bound, own_layers(now)) or []
+        with self._plugins.nominated.only_against(pod):
+            return self._preempt(one, spec, bound, own_layers(now)) or []
 
     def _for_groups(self, job: Job) -> list[Nominated]:
         """Make room for Kubernetes' own groups: for as many of them as could start at all."""
@@ -268,7 +262,7 @@ class Preemptor:
             if isinstance(plan, PreemptionPlan):
                 unknown = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
                 plan = attrs.evolve(plan, certificate=unknown)
-        freed = self._claims or leaving
+        freed = self._claims or leaving or self._plugins.nominated.fewer
         if isinstance(plan, NotHelpful) or not (plan.nominations and (plan.victims or freed)):
             return None
         plan = self._completed(problem, plan, runs, pods)
