@@ -100,16 +100,6 @@ def test_revoke_brings_the_quota_back_within_its_runtime_or_takes_all() -> None:
     assert [each.key.name for each in hopeless] == ["a", "b", "c"]
 
 
-def test_nobody_is_revoked_for_what_he_does_not_use() -> None:
-    """The kept pod alone is beyond the memory; without more CPUs only who uses memory has to go besides."""
-    pods = [pod("a", 3, 1), pod("b", 2, 2, memory=1), pod("c", 1, 3), pod("k", 1, 0, kept=True, memory=6)]
-    asked = [(each, each.request) for each in pods]
-    used = make_resources({"cpu": 7, "memory": 7})
-    for cpu, gone in ((7, ["b"]), (5, ["b"]), (4, ["a", "b"]), (1, ["a", "b", "c"]), (0, ["a", "b", "c"])):
-        chosen = select_revoked(used, make_resources({"cpu": cpu, "memory": 5}), asked)
-        assert [each.key.name for each in chosen] == gone
-
-
 def test_who_terminates_gives_back_what_a_quota_uses_too_much_and_is_not_evicted_again() -> None:
     pods = [attrs.evolve(pod("goes", 3, 9), terminating=True), pod("a", 3, 1), pod("b", 2, 2)]
     asked = [(each, each.request) for each in pods]

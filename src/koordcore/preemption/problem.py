@@ -155,10 +155,7 @@ class Multiple:
     held: Mapping[int, int]
 
     def holds(self, per_node: IntVector) -> bool:
-        """Tell whether so many members go to each node, shape (N,).
-
-        Where somebody goes, those that run have to be multiples afterwards in every domain.
-        """
+        """Tell whether so many members may go to each node, shape (N,); all that run have to be multiples."""
         inside: dict[int, int] = {}
         for row in np.flatnonzero(per_node).tolist():
             home = int(self.home[row])

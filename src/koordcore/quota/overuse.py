@@ -96,8 +96,7 @@ def select_revoked(
     tuple of QuotaPod
         In the order of eviction. Pods are taken from the least important up until the rest fits, and those
         that can stay after all are given back from the most important down. Non-preemptible pods stay.
-        Where not even all of them suffice, all go that use something of which there is too much then, the
-        least important first. Who terminates leaves anyhow, and is not evicted again.
+        Where not even all of them suffice, all go. Who terminates leaves anyhow, and is not evicted again.
 
     Notes
     -----
@@ -116,18 +115,19 @@ def select_revoked(
         if pod.preemptible and not pod.terminating:
             _shift(left, asked[pod.key], -1)
             taken.append(pod)
-    short = bool(_over(left, runtime))
+    if _over(left, runtime):
+        return tuple(taken)
     revoked: list[QuotaPod] = []
     for pod in reversed(taken):
         _shift(left, asked[pod.key], 1)
-        if any(asked[pod.key].get(name, 0) > 0 for name in _over(left, runtime)):
+        if _over(left, runtime):
             _shift(left, asked[pod.key], -1)
             revoked.append(pod)
-    return tuple(reversed(revoked) if short else revoked)
+    return tuple(revoked)
 
 
-def _over(used: Mapping[str, int], runtime: Resources) -> list[str]:
-    return [name for name, bound in runtime.items() if name in used and used[name] > bound]
+def _over(used: Mapping[str, int], runtime: Resources) -> bool:
+    return any(used.get(name, 0) > bound for name, bound in runtime.items() if name in used)
 
 
 def _shift(used: dict[str, int], request: Resources, sign: int) -> None:

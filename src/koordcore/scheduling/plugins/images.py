@@ -40,6 +40,7 @@ class ImageLocality(Plugin):
 
     name = "ImageLocality"
     by_template = True
+    follows_pods = False
     reads = frozenset[type]()
     looks_at = frozenset(("images",))
     _index: ImageIndex | None = None
