@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from benchmarks import bench_live, bench_live_kinds, bench_live_loop, bench_live_mixed
+from benchmarks import bench_live, bench_live_kinds, bench_live_loop, bench_live_mixed, bench_live_real
 from benchmarks.bench_live import _Line
 from benchmarks.bench_live_loop import _Loop
 
 ROWS: Final[Sequence[type[_Line | _Loop]]] = (
     *(*bench_live.ROWS, bench_live.Verified, *bench_live_kinds.ROWS, *bench_live_mixed.ROWS),
+    *bench_live_real.ROWS,
     *bench_live_loop.ROWS,
 )
 FIRST: Final = 10

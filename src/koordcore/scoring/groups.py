@@ -7,7 +7,7 @@ placed costs each tally that is asked again one look-up, not a walk over the clu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -22,10 +22,12 @@ from koordcore.model.affinity import PodAffinity
 from koordcore.model.pods import Pod
 from koordcore.model.selectors import LabelSelector, SelectorOperator
 
-_MOST_SELECTORS: Final = 1024
-"""Selectors of which it is known whom they match."""
+_MOST_WEIGHED: Final = 256
+"""Kinds of pods of which it is known who counts for them."""
+_FEW_GROUPS: Final = 64
+"""So many groups that came are asked about one by one, all that may count are not looked up for them."""
 
-Weights: TypeAlias = Sequence[tuple[str, int]]
+Weights: TypeAlias = tuple[tuple[str, int], ...]
 """Topology keys with what one pod of a group adds to its domain; a key may stand more than once."""
 
 
@@ -130,7 +132,7 @@ class PodGroups:
         self._any_term: list[int] = []
         self.term_keys: set[str] = set()
         self._domains: dict[str, Domains] = {}
-        self._selected: dict[tuple[str, LabelSelector], tuple[dict[int, None], int]] = {}
+        self._weighed: dict[Hashable, tuple[dict[Weights, list[int]], int]] = {}
         self._read = read
         for pod, row in pods:
             self.place(pod, row)
@@ -211,18 +213,35 @@ class PodGroups:
             tokens.update(wanted)
         return sorted({number for token in tokens for number in self._by_label.get(token, ())})
 
-    def selected(self, namespace: str, selector: LabelSelector) -> Collection[int]:
-        """Give the groups of a namespace that a selector matches, ascending; those that leave as well."""
-        known, seen = self._selected.get((namespace, selector), ({}, 0))
-        if seen < len(self.groups):
-            for number in self.matching([selector]):
-                group = self.groups[number]
-                if number >= seen and group.namespace == namespace and selector.matches(group.labels):
-                    known[number] = None
-            if len(self._selected) >= _MOST_SELECTORS:
-                self._selected.clear()
-            self._selected[namespace, selector] = known, len(self.groups)
+    def weighed(
+        self, key: Hashable, weigh: Callable[[PodGroup], Weights], candidates: Callable[[], Iterable[int]]
+    ) -> Mapping[Weights, Sequence[int]]:
+        """Give the groups that weigh anything, by what they weigh; each is asked about once.
+
+        Parameters
+        ----------
+        key
+            Tells apart who asks: equal keys weigh alike.
+        weigh
+            Gives what one pod of a group adds, by topology key.
+        candidates
+            Gives all groups that may weigh anything at present, and maybe others.
+        """
+        known, seen = self._weighed.get(key, ({}, 0))
+        end = len(self.groups)
+        if seen < end:
+            few = 0 < end - seen <= _FEW_GROUPS
+            for number in range(seen, end) if few else candidates():
+                if number >= seen and (weights := weigh(self.groups[number])):
+                    known.setdefault(weights, []).append(number)
+            if key not in self._weighed and len(self._weighed) >= _MOST_WEIGHED:
+                self._weighed.clear()
+            self._weighed[key] = known, end
         return known
+
+    def weigh_anew(self) -> None:
+        """Forget what groups weigh: what it hangs on beside them is something else now."""
+        self._weighed.clear()
 
     def concerned(self, labels: Mapping[str, str]) -> Sequence[int]:
         """Give the groups of which a term may mean a pod of these labels, ascending."""
@@ -276,9 +295,8 @@ class TopologyTally:
         Where pods are.
     weigh
         What one pod of a group adds, by topology key; nothing for groups that do not count.
-    candidates
-        Groups that may count at present, maybe with what they weigh; all that are not listed must weigh
-        nothing.
+    weighed
+        Groups that count at present, by what they weigh (:meth:`PodGroups.weighed`).
     eligible
         Nodes whose pods count; ``None`` for all.
     unlabelled
@@ -289,7 +307,7 @@ class TopologyTally:
         self,
         groups: PodGroups,
         weigh: Callable[[PodGroup], Weights],
-        candidates: Iterable[int] | Mapping[int, Weights],
+        weighed: Mapping[Weights, Sequence[int]],
         eligible: BoolVector | None = None,
         *,
         unlabelled: bool = False,
@@ -297,19 +315,13 @@ class TopologyTally:
         self._groups = groups
         self._weigh = weigh
         self._eligible = eligible
+        self._weights: dict[int, Weights] = {}
         self._unlabelled = unlabelled
         self._sums: dict[str, IntVector] = {}
         self._read = len(groups.events)
         self.entries = 0
         """How many times a pod counts for a domain now."""
-        if not isinstance(candidates, Mapping):
-            candidates = {number: weigh(groups.groups[number]) for number in candidates}
-        self._weights: dict[int, Weights] = dict(candidates)
-        alike: dict[Weights, list[int]] = {}
-        for number, counted in self._weights.items():
-            if counted:
-                alike.setdefault(tuple(counted), []).append(number)
-        for counted, numbers in alike.items():
+        for counted, numbers in weighed.items():
             self._count_all(counted, *groups.rows(numbers))
 
     @property

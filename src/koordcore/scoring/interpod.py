@@ -144,16 +144,24 @@ class InterPodFilter:
         self._request = request
         self._affinity_keys = tuple(dict.fromkeys(term.topology_key for term in request.affinity.required))
         near, far = request.affinity.required, request.anti.required
-        self._near = self._tally(self._weigh_near, near[:1]) if near else None
-        self._far = self._tally(self._weigh_far, far) if far else None
-        self._existing = TopologyTally(groups, self._weigh_existing, groups.concerned(request.labels))
+        self._near = self._tally("near", self._weigh_near, near[:1]) if near else None
+        self._far = self._tally("far", self._weigh_far, far) if far else None
+        existing = groups.weighed(
+            ("existing", request), self._weigh_existing, lambda: groups.concerned(request.labels)
+        )
+        self._existing = TopologyTally(groups, self._weigh_existing, existing)
         self._itself = all(
             self._means(term, request.namespace, request.labels) for term in request.affinity.required
         )
 
-    def _tally(self, weigh: Callable[[PodGroup], Weights], terms: Sequence[PodAffinityTerm]) -> TopologyTally:
-        candidates = self._groups.matching(term.selector for term in terms)
-        return TopologyTally(self._groups, weigh, candidates)
+    def _tally(
+        self, who: str, weigh: Callable[[PodGroup], Weights], terms: Sequence[PodAffinityTerm]
+    ) -> TopologyTally:
+        groups = self._groups
+        among = groups.weighed(
+            (who, self._request), weigh, lambda: groups.matching(term.selector for term in terms)
+        )
+        return TopologyTally(groups, weigh, among)
 
     def _means(self, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
         return self._names.matches(term, self._request.namespace, namespace, labels, known_only=True)
@@ -241,8 +249,12 @@ class InterPodScore:
         self._own = bool(request.affinity.preferred or request.anti.preferred)
         self._number = len(groups.layout.names)
         own = [one.term.selector for one in (*request.affinity.preferred, *request.anti.preferred)]
-        candidates = {*groups.matching(own), *groups.concerned(request.labels)}
-        self._tally = TopologyTally(groups, self._weigh, sorted(candidates))
+        among = groups.weighed(
+            (args, request),
+            self._weigh,
+            lambda: sorted({*groups.matching(own), *groups.concerned(request.labels)}),
+        )
+        self._tally = TopologyTally(groups, self._weigh, among)
 
     def _weigh(self, group: PodGroup) -> Weights:
         return (*self._own_terms(group), *self._terms_of(group))

@@ -174,10 +174,8 @@ def _tally(
             return ()
         return counted if selector.matches(group.labels) else ()
 
-    if selector is None:
-        return TopologyTally(groups, weigh, {}, eligible, unlabelled=unlabelled)
-    among = [one for one in groups.selected(namespace, selector) if not groups.groups[one].terminating]
-    return TopologyTally(groups, weigh, dict.fromkeys(among, counted), eligible, unlabelled=unlabelled)
+    among = groups.weighed((namespace, rule.key, selector), weigh, lambda: groups.matching([selector]))
+    return TopologyTally(groups, weigh, among, eligible, unlabelled=unlabelled)
 
 
 class _HardRule:

@@ -22,6 +22,7 @@ from koordcore.scheduling.plugins.neighbours import (
     Neighbours,
     affine,
     follow_nodes,
+    forget_weights,
     namespace_labels,
     nominated_with_terms,
     pod_groups,
@@ -134,6 +135,8 @@ class InterPodAffinity(Plugin):
     def follow(self, changes: ClusterChanges) -> bool:
         self._quiet = -1
         follow_nodes(self.workspace, changes)
+        if Namespace in changes.records:
+            forget_weights(self.workspace)
         return not self.concerned(changes)
 
     def request_of(self, pod: Pod) -> Hashable | None:

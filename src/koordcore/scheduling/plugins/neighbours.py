@@ -47,6 +47,12 @@ def follow_nodes(workspace: Workspace, changes: ClusterChanges) -> None:
         workspace.once(_Running).groups.follow(workspace.layout, labels="labels" in changes.said)
 
 
+def forget_weights(workspace: Workspace) -> None:
+    """Take note that namespaces are others: whom terms mean has to be told anew."""
+    if workspace.made(_Running):
+        workspace.once(_Running).groups.weigh_anew()
+
+
 class Neighbours:
     """The pods that count as neighbours for one class of pods.
 
