@@ -165,7 +165,7 @@ class PodGroups:
         """Give rows of nodes where pods of some groups are, each maybe more than once, and how many."""
         found = [self._counts[number] for number in numbers]
         slots = np.array([*chain.from_iterable(found)], np.int64)
-        counts = np.array([*chain.from_iterable(one.values() for one in found)], np.int64)
+        counts = np.array([*chain.from_iterable(map(dict.values, found))], np.int64)
         there = counts != 0
         return self._row_of[slots[there]], counts[there]
 
