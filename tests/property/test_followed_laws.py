@@ -29,8 +29,15 @@ IMAGES = ("i:1", "j:1", "k:1")
 DRIVERS = ("x.example.com", "y.example.com")
 NUMBERS = st.integers(0, 2)
 POLICY = Policy()
-KINDS = ("limits", "limits", "claim", "claim", "volume", "class", "service", "owner")
-EVENTS = (*["record"] * 4, "record goes", "node", "node", "node goes", "ends", "binds")
+KINDS = ("limits", "limits", "claim", "claim", "volume", "volume", "class", "service", "owner")
+EVENTS = (*["record"] * 5, "record goes", "node", "node", "node goes", "ends", "binds")
+BEGIN: tuple[ClusterRecord, ...] = (
+    StorageClass(name="fast", provisioner=DRIVERS[0], immediate=False),
+    *(PersistentVolumeClaim(name=f"c{number}", volume=f"v{number}") for number in range(3)),
+    *(PersistentVolume(name=f"v{number}", driver=DRIVERS[0], handle=f"h{number}") for number in range(3)),
+    *(CSINode(name=name, limits={DRIVERS[0]: 1}) for name in NODES),
+)
+"""Three volumes that all nodes reach, each of which attaches one of them."""
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
@@ -48,7 +55,7 @@ def pods(draw: st.DrawFn, name: str) -> Pod:
     owner = OwnerReference(
         api_version="apps/v1", kind="ReplicaSet", name=f"s{draw(NUMBERS)}", uid="u", controller=True
     )
-    claims = draw(st.lists(NUMBERS, unique=True, max_size=2))
+    claims = draw(st.sampled_from([(), (0,), (1,), (2,), (0, 1)]))
     return Pod(
         name=name,
         labels={"app": draw(st.sampled_from("pq")), "tier": draw(st.sampled_from("mn"))},
@@ -70,8 +77,7 @@ def records(draw: st.DrawFn) -> ClusterRecord:
             told = draw(st.dictionaries(st.sampled_from(DRIVERS), st.integers(0, 2)))
             return CSINode(name=draw(st.sampled_from(NODES)), limits=told)
         case "claim":
-            volume = draw(st.sampled_from(["", "v0", "v1", "v2"]))
-            kind = draw(st.sampled_from([None, "fast"]))
+            volume, kind = draw(st.sampled_from(["", "v0", "v1", "v2"])), "fast"
             return PersistentVolumeClaim(name=f"c{number}", volume=volume, storage_class=kind)
         case "volume":
             driver, handle = draw(st.sampled_from(DRIVERS)), draw(st.sampled_from(["h", f"h{number}"]))
@@ -119,9 +125,11 @@ def changes(draw: st.DrawFn, snapshot: ClusterSnapshot, step: int) -> list[Chang
 @settings(max_examples=60)
 def test_a_line_decides_as_a_cluster_made_anew(data: st.DataObject) -> None:
     begin = [data.draw(nodes(name)) for name in NODES[:3]]
-    line = ClusterSnapshot(nodes=begin, records=[StorageClass(name="fast", provisioner=DRIVERS[0])])
+    line = ClusterSnapshot(nodes=begin, records=BEGIN)
     line = schedule(line, [data.draw(pods("first"))]).snapshot
+    lines = [line]
     for step in range(data.draw(st.integers(1, 8))):
+        line = data.draw(st.sampled_from([lines[-1]] * 3 + lines))  # mostly on, at times back to a fork
         for _ in range(data.draw(st.integers(0, 2))):
             line = line.apply(*data.draw(changes(line, step)))
         asked = [data.draw(pods(f"p{step}-{number}")) for number in range(data.draw(st.integers(1, 2)))]
@@ -129,4 +137,4 @@ def test_a_line_decides_as_a_cluster_made_anew(data: st.DataObject) -> None:
         result, anew = schedule(line, asked, policy=POLICY), schedule(fresh, asked, policy=POLICY)
         assert result.decisions == anew.decisions
         assert verify(line, result) == ()
-        line = result.snapshot
+        lines.append(result.snapshot)
