@@ -34,6 +34,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
 from koordcore.model.resources import PODS, Resources
 from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.gang_book import Minimums
 from koordcore.scheduling.gang_groups import JobTable
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
@@ -118,7 +119,7 @@ def limits_of(
         pending=snapshot.pending,
         budgets=snapshot.of(PodDisruptionBudget),
         workloads=snapshot.of(Workload),
-        minimums=JobTable(snapshot).minimums(),
+        minimums=Minimums(JobTable(snapshot).book.records),
         jobs=jobs,
         args=args,
         limits=limits,

@@ -35,7 +35,7 @@ from koordcore.protocol.gang import parse_topology_index
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import LABEL_SUB_GROUP, Part, split_members
-from koordcore.scheduling.gang_book import NO_MEMBERS, Minimums, gang_book, gang_pod
+from koordcore.scheduling.gang_book import NO_MEMBERS, GangBook, gang_book, gang_pod
 from koordcore.scheduling.gang_order import cores
 from koordcore.scheduling.gang_refusals import fewest_gangs, gathered, needs_network, refused_as_group
 from koordcore.scheduling.group_tree import GroupTree, tree_of
@@ -342,9 +342,10 @@ class JobTable:
         have = len(self._nodes_of(gang)) + self._book.ended(gang)
         return have >= self._book.records[gang].gang.min_available
 
-    def minimums(self) -> Mapping[str, int]:
-        """Give the minimum of every gang that is configured, by id."""
-        return Minimums(self._book.records)
+    @property
+    def book(self) -> GangBook:
+        """All gangs, with their members."""
+        return self._book
 
     def _alone(self, gang_id: str) -> bool:
         """Tell whether members go one by one, like ordinary pods."""

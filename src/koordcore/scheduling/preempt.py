@@ -80,7 +80,7 @@ class Preemptor:
         self.plans: list[PreemptionPlan] = []
         self.withdrawn: list[PodKey] = []
         """Pods that have given up in this call what was promised to them."""
-        self._questions = EvictionQuestions(workspace, plugins, rules, table.minimums(), self.withdrawn)
+        self._questions = EvictionQuestions(workspace, plugins, rules, table.book, self.withdrawn)
 
     def withdraw(self, found: Sequence[PodDecision], names: Collection[str]) -> None:
         """Give up what was promised to a unit that finds no place and no room, unless its victims still go.
