@@ -16,7 +16,7 @@ from koordcore.colocation import latest_report
 from koordcore.controllers import parse_mask
 from koordcore.controlplane import complete, version_of
 from koordcore.explaining import advise
-from koordcore.manifests import SourceLimits
+from koordcore.manifests import SourceLimits, snapshot_from_objects
 from koordcore.scheduling import schedule as the_same
 
 
@@ -124,6 +124,8 @@ def test_deep_and_endless_things_end_in_a_name() -> None:
         (koordcore.queue_order, ({"x": 1},), "pods"),
         (version_of, ("Nothing", {"Pod": "v1"}), "kind"),
         (complete, ("Pod", {"cpu": 1}), "item"),
+        (snapshot_from_objects, ("nodes.yaml",), "objects"),
+        (snapshot_from_objects, (b"{}",), "objects"),
     ],
 )
 def test_public_calls_name_what_they_cannot_take(

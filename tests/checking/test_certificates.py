@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import attrs
 import numpy as np
@@ -16,7 +17,15 @@ from koordcore.allocators.gang.planner import place_gang
 from koordcore.checking.certificates import CertificateCheck, check_certificate
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.preemption import Gather, Members
-from koordcore.model.proofs import Branch, Leaf, LinearEvidence, LinearProblem, LinearRow, LinearStage
+from koordcore.model.proofs import (
+    Branch,
+    EvictionEvidence,
+    Leaf,
+    LinearEvidence,
+    LinearProblem,
+    LinearRow,
+    LinearStage,
+)
 from koordcore.preemption.plan import plan_preemption
 from tests.preemption.worlds import random_problem
 from tests.property.gang_strategies import (
@@ -140,6 +149,15 @@ def test_the_search_for_evidence_ends_where_the_linear_solver_would_go_round_in_
     values = (0, 0, 0, 1, 0, 0, 0, 0, 1, 250)
     evidence = evidence_for(problem, values)
     assert evidence is None or evidence.values == values
+
+
+def test_programs_and_evidence_that_say_the_same_are_equal() -> None:
+    """Whoever asks another process compares what comes back with what he has."""
+    rows = (LinearRow((0, 1), (1, 2), 1, None),)
+    program = LinearProblem(lower=(0, 0), upper=(1, 1), rows=rows, stages=(LinearStage(((0, 1),)),))
+    told = (program, LinearEvidence((0, 1), (Leaf(((0, 1),), 1),)), EvictionEvidence((1, 2)))
+    assert pickle.loads(pickle.dumps(told)) == told
+    assert attrs.evolve(program, upper=(1, 2)) != program
 
 
 def test_evidence_for_another_answer_is_rejected() -> None:

@@ -113,6 +113,15 @@ def test_nobody_leaves_a_node_to_which_nobody_comes() -> None:
     assert told(lent, "n0", "a", "c", planned=False) == []
 
 
+def test_nobody_leaves_for_a_member_of_his_own_gang() -> None:
+    running = [pod("a", 4000, labels={GANG: "g"})]
+    snapshot = cluster(pod("p", 3000, 5, labels={GANG: "g"}), records=(gang(0),), n0=running)
+    wrong = "default/a would leave for members of its own gang default/g"
+    assert wrong in told(snapshot, "n0", "a")
+    stranger = cluster(pod("p", 3000, 5, labels={GANG: "h"}), records=(gang(0),), n0=running)
+    assert told(stranger, "n0", "a") == []
+
+
 def gang(least: int) -> PodGroup:
     return PodGroup(namespace="default", name="g", min_member=least)
 

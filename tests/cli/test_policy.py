@@ -57,6 +57,19 @@ def test_a_file_without_a_version_is_refused_as_by_schedule(
     assert 'apiVersion: required (such as "kubescheduler.config.k8s.io/v1")' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("output", ["wide", "json", "config"])
+def test_two_documents_with_one_profile_are_refused_as_by_schedule(
+    shipped: str, output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(shipped)
+    text = path.read_text(encoding="utf-8")
+    path.with_suffix(".yaml").write_text(f"{text}\n---\n{text}", encoding="utf-8")
+    assert main(["policy", str(path.with_suffix(".yaml")), "-o", output]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "2 scheduler profiles are called koord-scheduler" in said.err
+
+
 @pytest.mark.parametrize(("name", "said"), [("binpack", "MostAllocated"), ("bestfit", "GpuShare")])
 def test_a_known_name_is_shown_without_a_file(
     name: str, said: str, capsys: pytest.CaptureFixture[str]

@@ -13,13 +13,17 @@ from koordcore import Bound, ClusterSnapshot, Node, NodeState, Pod, Policy, Unsc
 from koordcore.controlplane import Backoff, SchedulingQueue
 from koordcore.errors import ModelError
 from koordcore.framework.registry import PLUGINS, plugin_of
+from koordcore.manifests import named_policy
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm
 from koordcore.model.cluster import PodDisruptionBudget
+from koordcore.model.devices import DeviceObject
 from koordcore.model.gangs import PodGroup
 from koordcore.model.metrics import NodeMetric
-from koordcore.model.pods import PodKey
+from koordcore.model.numa import NodeResourceTopology
+from koordcore.model.pods import PodKey, PreemptionPolicy
 from koordcore.model.policy import PluginSetting
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
+from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import Reservation, ReservationOwner, ReservationPhase, ReservationStatus
 from koordcore.model.selectors import LabelSelector
 from koordcore.snapshot import (
@@ -145,6 +149,19 @@ def test_who_may_evict_has_another_turn_when_quotas_or_budgets_say_something_els
     plane.queue.done(schedule(plane.snapshot, now=NOW).decisions, now=50)
     plane.happens(RecordAdded(quota("a", 1, 4000)), now=100)
     assert [pod.name for pod in plane.queue.take(plane.snapshot, now=100)] == ["p"]
+
+
+@pytest.mark.parametrize(
+    "record", [NodeResourceTopology(name="a"), DeviceObject(name="a")], ids=["cpus", "cards"]
+)
+def test_who_may_evict_has_another_turn_when_a_node_tells_what_it_has(record: ClusterRecord) -> None:
+    """Amounts refused the pod first; that evictions were of no use for want of a record nobody said."""
+    plane = Plane(Node(name="a", allocatable=ROOM), policy=named_policy("koordinator"))
+    plane.happens(PodBound(Pod(name="there", node_name="a", requests={"cpu": 2000})), now=0)
+    never = PreemptionPolicy.NEVER
+    plane.happens(PodPending(Pod(name="p", priority=9, requests={"cpu": 1000})), now=0)
+    plane.happens(PodPending(Pod(name="q", requests={"cpu": 1000}, preemption_policy=never)), now=0)
+    assert asked_after(plane, RecordAdded(record)) == ["p"]
 
 
 def test_room_that_was_promised_to_pods_of_another_scheduler_comes_free() -> None:

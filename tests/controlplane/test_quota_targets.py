@@ -266,3 +266,20 @@ def test_compare_says_whom_kueue_would_evict(capsys: pytest.CaptureFixture[str],
     record = json.loads(capsys.readouterr().out)
     (one,) = record["kueue"]["workloads"]
     assert (one["byKueuesRule"]["evicts"], one["here"]["evicts"]) == (["ml/low"], [])
+
+
+def test_evictions_are_looked_for_beyond_the_first_combinations_of_flavors() -> None:
+    """Both pod sets have quota on the last of 17 flavors alone, once who holds it has gone."""
+    quotas = {f"f{number:02}": 0 for number in range(16)} | {"last": 8}
+    low = workload("low", pod_set("main", 1, 8), priority=1)
+    objects = [
+        *(flavor(name, "") for name in quotas),
+        queue("mine", quotas, preemption={WITHIN: "LowerPriority"}),
+        local("q", "mine"),
+        admitted(low, "mine", {"nvidia.com/gpu": "last"}, 8),
+        node("n", "r", "last"),
+    ]
+    both = workload("new", pod_set("main", 1, 1), pod_set("work", 7, 1), hour=9, priority=5)
+    assert evicted([*objects, both]) == {"new": ["low"]}
+    more = workload("new", pod_set("main", 1, 1), pod_set("work", 8, 1), hour=9, priority=5)
+    assert evicted([*objects, more]) == {"new": []}

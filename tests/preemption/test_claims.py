@@ -104,7 +104,7 @@ def test_a_gang_that_is_short_already_is_not_broken_by_others() -> None:
 
 
 def test_members_go_where_those_run_who_have_a_place_already() -> None:
-    """The block without any of them would cost less; spread over two blocks there is no legal place."""
+    """The block without any of them would cost less; of two where they run it is the cheaper one."""
     pods = [(0, (8,), 0, ""), (1, (8,), 5, ""), (2, (8,), 0, "")]
     rules = [GatherRule("BlockLayer", "MustGather")]
     problem = problem_of([[0]] * 3, pods, [(4,), (4,)], blocks=["a", "b", "c"], rules=rules)
@@ -113,8 +113,9 @@ def test_members_go_where_those_run_who_have_a_place_already() -> None:
     plan = planned(plan_preemption(beside))
     assert victims(plan) == ["v1"]
     assert set(plan.nominations.values()) == {"n2"}
-    apart = attrs.evolve(problem, bound=np.array([0, 1, 1]))
-    assert isinstance(plan_preemption(apart), NotHelpful)
+    apart = planned(plan_preemption(attrs.evolve(problem, bound=np.array([0, 1, 1]))))
+    assert victims(apart) == ["v2"]
+    assert apart.certificate.proven
 
 
 def test_what_counting_shows_is_proven_without_a_search() -> None:

@@ -233,6 +233,23 @@ def test_a_broken_gang_leaves_whole_and_is_named() -> None:
     assert result.preemptions[0].broken == ("default/x",)
 
 
+@pytest.mark.parametrize("policy", ["once-satisfied", "waiting-and-running"])
+def test_nobody_leaves_for_members_of_his_own_gang(policy: str) -> None:
+    """The dearer pod of somebody else leaves: without the one that runs there the gang could not start."""
+    match = {"gang.scheduling.koordinator.sh/match-policy": policy}
+    snapshot = ClusterSnapshot(
+        nodes=[node("n1", 4000, pod("g-0", 4000, 0, "g")), node("n2", 4000, pod("dear", 4000, 5))],
+        pending=[pod("g-1", 4000, 10, "g")],
+        records=[PodGroup(namespace="default", name="g", min_member=2, annotations=immutabledict(match))],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert victims(result) == ["dear"]
+    assert [one.pod.name for one in after(result).bound] == ["g-1"]
+    other = attrs.evolve(snapshot, nodes=snapshot.nodes[:1])
+    assert schedule(other, preempt=RULES).preemptions == ()
+
+
 def test_ports_are_found_out_by_the_dry_run() -> None:
     """The amounts would let the pod in; the port is another pod's, which has to go."""
     port = (HostPort(80),)

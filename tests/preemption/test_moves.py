@@ -6,13 +6,21 @@ from collections.abc import Sequence
 
 import attrs
 import numpy as np
+import pytest
 
 from koordcore._arrays import BoolVector, IntMatrix, IntVector
-from koordcore.model.preemption import PreemptionPlan
+from koordcore._certify import certified as search
+from koordcore.model.certificates import Certificate
+from koordcore.model.nodes import Node, NodeState
+from koordcore.model.pods import Pod
+from koordcore.model.preemption import PreemptionPlan, PreemptionRules, Relocation
+from koordcore.preemption import exact
 from koordcore.preemption.parties import MemberShape
 from koordcore.preemption.plan import plan_preemption
 from koordcore.preemption.problem import Conflict, Pool, PreemptionProblem, Refuges
-from tests.preemption.test_jobs_of_several import HARDLY_ANY, G, planned, victims
+from koordcore.scheduling import preempt, schedule
+from koordcore.snapshot import ClusterSnapshot
+from tests.preemption.test_jobs_of_several import HARDLY_ANY, G, nodes, planned, victims
 from tests.preemption.worlds import problem_of
 
 
@@ -155,3 +163,41 @@ def test_who_moves_is_counted_where_it_goes_by_a_quota() -> None:
         pool = Pool(room=np.array([room]), uses=np.array([[1], [1]]), gives=np.array([[1]]))
         plan = planned(attrs.evolve(problem, pools=(pool,)))
         assert len(plan.moves) == moves
+
+
+def test_evidence_is_looked_for_once_a_plan_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for it takes as long as to plan; the plans that a dry run refuses are thrown away."""
+    pods = [(row, (4,), row, "") for row in range(4)]
+    problem = movable(problem_of([[0], [0], [0], [0], [4]], pods, [(4,)], allowed=[[True] * 4 + [False]]))
+    looked, tried = list[object](), list[int]()
+
+    def certified(*given: object) -> Certificate:
+        looked.append(given)
+        return search(*given)  # type: ignore[arg-type]  # as they came
+
+    def dry_run(counts: IntMatrix, chosen: BoolVector, moves: IntVector) -> Conflict | None:
+        (row,) = np.flatnonzero(counts.sum(axis=0))
+        tried.append(int(row))
+        return None if len(tried) == 3 else Conflict(int(row), np.array([1, 0]), chosen)
+
+    monkeypatch.setattr(exact, "certified", certified)
+    plan = planned(problem, dry_run)
+    assert len(tried) == len(set(tried)) == 3
+    assert nodes(plan) == [problem.nodes[tried[-1]]]
+    assert len(looked) == 1
+
+
+def test_a_plan_that_holds_is_improved_on_a_few_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: dict[bool, int] = {}
+
+    def planning(problem: PreemptionProblem, **given: object) -> object:
+        rounds[problem.refuges is not None] = given["rounds"]  # type: ignore[assignment]  # a number
+        return plan_preemption(problem, **given)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(preempt, "plan_preemption", planning)
+    there = Node(name="n", allocatable={"cpu": 4000, "pods": 9})
+    running = Pod(name="a", requests={"cpu": 4000}).at("n")
+    asked = Pod(name="p", requests={"cpu": 4000}, priority=9)
+    snapshot = ClusterSnapshot(nodes=[NodeState(there, (running,))], pending=[asked])
+    schedule(snapshot, preempt=PreemptionRules(relocation=Relocation.FIRST))
+    assert rounds == {False: 64, True: 16}

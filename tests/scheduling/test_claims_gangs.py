@@ -14,10 +14,12 @@ from koordcore.manifests.plan_patches import patches
 from koordcore.model.claims import (
     ClaimRequest,
     ClaimSpec,
+    DeviceClass,
     DeviceSubRequest,
     ResourceClaim,
     ResourceClaimTemplate,
 )
+from koordcore.model.device_slices import DeviceCapacity, SliceDevice
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import PodResourceClaim, SchedulingGroup
 from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
@@ -150,6 +152,31 @@ def test_a_claim_that_all_members_share_takes_them_to_one_node() -> None:
     result = legal(small.with_nodes(*nodes))
     assert {one.node for one in result.decisions if isinstance(one, Bound)} == {"b"}
     assert len(result.bound) == 3
+
+
+@pytest.mark.parametrize("watching", [0, 1])
+def test_whoever_watches_a_shared_device_is_bound_before_it_is_full(watching: int) -> None:
+    """Admin access has to find enough left and takes nothing; decisions come in the order of the queue."""
+    shared = SliceDevice(name="a", capacity={"mem": DeviceCapacity(10)}, allow_multiple_allocations=True)
+    part = ResourceSlice(
+        name="s", driver="gpu.example.com", pool="n", node_name="n", devices=(shared, SliceDevice(name="b"))
+    )
+    form = DeviceSubRequest(class_name="any")
+    admin = DeviceSubRequest(class_name="any", admin_access=True, capacity={"mem": 1})
+    members = [member(f"m{number}", "one", least=2) for number in range(2)]
+    entries = (*members[watching].resource_claims, PodResourceClaim("w", claim="watch"))
+    members[watching] = attrs.evolve(members[watching], resource_claims=entries)
+    snapshot = ClusterSnapshot(
+        nodes=[Node(name="n", allocatable={"cpu": 64000, "pods": 110})],
+        pending=members,
+        records=[
+            DeviceClass(name="any"),
+            ResourceClaimTemplate(name="one", spec=ClaimSpec((ClaimRequest("r", (form,)),))),
+            ResourceClaim(name="watch", spec=ClaimSpec((ClaimRequest("r", (admin,)),))),
+            part,
+        ],
+    )
+    assert len(legal(snapshot).bound) == 2
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ def evicting(
         for node in there
     ]
     full = snapshot.assume(*(old.at(node.name) for old, node in zip(olds, there, strict=True)))
-    full = full.assume(*(one.at(node.name) for one, node in zip(running, there, strict=False)))
+    placed = zip(running, there, strict=False)
+    full = full.assume(*(one if one.bound else one.at(node.name) for one, node in placed))
     return legal(full, preempt=PreemptionRules(members=members))
 
 
@@ -242,3 +243,32 @@ def test_nobody_leaves_for_a_gang_that_waits_for_a_gate_of_another(members: str)
     groups = [group(name, 1, None, **EITHER) for name in "gh"]
     result = evicting(nodes(1, 1), [*pods("g", "", 1), *gated], *groups, members=members)
     assert result.preemptions == ()
+
+
+def test_more_gangs_than_have_to_start_get_room_where_fewer_are_no_pair() -> None:
+    """Any gang of the group is enough by itself, and has one member, where racks hold pairs."""
+    pairs = {"layer": "Rack", "strategy": "PreferGather", "podCountMultiple": 2}
+    rules = json.dumps({"gatherStrategy": [pairs]})
+    names = json.dumps([f"default/{name}" for name in "ghi"])
+    groups = [
+        group(name, 1, None, groups=names, min_groups="1", network_topology_spec=rules) for name in "ghi"
+    ]
+    waiting = [one for name in "ghi" for one in pods(name, "", 1)]
+    (plan,) = evicting(nodes(2, 1), waiting, *groups).preemptions
+    assert {*plan.nominations.values()} == {"r0-0", "r0-1"}
+    assert evicting(nodes(1, 1), waiting, *groups).preemptions == ()
+
+
+@pytest.mark.parametrize(("cheap", "rack"), [(("r0-1",), "r0"), (("r1-1",), "r1")])
+def test_members_of_a_gang_that_runs_in_two_racks_get_room_in_one_of_them(
+    cheap: tuple[str, ...], rack: str
+) -> None:
+    """All that are new lie together, beside some that run; a third rack has nobody of them."""
+    rules = json.dumps({"gatherStrategy": MUST})
+    there = nodes(2, 2, 1)
+    running = [one.at(node) for one, node in zip(pods("g", "v", 2, cards=0), ("r0-0", "r1-0"), strict=True)]
+    gang = group("g", 3, None, network_topology_spec=rules, match_policy="waiting-and-running")
+    result = evicting(there, pods("g", "", 1), gang, running=running, cheap=(*cheap, "r2-0"))
+    (plan,) = result.preemptions
+    assert plan.nominations == {"default/g-0": f"{rack}-1"}
+    assert plan.certificate.proven

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import attrs
 
@@ -37,6 +38,7 @@ from koordcore.model.device_slices import (
 from koordcore.model.pods import Pod, PodKey, PodResourceClaim
 from koordcore.model.reservations import Reservation
 from koordcore.protocol.extended_resources import extended_claim
+from koordcore.protocol.gang_names import gang_name
 from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
@@ -173,12 +175,15 @@ class _Plan:
     def check(
         self, bindings: Sequence[Bound], pods: dict[PodKey, Pod], end: ClusterSnapshot
     ) -> Iterator[Violation]:
-        """Follow the bindings in their order."""
+        """Follow the bindings in their order, but for members of gangs that take devices by admin access.
+
+        These occupy nothing and have to find enough left, so that they were bound before those beside them.
+        """
         for bound in bindings:
             for held in bound.claims if bound.pod not in self._waiting else ():
                 if held.fresh:
                     self._given.setdefault((bound.pod.namespace, held.name), held.allocation)
-        for bound in bindings:
+        for bound in _by_turns(bindings, pods):
             pod = pods[bound.pod]
             state = end.node(bound.node)
             extended = claimed_resources(pod, state.node, self._classes)
@@ -268,6 +273,21 @@ class _Plan:
         if template is None:
             return None
         return ResourceClaim(name=name, namespace=pod.namespace, spec=template.spec)
+
+
+def _by_turns(bindings: Sequence[Bound], pods: Mapping[PodKey, Pod]) -> Iterator[Bound]:
+    """Give bindings in their order, of gangs that follow each other those with admin access first."""
+
+    def in_gang(bound: Bound) -> bool:
+        pod = pods[bound.pod]
+        return pod.scheduling_group is not None or bool(gang_name(pod.labels, pod.annotations))
+
+    def comes_last(bound: Bound) -> bool:
+        watches = any(one.admin_access for held in bound.claims for one in held.allocation.results)
+        return in_gang(bound) and not watches
+
+    for _, turn in groupby(bindings, key=in_gang):
+        yield from sorted(turn, key=comes_last)
 
 
 def _tainted(one: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 import attrs
@@ -44,6 +45,7 @@ def verify_moves(
     policy: Policy = Policy(),
     args: MigrationControllerArgs | None = None,
     limits: EvictionLimits = NO_LIMITS,
+    now: datetime | None = None,
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[Violation, ...]:
     """Check a plan of moves against the snapshot that it was made from.
@@ -62,6 +64,8 @@ def verify_moves(
         Limits of migration, and which pods may be evicted; upstream's defaults when left out.
     limits
         Evictions that the plan may make.
+    now
+        The moment for which the plan was made. Left out, how old a NodeMetric was is not looked at.
     progress
         Called before each wave with how many have been replayed, and of how many.
 
@@ -77,7 +81,7 @@ def verify_moves(
     found = list(_check_form(snapshot, moves, bound, args.evictor))
     if not found:
         found += check_disruptions(snapshot, moves, args, limits)
-        found += _replay(snapshot, moves, bound, policy, progress)
+        found += _replay(snapshot, moves, bound, policy, now, progress)
     return tuple(sorted(set(found)))
 
 
@@ -121,6 +125,7 @@ def _replay(
     moves: Sequence[Move],
     bound: Sequence[Bound],
     policy: Policy,
+    at: datetime | None,
     progress: Callable[[int, int], None],
 ) -> Iterator[Violation]:
     given = {one.pod: one for one in bound}
@@ -138,7 +143,7 @@ def _replay(
         if before.has(ResourceClaim):  # these say whom they are reserved for
             after = after.with_records(*claims_after(before, step).of(ResourceClaim))
             step = attrs.evolve(step, snapshot=after)
-        found = list(verify(before, step))
+        found = list(verify(before, step, now=at))
         found += _check_overlap(before, step, [pods[key] for key in leaving], arriving)
         for one in found:
             yield attrs.evolve(one, message=f"wave {wave + 1}: {one.message}")

@@ -83,11 +83,18 @@ def _check_rights(
     pods: Mapping[PodKey, Pod],
     priorities: Mapping[PodKey, int],
 ) -> Iterator[Violation]:
-    """A victim runs where it is said to, is less important than those it leaves for, and is not protected."""
+    """A victim runs where it is said to, is of no gang it leaves for, less important, and not protected."""
     least: dict[PodKey, int] = {}
     for plan in result.preemptions:
-        members = [pods[one.pod].priority for one in nominated if str(one.pod) in plan.nominations]
-        least.update((victim.pod, min(members, default=0)) for victim in plan.victims)
+        members = [pods[one.pod] for one in nominated if str(one.pod) in plan.nominations]
+        lowest = min((pod.priority for pod in members), default=0)
+        least.update((victim.pod, lowest) for victim in plan.victims)
+        gangs = {*map(_gang_of, members)} - {""}
+        for victim in plan.victims:
+            gang = _gang_of(running[victim.pod]) if victim.pod in running else ""
+            if gang in gangs:
+                message = f"would leave for members of its own gang {gang}"
+                yield Violation(ViolationKind.VICTIM, str(victim.pod), message)
     reclaimed = {victim.pod for plan in result.preemptions if plan.borrowers for victim in plan.victims}
     named: Counter[PodKey] = Counter(victim.pod for one in nominated for victim in one.victims)
     for one in nominated:
@@ -154,10 +161,16 @@ def _members(running: Mapping[PodKey, Pod]) -> dict[str, list[Pod]]:
     """Give the pods of every gang that runs, by its id; whoever leaves anyhow is none of them."""
     members: dict[str, list[Pod]] = defaultdict(list)
     for pod in running.values():
-        name = gang_name(pod.labels, pod.annotations)
-        if name and not pod.leaving:
-            members[f"{pod.namespace}/{name}"].append(pod)
+        gang = _gang_of(pod)
+        if gang and not pod.leaving:
+            members[gang].append(pod)
     return members
+
+
+def _gang_of(pod: Pod) -> str:
+    """Give the id of a pod's gang; empty for none."""
+    name = gang_name(pod.labels, pod.annotations)
+    return f"{pod.namespace}/{name}" if name else ""
 
 
 def _lent(snapshot: ClusterSnapshot, holder: Pod, coming: list[Pod]) -> dict[str, int]:

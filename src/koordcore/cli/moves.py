@@ -16,6 +16,7 @@ import attrs
 from koordcore.checking.moves import HELD
 from koordcore.cli.descheduler_files import MIGRATING, read_plugin_file, say_idle
 from koordcore.cli.idle_arguments import idle_migration
+from koordcore.cli.inputs import read_now
 from koordcore.cli.layout import Column, Table, Tone
 from koordcore.cli.output import add_output, for_programs, print_record
 from koordcore.cli.policies import add_policy, read_policy
@@ -92,7 +93,7 @@ def read_rules(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Move
     """
     policy = read_policy(arguments)
     if arguments.migration is None:
-        return MoveRules(policy=policy)
+        return MoveRules(policy=policy, now=read_now(arguments))
     same = arguments.migration == getattr(arguments, "args", None)
     option = "--args" if same else "--migration"
     read = read_plugin_file(option, arguments.migration, MIGRATING)
@@ -107,7 +108,7 @@ def read_rules(arguments: argparse.Namespace, snapshot: ClusterSnapshot) -> Move
         print(f"warning: {line}", file=sys.stderr)
     if read.nodes is not None:
         migration = attrs.evolve(migration, node_selectors=(*migration.node_selectors, read.nodes))
-    return MoveRules(policy=policy, migration=migration, limits=read.limits())
+    return MoveRules(policy=policy, migration=migration, limits=read.limits(), now=read_now(arguments))
 
 
 def budget_of(arguments: argparse.Namespace) -> Limits:

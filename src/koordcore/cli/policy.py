@@ -18,6 +18,7 @@ from koordcore.cli.progress import add_quiet
 from koordcore.cli.tables import say, show
 from koordcore.errors import ManifestError, ModelError, Problem
 from koordcore.framework.registry import known_plugins
+from koordcore.manifests.bundle import called_alike
 from koordcore.manifests.config_maps import unpacked
 from koordcore.manifests.loading import opened
 from koordcore.manifests.named_policies import POLICY_NAMES
@@ -70,6 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     if known is not None and arguments.file != SHIPPED:
         return _print_known(known, arguments)
     configurations = list(_configurations(arguments.file, quiet=arguments.quiet))
+    alike = list(called_alike(one.name for each in configurations for one in each.profiles))
+    if alike:
+        raise ManifestError(attrs.evolve(one, source=arguments.file) for one in alike)
     findings = [one for each in configurations for one in lint_configuration(each, known_plugins())]
     profiles = [one for each in configurations for one in each.profiles]
     if arguments.output == CONFIG:

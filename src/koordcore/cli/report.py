@@ -132,12 +132,12 @@ def _plans(
     arguments: argparse.Namespace, snapshot: ClusterSnapshot, policy: Policy, step: Step
 ) -> Iterator[tuple[str, Moving[Any]]]:
     """Make the plans of moves that were asked for, on the cluster with the placed pods in it."""
-    rules = MoveRules(policy=policy)
+    given = read_now(arguments)
+    rules = MoveRules(policy=policy, now=given)
     if arguments.rebalance:
         reports = snapshot.of(NodeMetric)
         if not reports:
             raise ModelError("--rebalance: no NodeMetric in the dump")
-        given = read_now(arguments)
         now = max(one.update_time or 0 for one in reports) if given is None else moment_of(given)
         args = read_args(arguments, snapshot, reports)
         yield "Cooler nodes", plan_cooling(snapshot, args, now=now, rules=rules, progress=step)

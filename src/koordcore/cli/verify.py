@@ -35,8 +35,8 @@ from koordcore.manifests.proof_records import certificate_from_record, certifica
 from koordcore.manifests.records import result_from_record
 from koordcore.model.certificates import Certificate
 from koordcore.model.metrics import NodeMetric
+from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
-from koordcore.result import ScheduleResult
 from koordcore.snapshot import ClusterSnapshot
 
 _REJECTED: Final = "REJECTED"
@@ -128,9 +128,9 @@ def _shown(
     return [one for one in violations if one.subject not in hidden]
 
 
-def _asks_for_load(snapshot: ClusterSnapshot, result: ScheduleResult) -> bool:
+def _asks_for_load(snapshot: ClusterSnapshot, policy: Policy) -> bool:
     """Tell whether the age of what was measured may have refused a pod: no plan tells its moment."""
-    return snapshot.has(NodeMetric) and any(one.filters(_LOAD) for one in result.policy.profiles)
+    return snapshot.has(NodeMetric) and any(one.filters(_LOAD) for one in policy.profiles)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -151,9 +151,10 @@ def run(arguments: argparse.Namespace) -> int:
                 policy=rules.policy,
                 args=rules.migration,
                 limits=rules.limits,
+                now=now,
                 progress=step,
             )
-        checked = many(len(moves), "move")
+        policy, checked = rules.policy, many(len(moves), "move")
     else:
         need_use_of(arguments, "it limits moves, and this plan has none", "--migration")
         result = result_from_record(snapshot, record, policy=rules.policy)
@@ -162,11 +163,11 @@ def run(arguments: argparse.Namespace) -> int:
         with working("verifying the plan, rule by rule") as step:
             violations = verify(snapshot, result, now=now, progress=step)
         say_left_out(result, quiet=arguments.quiet)
-        if now is None and not arguments.quiet and _asks_for_load(snapshot, result):
-            print(f"not looked at: how old NodeMetrics were, for {_LOAD} (give --now)", file=sys.stderr)
-        checked = many(len(result.decisions), "decision")
+        policy, checked = result.policy, many(len(result.decisions), "decision")
         claims = {name: one for name, one in certificates_of(result).items() if one.proven}
         faults = {f"preemption {one.job}": cost_fault(snapshot, one) for one in result.preemptions}
+    if now is None and not arguments.quiet and _asks_for_load(snapshot, policy):
+        print(f"not looked at: how old NodeMetrics were, for {_LOAD} (give --now)", file=sys.stderr)
     with working("repeating proofs") as step:
         proofs = _check_proofs(claims, arguments.proofs, step, faults)
     if for_programs(arguments):

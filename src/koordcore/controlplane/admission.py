@@ -351,7 +351,8 @@ class _Admission:
         stop = offers.stop(lambda choice: self._stops(entry, choice)) if stops else None
         yield from (one for one in offers.whole() if stop is None)
         if self._by_quota_alone:
-            evicts += self._evicts(entry, entry.choices if stop is None else (stop,))
+            choices = offers.with_evictions(lambda choice: bool(self._goes_for(entry, choice)[0]))
+            evicts += self._evicts(entry, choices if stop is None else (stop,))
         if not evicts:
             yield from offers.fewer()
 
@@ -370,7 +371,7 @@ class _Admission:
         found = self._targets.evicted_for(entry.workload, entry.queue, amounts, self._ledger, self._evicted)
         return found, amounts
 
-    def _evicts(self, entry: Entry, choices: Sequence[FlavorChoice]) -> tuple[str, ...]:
+    def _evicts(self, entry: Entry, choices: Iterable[FlavorChoice]) -> tuple[str, ...]:
         """Name whom Kueue would evict; their quota is the Workload's from then on."""
         key, queue = entry.workload.key, entry.queue.name
         offered = [one for one in (self._goes_for(entry, choice) for choice in choices) if one[0]]

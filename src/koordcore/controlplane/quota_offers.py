@@ -13,6 +13,8 @@ from koordcore.quota.kueue import QueueLedger, QueueShortfall
 
 _STEPS: Final = 16
 """Beginnings of assignments that are looked at for each that is tried."""
+_EVICTING: Final = 4
+"""The same where each asks who would have to go, which takes far longer."""
 
 
 @record(eq=False)
@@ -70,6 +72,14 @@ class Offers:
                 break
         return None
 
+    def with_evictions(self, goes: Callable[[FlavorChoice], bool]) -> Iterator[FlavorChoice]:
+        """Give the first flavors, and those of all others for which there is quota, or would be.
+
+        ``goes`` tells of flavors without quota whether anybody's going makes it.
+        """
+        yield from self._entry.choices
+        yield from self._beyond(lambda choice: not goes(choice), self._counts, _EVICTING)
+
     def whole(self) -> Iterator[Offer]:
         """Give the flavors that have quota for all pods."""
         for number, choice in enumerate(self.choices):
@@ -114,21 +124,29 @@ class Offers:
         return tuple(self.whys[each] for each in sorted(self.whys) if before is None or each < before)
 
     def _farther(self, counts: Mapping[str, int]) -> Iterator[FlavorChoice]:
-        """Give those of all assignments beyond the first that have quota for so many pods, in their order.
+        """Give those of all assignments beyond the first that have quota for so many pods, in their order."""
+        return self._beyond(lambda _: True, counts, _STEPS)
 
-        Where some pod sets have none together, nobody looks at what the others would be given.
+    def _beyond(
+        self, out: Callable[[FlavorChoice], bool], counts: Mapping[str, int], steps: int
+    ) -> Iterator[FlavorChoice]:
+        """Give assignments beyond the first in their order, but for those without quota that are out.
+
+        Where some pod sets are out together, nobody looks at what the others would be given.
         """
         options = self._entry.options
         alike = [math.prod(map(len, options[place:])) for place in range(len(options) + 1)]
         if not options or alike[0] <= MOST:
             return
         begun: list[tuple[int, tuple[Mapping[str, PodSetFlavors], ...]]] = [(0, ())]
-        steps, left = MOST * _STEPS, MOST
+        steps, left = MOST * steps, MOST
         while begun and steps and left:
             steps -= 1
             number, parts = begun.pop()
             # All that begin so are among the first.
-            if number + alike[len(parts)] <= MOST or (parts and self._lacks(combined(parts), counts)):
+            if number + alike[len(parts)] <= MOST:
+                continue
+            if parts and self._lacks(begin := combined(parts), counts) and out(begin):
                 continue
             if len(parts) == len(options):
                 left -= 1

@@ -10,6 +10,7 @@ plan with a refused move is given, and each is certified by the bound of the fir
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import attrs
@@ -34,6 +35,7 @@ from koordcore.model.policy import Policy
 from koordcore.model.rebalance import NO_LIMITS, EvictionLimits, MigrationControllerArgs
 from koordcore.model.resources import PODS, Resources
 from koordcore.scheduling.cycle import open_workspace
+from koordcore.scheduling.gang_book import Minimums
 from koordcore.scheduling.gang_groups import JobTable
 from koordcore.scheduling.one_pod import place_there
 from koordcore.scheduling.reset import unbound
@@ -118,7 +120,7 @@ def limits_of(
         pending=snapshot.pending,
         budgets=snapshot.of(PodDisruptionBudget),
         workloads=snapshot.of(Workload),
-        minimums=JobTable(snapshot).minimums(),
+        minimums=Minimums(JobTable(snapshot).book.records),
         jobs=jobs,
         args=args,
         limits=limits,
@@ -157,7 +159,9 @@ def static_allows(snapshot: ClusterSnapshot, args: MigrationControllerArgs = _DE
     return allows
 
 
-def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy) -> CheckedMoves:
+def check_moves(
+    snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy, now: datetime | None = None
+) -> CheckedMoves:
     """Carry moves out wave by wave on a copy of the cluster.
 
     Parameters
@@ -168,6 +172,8 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
         As a planner gives them.
     policy
         Which plugins have a say.
+    now
+        The moment of the plan, for plugins that ask how old something is.
     """
     bound: list[Bound] = []
     pods = {move.pod: snapshot.pod(move.pod) for move in moves}
@@ -176,7 +182,7 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
         leaving = [move.pod for move in moves if move.leaves <= wave and snapshot.pod(move.pod) is not None]
         standing = [key for key in leaving if key not in {one.pod for one in bound}]
         before = snapshot.forget(*standing)
-        workspace = open_workspace(before, policy)
+        workspace = open_workspace(before, policy, now)
         plugins = PluginSet(workspace, policy)
         rows = {name: row for row, name in enumerate(workspace.layout.names)}
         refused: list[tuple[PodKey, str]] = []
@@ -193,12 +199,16 @@ def check_moves(snapshot: ClusterSnapshot, moves: Sequence[Move], policy: Policy
             return CheckedMoves(tuple(bound), snapshot, tuple(refused))
         snapshot = workspace.freeze()
         for kind in kinds_with(policy, "closed", before):
-            snapshot = kind.closed(before, snapshot, bound[known:], None)
+            snapshot = kind.closed(before, snapshot, bound[known:], now)
     return CheckedMoves(tuple(bound), snapshot)
 
 
 def slots_there(
-    snapshot: ClusterSnapshot, slot: Resources, places: Sequence[tuple[str, int]], policy: Policy
+    snapshot: ClusterSnapshot,
+    slot: Resources,
+    places: Sequence[tuple[str, int]],
+    policy: Policy,
+    now: datetime | None = None,
 ) -> dict[str, int]:
     """Try to place one pod after the other into the slots that a plan offers.
 
@@ -212,6 +222,8 @@ def slots_there(
         Node and number of slots.
     policy
         Which plugins have a say.
+    now
+        As for :func:`check_moves`.
 
     Returns
     -------
@@ -219,7 +231,7 @@ def slots_there(
         Node to the slots that its plugins agree with, where these are fewer: cards are free and form no
         partition, or room is reserved.
     """
-    workspace = open_workspace(snapshot, policy)
+    workspace = open_workspace(snapshot, policy, now)
     plugins = PluginSet(workspace, policy.without_plugin("ElasticQuota"))
     everything = (Toleration(operator=TolerationOperator.EXISTS),)
     asked = {name: amount for name, amount in slot.items() if name != PODS}
@@ -254,6 +266,7 @@ def checked_plan(
     args: MigrationControllerArgs | None = None,
     limits: EvictionLimits = NO_LIMITS,
     movable: Collection[PodKey] = (),
+    now: datetime | None = None,
     again: Callable[[Allows], P] | None = None,
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[P, CheckedMoves]:
@@ -271,6 +284,8 @@ def checked_plan(
         The limits that the plan was made with; see :func:`limits_of`.
     movable
         Pods that the plan may move, to ask the plugins about more than those whose moves they refuse.
+    now
+        As for :func:`check_moves`.
     again
         Makes the plans after the first, with less work, as there may be many; ``plan`` does when left out.
     progress
@@ -284,7 +299,7 @@ def checked_plan(
         is set only where a planner moves pods that it may not move.
     """
     static = static_allows(snapshot, args or _DEFAULT_ARGS)
-    places = RefusedPlaces(snapshot, policy, movable)
+    places = RefusedPlaces(snapshot, policy, movable, now)
     excluded: set[tuple[PodKey, str]] = set()
     staying: set[PodKey] = set()
     over = False
@@ -297,10 +312,12 @@ def checked_plan(
     def attempt(plan: Callable[[Allows], P]) -> tuple[P, CheckedMoves]:
         made = plan(allows)
         progress(1, _STEPS)
-        checked = check_moves(snapshot, made.moves, policy)
+        checked = check_moves(snapshot, made.moves, policy, now)
         progress(2, _STEPS)
         if checked.refused is None and made.moves:
-            found = verify_moves(snapshot, made.moves, checked.bound, policy=policy, args=args, limits=limits)
+            found = verify_moves(
+                snapshot, made.moves, checked.bound, policy=policy, args=args, limits=limits, now=now
+            )
             checked = attrs.evolve(checked, violations=found, refusals=_blamed(made.moves, found))
         return made, checked
 

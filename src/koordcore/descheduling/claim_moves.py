@@ -103,7 +103,7 @@ def plan_room_for(
     ModelError
         When no move can help: the pod is refused wherever it is.
     """
-    workspace = open_workspace(snapshot, rules.policy)
+    workspace = open_workspace(snapshot, rules.policy, rules.now)
     plugins = PluginSet(workspace, rules.policy)
     found = plugins.class_of(pod)
     refused = found if isinstance(found, Refusal) else (found.refuse() or (None, None))[1]
@@ -171,7 +171,7 @@ def _by_amounts(
     moving = plan_room(snapshot, wanted, rules=rules, budget=budget, progress=progress)
     if not moving.plan.moves or moving.plan.missing or not moving.legal:
         return None
-    workspace = open_workspace(moving.checked.snapshot, rules.policy)
+    workspace = open_workspace(moving.checked.snapshot, rules.policy, rules.now)
     place = place_pod(workspace, PluginSet(workspace, rules.policy), pod)
     if not isinstance(place, Bound):
         return None
@@ -193,7 +193,7 @@ def nodes_without_others(snapshot: ClusterSnapshot, pods: Sequence[Pod], rules: 
         return tuple(snapshot.layout.names)
     evictor = CycleEvictor(rules.evictor)
     gone = [one.key for one in snapshot.bound_pods() if evictor.admits(one)]
-    workspace = open_workspace(snapshot.forget(*gone), rules.policy)
+    workspace = open_workspace(snapshot.forget(*gone), rules.policy, rules.now)
     plugins = PluginSet(workspace, rules.policy)
     fitting: set[str] | None = None
     for pod in pods:
@@ -248,16 +248,16 @@ class _Chains:
         """Let pods make way, place the one that waits, and then all of them; else tell larger sets."""
         rules = self._rules
         rest = self._snapshot.forget(*(one.key for one in way.pods))
-        workspace = open_workspace(rest, rules.policy)
+        workspace = open_workspace(rest, rules.policy, rules.now)
         place = place_there(workspace, PluginSet(workspace, rules.policy), self._pod, way.row)
         if place is None:
             return None
         with_pod = workspace.freeze()
-        placed = schedule(with_pod, _together(way.pods), policy=rules.policy)
+        placed = schedule(with_pod, _together(way.pods), policy=rules.policy, now=rules.now)
         given = {one.pod: one for one in placed.bound}
         if len(given) < len(way.pods):
             # What the one that waits took by itself may be what another needs.
-            placed = schedule(rest, _together((self._pod, *way.pods)), policy=rules.policy)
+            placed = schedule(rest, _together((self._pod, *way.pods)), policy=rules.policy, now=rules.now)
             given = {one.pod: one for one in placed.bound}
             if len(given) <= len(way.pods):
                 return self._larger(with_pod, way)
@@ -268,14 +268,20 @@ class _Chains:
         )
         decided = tuple(_unmarked(given[move.pod]) for move in moves)
         wrong = verify_moves(
-            self._snapshot, moves, decided, policy=rules.policy, args=rules.migration, limits=rules.limits
+            self._snapshot,
+            moves,
+            decided,
+            policy=rules.policy,
+            args=rules.migration,
+            limits=rules.limits,
+            now=rules.now,
         )
         return None if wrong else (moves, place, CheckedMoves(decided, placed.snapshot))
 
     def _larger(self, with_pod: ClusterSnapshot, way: _Way) -> list[_Way]:
         """Give the set with those who would have to make way for the first of it who finds no place."""
         rules = self._rules
-        workspace = open_workspace(with_pod, rules.policy)
+        workspace = open_workspace(with_pod, rules.policy, rules.now)
         plugins = PluginSet(workspace, rules.policy)
         left = None
         for one in way.pods:

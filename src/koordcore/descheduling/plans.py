@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -68,12 +69,16 @@ class MoveRules:
     costs
         Prices of moving single pods. Left out, hot nodes are cooled at prices by class
         (:func:`~koordcore.descheduling.costs.moving_costs`), and for anything else a move costs 1.
+    now
+        The moment of the plan, for plugins that ask how old something is, as :func:`koordcore.schedule` takes
+        it. Left out, how old a NodeMetric is keeps no pod from a node.
     """
 
     policy: Policy = Policy()
     migration: MigrationControllerArgs = attrs.field(factory=MigrationControllerArgs)
     limits: EvictionLimits = NO_LIMITS
     costs: Mapping[PodKey, int] = EMPTY
+    now: datetime | None = None
 
     @property
     def evictor(self) -> EvictorArgs:
@@ -278,7 +283,7 @@ def plan_room(
         again = partial(plan_defragmentation, wanted=aim, limits=_less(budget))
         moving = confirmed(snapshot, problem, plan, rules, progress, again)
         first = moving.plan.certificate if first is None else first
-        fewer = slots_there(moving.checked.snapshot, shape, moving.plan.places, rules.policy)
+        fewer = slots_there(moving.checked.snapshot, shape, moving.plan.places, rules.policy, rules.now)
         if not fewer:
             return attrs.evolve(moving, plan=bounded(moving.plan, first))
         aim = attrs.evolve(aim, at_most={**aim.at_most, **fewer})
@@ -349,6 +354,7 @@ def confirmed(
         args=rules.migration,
         limits=rules.limits,
         movable={one.pod for one in problem.movable},
+        now=rules.now,
         again=partial(with_places, plan=again or plan),
         progress=progress,
     )

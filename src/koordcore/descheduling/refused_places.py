@@ -8,6 +8,7 @@ may turn to: those of its workload, those beside it, and the more the longer it 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -40,18 +41,27 @@ class RefusedPlaces:
         Which plugins have a say.
     movable
         Pods that a plan may move.
+    now
+        The moment that is asked about.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, movable: Collection[PodKey]) -> None:
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        policy: Policy,
+        movable: Collection[PodKey],
+        now: datetime | None = None,
+    ) -> None:
         self._snapshot = snapshot
         self._policy = policy
         self._movable = movable
+        self._now = now
         self._refusing: dict[PodKey, BoolVector] = {}
         self._budget = _FIRST
 
     @cached_property
     def _opened(self) -> tuple[Workspace, PluginSet]:
-        workspace = open_workspace(self._snapshot, self._policy)
+        workspace = open_workspace(self._snapshot, self._policy, self._now)
         return workspace, PluginSet(workspace, self._policy)
 
     def refuses(self, key: PodKey, name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 from koordcore.model.cluster import Namespace, PodDisruptionBudget
 from koordcore.model.decisions import Unschedulable
 from koordcore.model.gangs import PodGroup
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PreemptionPolicy
 from koordcore.model.policy import Policy
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.reservations import Reservation
@@ -75,6 +75,14 @@ NEIGHBOURS: Final = frozenset(
 ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
 """There may be more room on a node, or somebody else may have a claim on it."""
 
+_OFFERS: Final = {
+    "NodeNUMAResource": frozenset({"NodeResourceTopology"}),
+    "DeviceShare": frozenset({"DeviceObject", "SharedTemplates"}),
+    "DynamicResources": frozenset({"DeviceTaintRule", "ResourceSlice"}),
+}
+"""What says what a node has beside its amounts: by the filter that may keep a pod off whoever leaves."""
+_VOLUMES: Final = frozenset({"CSINode", "PersistentVolume", "PersistentVolumeClaim", "StorageClass"})
+
 _KINDS: Final = {
     PodBound: ChangeKind.POD_BOUND,
     PodEnded: ChangeKind.POD_ENDED,
@@ -130,9 +138,9 @@ def could_help(decision: Unschedulable, policy: Policy, pod: Pod) -> frozenset[s
 
     Each node was refused by one of the plugins that the refusal names, or all of them by one, so nothing
     changes before one of these is helped, or others may be evicted whom something has kept. To evict others
-    helps once the neighbours are right, of whom nothing is said where another plugin had refused before.
-    Metrics come all the time: where the load had kept a pod off as well, which nothing says, it waits until
-    the queue asks about everybody again.
+    helps once the neighbours are right and the node has the devices, CPUs and volumes, of which nothing is
+    said where another plugin had refused before. Metrics come all the time: where the load had kept a pod off
+    as well, which nothing says, it waits until the queue asks about everybody again.
     """
     if decision.refusal.startswith(CANNOT_BE_READ):
         return frozenset()  # but for what the pod itself says
@@ -147,6 +155,10 @@ def could_help(decision: Unschedulable, policy: Policy, pod: Pod) -> frozenset[s
     affinity = pod.affinity
     if mended and (pod.spread_constraints or (affinity is not None and (affinity.pod or affinity.anti))):
         kinds |= NEIGHBOURS
+    if mended and pod.preemption_policy is not PreemptionPolicy.NEVER:
+        kinds.update(*(offers for name, offers in _OFFERS.items() if policy.filters(name)))
+        if pod.claims or pod.ephemeral_claims:
+            kinds |= _VOLUMES
     for helped in _helped_by(policy, names):
         if helped is None:
             return None

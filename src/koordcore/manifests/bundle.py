@@ -275,7 +275,11 @@ class Bundle:
         return unread
 
     def _profiles(self) -> None:
-        names = Counter(policy.name for policy in self.policies)
-        for name, count in sorted(names.items()):
-            if count > 1:
-                self.unfit.append(Problem("", f"{count} scheduler profiles are called {name}"))
+        self.unfit += called_alike(policy.name for policy in self.policies)
+
+
+def called_alike(names: Iterable[str]) -> Iterator[Problem]:
+    """Name what several profiles are called, of however many configurations."""
+    for name, count in sorted(Counter(names).items()):
+        if count > 1:
+            yield Problem("", f"{count} scheduler profiles are called {name}")

@@ -8,6 +8,7 @@ from typing import IO, Final
 
 import attrs
 
+from koordcore._blame import shown
 from koordcore.errors import ManifestError, Problem
 from koordcore.manifests._raw import Source, SourceLimits, SourceObject
 from koordcore.manifests._reading import is_object
@@ -98,6 +99,9 @@ def snapshot_from_objects(
     >>> [str(pod.key) for pod in loaded.snapshot.bound_pods()]
     ['default/web']
     """
+    given: object = objects
+    if isinstance(given, str | bytes):  # whose signs are no objects
+        raise TypeError(f"objects: expected objects that are parsed already, got {shown(given)}")
     several = [objects] if isinstance(objects, Mapping) else objects
     numbered = (SourceObject(f"object {number}", raw) for number, raw in enumerate(several, 1))
     return assemble(numbered, as_gangs=as_gangs, strict=strict)

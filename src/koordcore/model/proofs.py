@@ -2,7 +2,8 @@
 
 A certificate carries the question that was answered and its evidence, so that
 :func:`koordcore.checking.certificates.check_certificate` can repeat the proof without anything that decided.
-The arrays of a question belong to whoever asked it; nobody writes to them.
+The arrays of a question belong to whoever asked it; nobody writes to them. Questions with arrays are equal to
+themselves alone, all else that stands here to what says the same.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class LinearStage:
     levels: tuple[int, ...] = ()
 
 
-@record(eq=False, kw_only=True)
+@record(kw_only=True)
 class LinearProblem:
     """Integers within ranges under linear rows, to be chosen so that the stages are lexicographically least.
 
@@ -111,7 +112,7 @@ ProofTree: TypeAlias = Leaf | Branch
 """What a proof is made of: sums of rows, one for each of the cases told apart."""
 
 
-@record(eq=False)
+@record
 class LinearEvidence:
     """An answer of a linear problem, and for every stage why nothing is better.
 
@@ -127,7 +128,7 @@ class LinearEvidence:
     trees: tuple[ProofTree, ...]
 
 
-@record(eq=False)
+@record
 class EvictionEvidence:
     """Who leaves: places among the pods that may, shape (victims,)."""
 

@@ -20,7 +20,11 @@ def depths_of(problem: PreemptionProblem) -> tuple[int, ...]:
 
 
 def domains_at(problem: PreemptionProblem, depth: int) -> Domains:
-    """Domains of a depth that may hold the members beside those that run."""
+    """Domains of a depth that may hold the members beside those that run.
+
+    Where these lie in several, members gather with all of them further up, or in one that has some of them
+    where nothing further up will do.
+    """
     tree = problem.tree
     if tree is None:
         return problem.homes or Domains(np.zeros(len(problem.nodes), dtype=np.int64), 1)
@@ -36,5 +40,5 @@ def domains_at(problem: PreemptionProblem, depth: int) -> Domains:
     kept = np.ones(count, dtype=bool)
     if len(held):
         kept[:] = False
-        kept[held] = len(held) == 1
+        kept[held] = len(held) == 1 or depth == depths_of(problem)[-1]
     return domains.only(kept)

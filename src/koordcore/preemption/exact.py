@@ -6,7 +6,8 @@ members beyond the minimum, then nodes used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 import numpy as np
@@ -39,6 +40,9 @@ class ExactAnswer:
         Over the fields of the damage.
     first
         It was the cheapest of all plans: no dry run refused another one before.
+    evidence
+        Looks for evidence that nothing is cheaper, and gives what is known then; ``None`` where that is the
+        certificate. Plans that a dry run refuses need none.
     """
 
     counts: IntMatrix
@@ -46,6 +50,13 @@ class ExactAnswer:
     moves: IntVector
     certificate: Certificate
     first: bool = False
+    evidence: Callable[[], Certificate] | None = None
+
+    def with_evidence(self) -> ExactAnswer:
+        """Give the plan that is kept, with evidence where that is found."""
+        if self.evidence is None:
+            return self
+        return attrs.evolve(self, certificate=self.evidence(), evidence=None)
 
 
 class _Model(VictimProgram):
@@ -174,7 +185,7 @@ class _Model(VictimProgram):
         answer = ExactAnswer(counts=counts, chosen=chosen, moves=moves, certificate=certificate)
         if not certificate.proven:
             return answer
-        return attrs.evolve(answer, certificate=self.evident(answer, outcome.values, limits))
+        return attrs.evolve(answer, evidence=partial(self.evident, answer, outcome.values, limits))
 
     def evident(self, answer: ExactAnswer, values: tuple[int, ...], limits: Limits) -> Certificate:
         """Look for evidence that nothing is cheaper."""

@@ -206,7 +206,8 @@ def _at_depth(
         bound = answer.certificate.bound if bound is None else bound
         conflict = dry_run(answer.counts, answer.chosen, answer.moves) if dry_run is not None else None
         if conflict is None:
-            return _found(problem, _doubted(answer, bound) if doubtful else answer, depth, dry_run)
+            kept = _doubted(answer, bound) if doubtful else answer.with_evidence()
+            return _found(problem, kept, depth, dry_run)
         # A cut leaves out parts of the plan as well: they cost less, and have been looked at, if it is the
         # cheapest, and if what others do elsewhere makes no difference to its node.
         several = bool(problem.pools) or int(np.count_nonzero(answer.counts.sum(axis=0))) > 1

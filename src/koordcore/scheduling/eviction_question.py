@@ -20,6 +20,7 @@ from koordcore.model.reservations import Reservation
 from koordcore.preemption.problem import PreemptionProblem
 from koordcore.preemption.running import Leaving, amounts_of
 from koordcore.preemption.setup import Wanted, make_problem
+from koordcore.scheduling.gang_book import GangBook, Minimums
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot.following import once
 
@@ -34,8 +35,8 @@ class EvictionQuestions:
         The state of the call.
     rules
         For whom room is made, and how.
-    minimums
-        Minimum of every gang that is known, by id.
+    book
+        All gangs: at least so many of each stay or none, and nobody leaves for members of his own job.
     withdrawn
         Pods that have given up in this call what was promised to them; the call adds to it.
     """
@@ -43,7 +44,7 @@ class EvictionQuestions:
     workspace: Workspace
     plugins: PluginSet
     rules: PreemptionRules
-    minimums: Mapping[str, int]
+    book: GangBook
     withdrawn: Sequence[PodKey]
 
     def problem(
@@ -78,20 +79,24 @@ class EvictionQuestions:
         if lent is not None:
             free += lent
         reserved = [one for one in workspace.snapshot.of(Reservation) if one.active]
-        places = ((one.pod_key, layout.row_of.get(one.status.node_name)) for one in reserved)
+        members = [pod for pods, _ in pending.values() for pod in pods]
+        places = [
+            *((one.pod_key, layout.row_of.get(one.status.node_name)) for one in reserved),
+            *((one.key, layout.row_of.get(str(one.node_name))) for one in self.book.running_beside(members)),
+        ]
         restart = self.rules.restart_costs
         return make_problem(
             workspace.snapshot,
             trigger,
             pending,
-            minimums=self.minimums,
+            minimums=Minimums(self.book.records),
             own=frozenset((key, row) for key, row in places if row is not None),
             gone=gone,
             leaving=leaving,
             tree=once(workspace.snapshot, network_tree),
             spec=spec,
             bound=bound,
-            wanted={pod.key: self.wanted(pod) for pods, _ in pending.values() for pod in pods},
+            wanted={pod.key: self.wanted(pod) for pod in members},
             free=free,
             nominated=self._nominations(trigger),
             restart=(lambda pod: restart.get(str(pod.key), 0)) if restart else None,

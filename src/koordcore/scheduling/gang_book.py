@@ -132,6 +132,12 @@ class GangBook:
         known = self.members.get(gang_id, NO_MEMBERS).values()
         return [one.pod for one in known if one.runs and one.pod.key not in self.gone]
 
+    def running_beside(self, pods: Iterable[Pod]) -> list[Pod]:
+        """List who holds room on a node of the gangs of some pods, and of the gangs that these go with."""
+        names = {f"{pod.namespace}/{gang_name(pod.labels, pod.annotations)}" for pod in pods}
+        known = [self.records[name].gang.group for name in sorted(names) if name in self.records]
+        return [pod for name in sorted(names.union(*known)) for pod in self.running(name)]
+
     def ended(self, gang_id: str) -> int:
         """Count the members of a gang that ran to their end: they count as bound, and hold nothing."""
         return sum(one.ended for one in self.members.get(gang_id, NO_MEMBERS).values())

@@ -35,7 +35,7 @@ from koordcore.protocol.gang import parse_topology_index
 from koordcore.protocol.gang_names import gang_name
 from koordcore.protocol.networks import spelt
 from koordcore.protocol.sub_groups import LABEL_SUB_GROUP, Part, split_members
-from koordcore.scheduling.gang_book import NO_MEMBERS, Minimums, gang_book, gang_pod
+from koordcore.scheduling.gang_book import NO_MEMBERS, gang_book, gang_pod
 from koordcore.scheduling.gang_order import cores
 from koordcore.scheduling.gang_refusals import fewest_gangs, gathered, needs_network, refused_as_group
 from koordcore.scheduling.group_tree import GroupTree, tree_of
@@ -213,7 +213,8 @@ class JobTable:
         self._snapshot = snapshot
         self._policy = DEFAULT_POLICY if policy is None else policy
         self._args = self._policy.args_of(CoschedulingArgs)
-        self._book = gang_book(snapshot, self._args)
+        self.book = gang_book(snapshot, self._args)
+        """All gangs, with their members."""
         self._nodes: dict[str, list[str]] = {}
         self._repairing: dict[PodKey, str] = {}
         self._fits: dict[str, GangFit] = {}
@@ -223,7 +224,7 @@ class JobTable:
         """Give the nodes of the members of a gang that run or got one; nobody's where they will have one."""
         known = self._nodes.get(gang_id)
         if known is None:
-            known = sorted(str(pod.node_name) for pod in self._book.running(gang_id))
+            known = sorted(str(pod.node_name) for pod in self.book.running(gang_id))
             self._nodes[gang_id] = known
         return known
 
@@ -266,7 +267,7 @@ class JobTable:
             by_gang[gang_id].remove(pod)
             yield pod
             return
-        *before, core = cores(gang_id, self._book.waits_for)
+        *before, core = cores(gang_id, self.book.waits_for)
         for name in chain.from_iterable(before):
             for one in tuple(by_gang.get(name, ())):
                 yield from self._gang_turns(one, name, by_gang, taken)
@@ -339,17 +340,13 @@ class JobTable:
         gang = self._repairing.get(pod)
         if gang is None:
             return False
-        have = len(self._nodes_of(gang)) + self._book.ended(gang)
-        return have >= self._book.records[gang].gang.min_available
-
-    def minimums(self) -> Mapping[str, int]:
-        """Give the minimum of every gang that is configured, by id."""
-        return Minimums(self._book.records)
+        have = len(self._nodes_of(gang)) + self.book.ended(gang)
+        return have >= self.book.records[gang].gang.min_available
 
     def _alone(self, gang_id: str) -> bool:
         """Tell whether members go one by one, like ordinary pods."""
-        record = self._book.records.get(gang_id)
-        if record is None or not record.gang.initialised or not exempt(self._book.part(gang_id), record):
+        record = self.book.records.get(gang_id)
+        if record is None or not record.gang.initialised or not exempt(self.book.part(gang_id), record):
             return False
         if record.gang.sub_groups is not None and not self._running_of(gang_id):
             return False  # its group has started, and none of its parts
@@ -361,16 +358,16 @@ class JobTable:
 
     def _waiting(self, gang_id: str) -> int:
         """Count the members that keep a place at Permit, or got one in this call."""
-        record = self._book.records.get(gang_id)
+        record = self.book.records.get(gang_id)
         return self._placed[gang_id] + (0 if record is None else len(record.waiting))
 
     def _group(self, record: GangRecord) -> dict[str, Gang]:
-        known = self._book.records
+        known = self.book.records
         return {name: known[name].gang for name in record.gang.group if name in known}
 
     def _job(self, gang_id: str, first: Pod, core: Collection[str], by_gang: Mapping[str, list[Pod]]) -> Job:
-        known = self._book.records
-        needed = {name for one in core for name in self._book.waits_for(one)}
+        known = self.book.records
+        needed = {name for one in core for name in self.book.waits_for(one)}
         ids = sorted(name for name in needed.union(core) if name in known)
         gangs = {name: known[name].gang for name in ids} or {gang_id: Gang(id=gang_id)}
         # One that has not started need not be waited for, and may list others nonetheless.
@@ -391,8 +388,8 @@ class JobTable:
             ahead=frozenset(gangs).difference(core),
             free=frozenset(gangs) - asked if any(name in known for name in core) else NO_GANGS,
             waiting={name: self._waiting(name) for name in gangs},
-            ended={name: self._book.ended(name) for name in gangs},
-            satisfied=all(map(self._book.satisfied, core)),
+            ended={name: self.book.ended(name) for name in gangs},
+            satisfied=all(map(self.book.satisfied, core)),
             refusal=self._refusal(
                 first, gangs, {name: members[name] for name in gangs if name in core}, needed, optional
             ),
@@ -403,8 +400,8 @@ class JobTable:
         )
 
     def _begun(self, gang_id: str) -> bool:
-        record = self._book.records.get(gang_id)
-        return record is not None and exempt(self._book.part(gang_id), record)
+        record = self.book.records.get(gang_id)
+        return record is not None and exempt(self.book.part(gang_id), record)
 
     def _fit(self, first: Pod) -> GangFit:
         known = self._fits.get(first.scheduler_name)
@@ -415,14 +412,14 @@ class JobTable:
 
     def _running_of(self, gang_id: str) -> tuple[Pod, ...]:
         """Give the members of a gang that have or had a node."""
-        known = self._book.members.get(gang_id, NO_MEMBERS)
+        known = self.book.members.get(gang_id, NO_MEMBERS)
         return tuple(one.pod for _, one in sorted(known.items()) if one.ended or one.runs)
 
     def _parts(self, gang: Gang, pods: tuple[Pod, ...]) -> tuple[Part, ...]:
         """Part all members of a gang that are known, and keep those that run or are asked about."""
         assert gang.sub_groups is not None, "asked only of gangs with parts"
         here = {pod.key: pod for pod in pods}
-        known = {one.pod.key: one.pod for one in self._book.members.get(gang.id, NO_MEMBERS).values()}
+        known = {one.pod.key: one.pod for one in self.book.members.get(gang.id, NO_MEMBERS).values()}
         every = split_members(gang.sub_groups, {**known, **here}.values(), rank_of)
         kept = [tuple(pod for pod in part.members if pod.key in here) for part in every]
         return tuple(attrs.evolve(one, members=ones) for one, ones in zip(every, kept, strict=True))
@@ -438,13 +435,13 @@ class JobTable:
         """Say why gangs that start together may not start at all; the first pod's own gang says it first."""
         wanted = any(needs_network(gang) for gang in gangs.values())
         known = not wanted or once(self._snapshot, network_tree) is not None
-        found = refused_as_group(gangs, members, needed, self._book.records, least, topology_known=known)
+        found = refused_as_group(gangs, members, needed, self.book.records, least, topology_known=known)
         if found is not None:
             return found
         # Gangs that start together may list different ones.
         for pod in (first, *(pods[0] for pods in members.values() if pods)):
             said = gang_pod(pod, self._args)
-            step = before_pre_filter(self._book.part(said.gang_id), said, topology_known=known)
+            step = before_pre_filter(self.book.part(said.gang_id), said, topology_known=known)
             if step.code is not Code.SUCCESS:
                 return step.message
         return ""

@@ -167,7 +167,10 @@ def needed_parts(job: Job, *, everybody: bool = False) -> Iterator[list[JobPart]
     if len(able) < most:
         return
     yield list(chain.from_iterable(first for _, first in able[:most]))  # others are seldom asked for
-    for some in islice(combinations([gang for gang, _ in able], most), MOST_CHOICES):
+    gangs = [gang for gang, _ in able]
+    # Fewer do whatever more do, but where they come in multiples.
+    sizes = range(most, len(able) + 1) if optional and _in_multiples(job) else (most,)
+    for some in islice(chain.from_iterable(combinations(gangs, size) for size in sizes), MOST_CHOICES):
         ones = [[part for part in parts if part.gang == gang] for gang in some]
         chosen = [
             list(islice(_enough_of(job, gang, own, everybody=everybody), MOST_CHOICES))
@@ -199,6 +202,11 @@ def _enough_of(job: Job, gang: str, parts: list[JobPart], *, everybody: bool) ->
             found = _filled(parts, first, [part for part in able if part.entry < 0], rest, job.least(gang))
             if found is not None:
                 yield found
+
+
+def _in_multiples(job: Job) -> bool:
+    """Tell whether members come in multiples per domain of the network."""
+    return any(spec is not None and spec.multiples for spec in (job.spec, *job.own_specs.values()))
 
 
 def _needs(part: JobPart) -> bool:

@@ -8,6 +8,7 @@ does not take its members is planned around.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 import attrs
 from immutabledict import immutabledict
@@ -49,6 +50,9 @@ from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
 from koordcore.scheduling.reset import unbound
 
+_MOVED: Final = 16
+"""Plans with moves that are tried: one that holds is there already, and the first ones mostly do."""
+
 
 class Preemptor:
     """Preempts for the jobs of one scheduling call.
@@ -80,7 +84,7 @@ class Preemptor:
         self.plans: list[PreemptionPlan] = []
         self.withdrawn: list[PodKey] = []
         """Pods that have given up in this call what was promised to them."""
-        self._questions = EvictionQuestions(workspace, plugins, rules, table.minimums(), self.withdrawn)
+        self._questions = EvictionQuestions(workspace, plugins, rules, table.book, self.withdrawn)
 
     def withdraw(self, found: Sequence[PodDecision], names: Collection[str]) -> None:
         """Give up what was promised to a unit that finds no place and no room, unless its victims still go.
@@ -343,7 +347,7 @@ class Preemptor:
         relocator = Relocator(self._workspace, self._plugins, runs, pods, self._questions.wanted)
         trigger = next(iter(pods.values()))
         return relocator.relocated(
-            problem, plan, lambda asked, start: self._plan(asked, runs, trigger, start)
+            problem, plan, lambda asked, start: self._plan(asked, runs, trigger, start, _MOVED)
         )
 
     def _plan(
