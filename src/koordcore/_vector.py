@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
-from operator import itemgetter
+from itertools import accumulate, chain, compress
+from operator import is_not, itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _BITS: Final = 6
@@ -15,6 +16,22 @@ _CHUNK: Final = 1 << _BITS
 _LARGEST: Final = 2 * _CHUNK
 """Items of a chunk after which it is parted."""
 _FIRST: Final = itemgetter(0)
+
+
+def apart(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]:
+    """Give what is only in the one and only in the other of two sequences; what counts is the object.
+
+    Where they begin and end alike nothing is done for single items.
+    """
+    if before is after:
+        return [], []
+    short = min(len(before), len(after))
+    first = next(compress(range(short), map(is_not, before, after)), short)
+    ends = map(is_not, reversed(before), reversed(after))
+    last = next(compress(range(short - first), ends), short - first)
+    gone, come = before[first : len(before) - last], after[first : len(after) - last]
+    stay = {*map(id, gone)} & {*map(id, come)}
+    return [one for one in gone if id(one) not in stay], [one for one in come if id(one) not in stay]
 
 
 class Splice(NamedTuple):

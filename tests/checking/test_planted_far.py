@@ -19,7 +19,7 @@ from koordcore import (
     verify,
 )
 from koordcore.checking.check import check_result
-from koordcore.checking.index import difference
+from koordcore.checking.differences import difference
 from koordcore.model.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from koordcore.model.gangs import PodGroup
 from koordcore.model.pods import SchedulingGroup

@@ -33,9 +33,10 @@ from koordcore.model.affinity import (
     Taint,
     TopologySpreadConstraint,
 )
+from koordcore.model.cluster import Namespace, PodDisruptionBudget, Workload
 from koordcore.model.gangs import PodGroup
 from koordcore.model.network import ClusterNetworkTopology
-from koordcore.model.pods import HostPort, SchedulingGroup
+from koordcore.model.pods import HostPort, PodPhase, SchedulingGroup
 from koordcore.model.quotas import ElasticQuota
 from koordcore.model.records import ClusterRecord
 from koordcore.model.reservations import (
@@ -54,6 +55,7 @@ GANG = "pod-group.scheduling.sigs.k8s.io"
 QUOTA = "quota.scheduling.koordinator.sh/name"
 USED = "scheduling.koordinator.sh/reservation-allocated"
 NODES = [f"n{number}" for number in range(6)]
+SPACES = ("default", "one", "two")
 POLICIES = (Policy(), koordinator_policy(known_plugins()))
 
 
@@ -227,14 +229,20 @@ def contents(index: ClusterIndex) -> object:
     }
     rule = TopologySpreadConstraint(max_skew=1, topology_key=ZONE, selector=LabelSelector({"app": "a"}))
     like = Pod(name="like", labels={"app": "a"}, spread_constraints=(rule,))
-    domains = [index.domains(one, like) for one in spread_rules(like)]
+    other = attrs.evolve(like, labels={"app": "b"}, spread_constraints=(attrs.evolve(rule, max_skew=2),))
+    domains = [index.domains(one, pod) for pod in (like, other) for one in spread_rules(pod)]
     counted = [(+one.nodes, +one.pods) for one in domains]
-    hidden = ("_sums", "_labelled", "_domains")
+    hidden = ("_sums", "_labelled", "_domains", "_homes")
+    houses = {zone: set(index.nodes_of(ZONE, zone)) for zone in ("", "z0", "z1")}
     plain = {name: value for name, value in vars(index).items() if name not in hidden}
-    homes = {key: {value: set(some) for value, some in one.items()} for key, one in index.shunning.items()}
+    homes = {
+        (pair, key): {value: set(some) for value, some in one.items()}
+        for pair, terms in index.shunning.items()
+        for key, one in terms.items()
+    }
     plain |= {"shunning": homes, "_marked": {key: set(some) for key, some in plain["_marked"].items()}}
     plain |= {"_by": {key: set(some) for key, some in plain["_by"].items()}}
-    return used, counted, plain, {key: set(some) for key, some in index.labelled.items()}
+    return used, counted, houses, plain, {key: set(some) for key, some in index.labelled.items()}
 
 
 @settings(max_examples=10)
@@ -253,11 +261,57 @@ def test_what_is_touched_tells_what_the_whole_tells(seed: int) -> None:
         snapshot = moved_on(rng, result.snapshot, step)
 
 
+def lived_in(rng: Random, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Add what a cluster has beside running pods: namespaces, members that ended, applications."""
+    states = []
+    for state in snapshot.nodes:
+        pods = [attrs.evolve(one, namespace=rng.choice(SPACES)) for one in state.pods]
+        states.append(NodeState(state.node, tuple(pods)))
+    pending = []
+    for one in snapshot.pending:
+        term = PodAffinityTerm(
+            rng.choice((ZONE, "kubernetes.io/hostname")),
+            selector(rng),
+            namespaces=rng.choice(((), ("one",))),
+            namespace_selector=rng.choice((None, LabelSelector(), LabelSelector({"team": "x"}))),
+        )
+        part = PodAffinity(required=(term,))
+        own = rng.choice((one.affinity, Affinity(anti=part), Affinity(pod=part)))
+        pending.append(attrs.evolve(one, namespace=rng.choice(SPACES), affinity=own))
+    ended = [
+        attrs.evolve(pod(rng, f"ended-{number}"), phase=PodPhase.SUCCEEDED, node_name=rng.choice(NODES))
+        for number in range(rng.randint(0, 3))
+    ]
+    spaces = [Namespace(name, {"team": rng.choice("xy")}) for name in SPACES if rng.random() < 0.7]
+    apps = LabelSelector({"app": "a"})
+    more: list[ClusterRecord] = [
+        PodDisruptionBudget(name="b", selector=apps, disruptions_allowed=1),
+        Workload(kind="ReplicaSet", name="a", selector=apps, replicas=3),
+    ]
+    more += [*snapshot.records, *ended, *spaces]
+    return ClusterSnapshot(nodes=states, pending=pending, records=more)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32))
+def test_what_is_touched_of_a_cluster_that_is_lived_in_tells_what_the_whole_tells(seed: int) -> None:
+    rng = Random(seed)
+    snapshot = lived_in(rng, world(rng))
+    policy = rng.choice(POLICIES)
+    for step in range(3):
+        result = schedule(snapshot, policy=policy, preempt=PreemptionRules() if rng.random() < 0.4 else None)
+        for number in range(3):
+            spoilt = corrupted(rng, snapshot, result) if number else result
+            assert verify(snapshot, spoilt) == check_result(snapshot, spoilt), (seed, step, number)
+        snapshot = moved_on(rng, result.snapshot, step)
+        snapshot = snapshot.with_records(Namespace(rng.choice(SPACES), {"team": rng.choice("xy")}))
+
+
 @settings(max_examples=13)
 @given(st.integers(0, 2**32))
 def test_an_index_that_followed_equals_one_that_is_made_anew(seed: int) -> None:
     rng = Random(seed)
-    snapshot = world(rng)
+    snapshot = lived_in(rng, world(rng))
     followed = ClusterIndex()
     for step in range(4):
         followed.follow(snapshot)

@@ -51,3 +51,19 @@ def test_a_turn_makes_as_many_calls_in_a_cluster_eight_times_as_large(
             found.append(calls(row))
         counted.append(median(found[2:]))
     assert counted[1] < 1.5 * counted[0], counted
+
+
+def test_a_turn_makes_as_many_calls_beside_eight_times_as_many_refused_pods() -> None:
+    counted = []
+    for waiting in (100, 800):
+        row = ROWS[0]()
+        row.server = Server(20)
+        row.come(waiting, cores=900)
+        for _ in range(3):
+            row.server.turn()
+        found = []
+        for _ in range(TURNS):
+            row.prepare()
+            found.append(calls(row))
+        counted.append(median(found[2:]))
+    assert counted[1] < 1.5 * counted[0], counted

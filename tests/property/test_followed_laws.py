@@ -1,16 +1,19 @@
-"""What plugins follow of images, volumes, services and controllers: a line decides as a cluster made anew."""
+"""What is followed of images, volumes, services, metrics and so on: a line decides as one made anew."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings, strategies as st
 
 from koordcore import ClusterSnapshot, Node, Pod, Policy, schedule, verify
+from koordcore.manifests import patches
 from koordcore.model.cluster import RawObject, Workload
 from koordcore.model.containers import Container
+from koordcore.model.metrics import NodeMetric
 from koordcore.model.pods import OwnerReference
 from koordcore.model.records import ClusterRecord
 from koordcore.model.selectors import LabelSelector
 from koordcore.model.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordcore.scheduling.plugins.load import newest
 from koordcore.snapshot import (
     Change,
     NodeAdded,
@@ -23,6 +26,7 @@ from koordcore.snapshot import (
     RecordReplaced,
 )
 from koordcore.snapshot.changes import record_key
+from koordcore.snapshot.free_volumes import free_volumes
 
 NODES = ("a", "b", "c", "d")
 IMAGES = ("i:1", "j:1", "k:1")
@@ -71,7 +75,9 @@ def records(draw: st.DrawFn) -> ClusterRecord:
     """One of a few objects, whatever it says."""
     number = draw(NUMBERS)
     match draw(
-        st.sampled_from(["limits", "limits", "claim", "claim", "volume", "class", "service", "owner"])
+        st.sampled_from(
+            ["limits", "limits", "claim", "claim", "volume", "class", "service", "owner", "metric"]
+        )
     ):
         case "limits":
             told = draw(st.dictionaries(st.sampled_from(DRIVERS), st.integers(0, 2)))
@@ -81,9 +87,13 @@ def records(draw: st.DrawFn) -> ClusterRecord:
             return PersistentVolumeClaim(name=f"c{number}", volume=volume, storage_class=kind)
         case "volume":
             driver, handle = draw(st.sampled_from(DRIVERS)), draw(st.sampled_from(["h", f"h{number}"]))
-            return PersistentVolume(name=f"v{number}", driver=driver, handle=handle)
+            free = draw(st.booleans())
+            return PersistentVolume(name=f"v{number}", driver=driver, handle=handle, available=free)
         case "class":
             return StorageClass(name="fast", provisioner=draw(st.sampled_from(DRIVERS)), immediate=False)
+        case "metric":
+            update = draw(st.one_of(st.none(), st.integers(-1, 3)))
+            return NodeMetric(node=draw(st.sampled_from(NODES)), update_time=update)
         case "service":
             key, value = draw(st.sampled_from([("app", "p"), ("tier", "m"), ("app", "q")]))
             text = f'{{"spec":{{"selector":{{"{key}":"{value}"}}}}}}' if draw(st.booleans()) else "{}"
@@ -137,4 +147,7 @@ def test_a_line_decides_as_a_cluster_made_anew(data: st.DataObject) -> None:
         result, anew = schedule(line, asked, policy=POLICY), schedule(fresh, asked, policy=POLICY)
         assert result.decisions == anew.decisions
         assert verify(line, result) == ()
+        assert patches(result) == patches(anew)
+        assert dict(free_volumes(line)) == dict(free_volumes(fresh))
+        assert newest(line) == newest(fresh)
         lines.append(result.snapshot)

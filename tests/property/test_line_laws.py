@@ -14,9 +14,10 @@ from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule, verif
 from koordcore._arrays import IntMatrix
 from koordcore._line import KEPT, Delta, Line, Place
 from koordcore._moved_rows import moved_rows
-from koordcore._vector import Names, Splice, Table, Vector
+from koordcore._vector import Names, Splice, Table, Vector, apart
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import PluginSetting
+from koordcore.scheduling import cycle
 from koordcore.scheduling.network_trees import network_tree
 from koordcore.snapshot import NodeAdded, NodeRemoved, NodeReplaced, PodEnded, RecordReplaced
 from koordcore.topology.network import NODE_LAYER, LayerSpec
@@ -268,3 +269,32 @@ def test_what_was_learnt_is_used_and_not_needed() -> None:
     warm = schedule(first.snapshot, [pod])
     assert warm == cold
     assert isinstance(warm.decisions[0], Bound)
+
+
+@given(st.lists(st.integers(0, 20), unique=True), st.lists(st.integers(0, 20), unique=True))
+def test_what_is_apart_is_what_only_one_of_two_sequences_has(before: list[int], after: list[int]) -> None:
+    gone, come = apart(before, after)
+    assert gone == [one for one in before if one not in after]
+    assert come == [one for one in after if one not in before]
+
+
+def test_what_is_learnt_of_a_small_cluster_is_forgotten_before_it_outgrows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cycle, "_SHORTEST", 20)
+    policy = Policy()
+    line = ClusterSnapshot(nodes=[Node(name=name, allocatable={"cpu": 9000, "pods": 9}) for name in "ab"])
+    lengths = []
+    for turn in range(60):
+        gone = [PodEnded(one.key) for one in line.bound_pods()]
+        line = line.apply(*gone)
+        one = Pod(name=f"p{turn}", labels={"turn": str(turn)}, requests={"cpu": 100 + turn})
+        result = schedule(line, [one], policy=policy)
+        assert result.decisions == schedule(ClusterSnapshot(nodes=line.nodes), [one], policy=policy).decisions
+        line = result.snapshot
+        warm = line.place.line.pool.take(policy)
+        if warm is not None:
+            lengths.append(len(warm.workspace.journal))
+            line.place.line.pool.put(policy, warm)
+    assert lengths
+    assert max(lengths) <= 20 + 2 * 25

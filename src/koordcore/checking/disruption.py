@@ -10,6 +10,7 @@ from koordcore._record import record
 from koordcore.checking.gangs import gang_minimums
 from koordcore.checking.violation import Violation, ViolationKind
 from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.labelled import LabelledPods
 from koordcore.model.migration import PodMigrationJob
 from koordcore.model.moves import Move
 from koordcore.model.pods import OwnerReference, Pod, PodKey
@@ -76,12 +77,9 @@ def check_disruptions(
 def _budgets(snapshot: ClusterSnapshot, moving: frozenset[PodKey]) -> Iterator[_Limit]:
     # Who was evicted and terminates is not among those that a budget still lets go.
     due = moving - {pod.key for pod in snapshot.bound_pods() if pod.deleted is not None}
+    labelled = LabelledPods(snapshot.bound_pods())
     for budget in snapshot.of(PodDisruptionBudget):
-        covered = {
-            pod.key: pod.ready
-            for pod in snapshot.bound_pods()
-            if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
-        }
+        covered = {pod.key: pod.ready for pod in labelled.selected(budget.namespace, budget.selector)}
         healthy = frozenset(key for key, ready in covered.items() if ready)
         # What it lets go is the number of healthy ones beyond those that it keeps: the others are no part.
         beyond = 0 < budget.disruptions_allowed < len(healthy)

@@ -26,13 +26,19 @@ class SpreadRule:
     keys
         Topology keys of all hard constraints of the pod: a node without one of them is not counted.
     like
-        What of the pod decides which nodes and pods are counted.
+        What of the pod decides which nodes are counted, and last which pods.
     """
 
     constraint: TopologySpreadConstraint
     keys: tuple[str, ...]
     namespace: str
     like: tuple[object, ...]
+
+    @property
+    def of_nodes(self) -> tuple[object, ...]:
+        """All of it that decides which nodes it counts, whichever pods."""
+        one, (*like, _) = self.constraint, self.like
+        return (one.topology_key, one.node_affinity_policy, one.node_taints_policy, self.keys, *like)
 
 
 Domains: TypeAlias = Callable[[SpreadRule, Pod], dict[str, int]]
@@ -106,11 +112,17 @@ def domains_among(nodes: Iterable[NodeState]) -> Domains:
 
 
 class DomainSums:
-    """Nodes and pods that one rule counts, by domain."""
+    """Nodes and pods that one rule counts, by domain.
 
-    def __init__(self, rule: SpreadRule, like: Pod) -> None:
+    Parameters
+    ----------
+    nodes
+        Those of a rule that counts the same nodes, to be shared with it.
+    """
+
+    def __init__(self, rule: SpreadRule, like: Pod, nodes: Counter[str] | None = None) -> None:
         self._rule, self._like = rule, like
-        self.nodes: Counter[str] = Counter()
+        self.nodes: Counter[str] = Counter() if nodes is None else nodes
         self.pods: Counter[str] = Counter()
 
     def node(self, node: Node, sign: int) -> None:
@@ -154,12 +166,17 @@ class DomainSums:
 
 
 class KnownDomains:
-    """Sums of the rules that were asked for, for as long as there are not too many."""
+    """Sums of the rules that were asked for, for as long as there are not too many.
+
+    Rules of different workloads mostly count the same nodes, and share these.
+    """
 
     MOST = 64
 
     def __init__(self) -> None:
         self._known: dict[SpreadRule, DomainSums] = {}
+        self._first: dict[tuple[object, ...], DomainSums] = {}
+        """Of the rules that count the same nodes, one."""
 
     def of(
         self, rule: SpreadRule, like: Pod, nodes: Iterable[NodeState], pods: Iterable[tuple[Pod, Node]]
@@ -167,19 +184,23 @@ class KnownDomains:
         """Give the sums of a rule, made of all nodes and of some pods, whom it may count, where it is new."""
         found = self._known.pop(rule, None)
         if found is None:
-            found = DomainSums(rule, like)
-            for state in nodes:
+            alike = self._first.get(rule.of_nodes)
+            found = DomainSums(rule, like, None if alike is None else alike.nodes)
+            for state in nodes if alike is None else ():
                 found.node(state.node, 1)
             for pod, node in pods:
                 found.pod(pod, node, 1)
+            self._first.setdefault(rule.of_nodes, found)
         self._known[rule] = found  # the one that was asked for last is dropped last
         if len(self._known) > self.MOST:
             del self._known[next(iter(self._known))]
+            used = {one.of_nodes for one in self._known}
+            self._first = {key: one for key, one in self._first.items() if key in used}
         return found
 
     def node(self, node: Node, sign: int) -> None:
         """Add a node without its pods, or take it away."""
-        for one in self._known.values():
+        for one in self._first.values():
             one.node(node, sign)
 
     def pod(self, pod: Pod, node: Node, sign: int) -> None:

@@ -6,12 +6,12 @@ as before are taken out and put in. Nothing here trusts what a snapshot says abo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress
-from operator import is_not
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
+from typing import Any, Final, TypeAlias, TypeVar
 
-from koordcore._vector import Vector
+from koordcore.checking.differences import Differences, difference
 from koordcore.checking.domains import DomainSums, KnownDomains, SpreadRule
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.holders import holder_key, holder_of, identity_of, used_by
@@ -19,6 +19,7 @@ from koordcore.checking.quota_sums import QuotaSums, in_force
 from koordcore.errors import ManifestError
 from koordcore.model.affinity import PodAffinityTerm
 from koordcore.model.claims import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.cluster import Namespace
 from koordcore.model.device_slices import ResourceSlice
 from koordcore.model.gangs import PodGroup
 from koordcore.model.metrics import NodeMetric
@@ -44,40 +45,8 @@ Shunned: TypeAlias = tuple[PodAffinityTerm, str]
 LEAVING: Final = "leaving"
 HOLDING: Final = "holds claims"
 NOMINATED: Final = "waits and is nominated"
+NOWHERE: Final[Set[str]] = frozenset()
 ACTING: Final = "acts as a reservation"
-
-
-def difference(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]:
-    """Give what is only in the one and only in the other of two sequences; what counts is the object."""
-    if before is after:
-        return [], []
-    if isinstance(before, Vector) and isinstance(after, Vector):
-        gone, come = before.beside(after), after.beside(before)
-    elif isinstance(before, Vector) or isinstance(after, Vector):
-        return difference(tuple(before), tuple(after))
-    elif len(before) == len(after):
-        rows = list(compress(range(len(before)), map(is_not, before, after)))
-        gone, come = [before[row] for row in rows], [after[row] for row in rows]
-    else:
-        short = min(len(before), len(after))
-        first = next(compress(range(short), map(is_not, before, after)), short)
-        ends = map(is_not, reversed(before), reversed(after))
-        last = next(compress(range(short - first), ends), short - first)
-        gone = list(before[first : len(before) - last])
-        come = list(after[first : len(after) - last])
-    same = {id(one) for one in gone} & {id(one) for one in come}
-    if same:
-        gone = [one for one in gone if id(one) not in same]
-        come = [one for one in come if id(one) not in same]
-    return gone, come
-
-
-class Differences(NamedTuple):
-    """What is only in the one and only in the other of two snapshots."""
-
-    nodes: tuple[list[NodeState], list[NodeState]]
-    pending: tuple[list[Pod], list[Pod]]
-    records: tuple[list[ClusterRecord], list[ClusterRecord]]
 
 
 class ClusterIndex:
@@ -95,12 +64,18 @@ class ClusterIndex:
         self._by: dict[object, dict[int, Any]] = {}
         """Records by other things than their names (see ``_handles``)."""
         self._marked: dict[object, Some] = {}
-        self.shunning: dict[Shunned, dict[str, Some]] = {}
-        """Who wants nobody near whom a term means, by namespace of its owner and value of its key."""
+        self.shunning: dict[tuple[str, str] | None, dict[Shunned, dict[str, Some]]] = {}
+        """Who wants nobody near whom a term means, by namespace of its owner and value of its key.
+
+        Before that by a label that whoever is meant has; ``None`` where the term names none.
+        """
+        self.spaces: dict[str, Mapping[str, str]] = {}
+        """Labels of the namespaces."""
         self._labelled: dict[tuple[str, str], Some] | None = None
         self._sums: QuotaSums | None = None
         self._other_quotas = False
         self._domains = KnownDomains()
+        self._homes: dict[str, defaultdict[str, set[str]]] = {}
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -134,6 +109,15 @@ class ClusterIndex:
             for holder in self.everybody():
                 self._label(holder, holder_of(holder) if isinstance(holder, Reservation) else holder)
         return self._labelled
+
+    def nodes_of(self, key: str, value: str) -> Set[str]:
+        """Give the names of the nodes in a domain; of a key that is new all nodes are asked."""
+        homes = self._homes.get(key)
+        if homes is None:
+            homes = self._homes[key] = defaultdict(set)
+            for state in self._nodes:
+                homes[state.node.labels.get(key, "")].add(state.name)
+        return homes.get(value, NOWHERE)
 
     def domains(self, rule: SpreadRule, like: Pod) -> DomainSums:
         """Give the domains of a spread constraint with the pods that it counts there."""
@@ -255,6 +239,7 @@ class ClusterIndex:
             for state, sign in ((old, -1), (new, 1)):
                 if state is not None:
                     self._domains.node(state.node, sign)
+                    self._house(state.node, sign)
         if new is None:
             del self.states[some.name]
         else:
@@ -264,6 +249,14 @@ class ClusterIndex:
         if moved:
             for one in list(self.by("reserved on", some.name)):
                 self._hold(one, 1)
+
+    def _house(self, node: Node, sign: int) -> None:
+        """Put a node into its domains of the keys that were asked for, or take it out."""
+        for key, homes in self._homes.items():
+            home = homes[node.labels.get(key, "")]
+            (home.add if sign > 0 else home.discard)(node.name)
+            if not home:
+                del homes[node.labels.get(key, "")]
 
     def _place(self, pod: Pod, node: Node | None, sign: int) -> None:
         """Put a bound pod in, or take it out."""
@@ -286,10 +279,15 @@ class ClusterIndex:
         for term in anti.required if anti is not None else ():
             value = node.labels.get(term.topology_key) if node is not None else None
             if value is not None:
-                homes = self.shunning.setdefault((term, pod.namespace), {})
+                pairs = term.selector.match_labels.items() if term.selector is not None else ()
+                pair = next(iter(pairs), None)
+                terms = self.shunning.setdefault(pair, {})
+                homes = terms.setdefault((term, pod.namespace), {})
                 self._set(homes, value, holder, sign)
                 if not homes:
-                    del self.shunning[term, pod.namespace]
+                    del terms[term, pod.namespace]
+                if not terms:
+                    del self.shunning[pair]
         if self._labelled is not None:
             self._label(holder, pod, sign)
 
@@ -321,7 +319,10 @@ class ClusterIndex:
             del self._tables[type(record)]
         for handle in _handles(record):
             self._set(self._by, handle, record, sign)
-        if isinstance(record, Reservation):
+        if isinstance(record, Namespace):
+            self.spaces.pop(record.name, None)
+            self.spaces |= {record.name: record.labels} if sign > 0 else {}
+        elif isinstance(record, Reservation):
             self._hold(record, sign)
         elif isinstance(record, Pod):
             for what, name in _memberships(record):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from koordcore.checking.domains import hard_constraints, selected
 from koordcore.checking.holders import holder_of
 from koordcore.checking.index import ClusterIndex, Holder
 from koordcore.checking.neighbours import counted, means, terms_of
 from koordcore.model.affinity import PodAffinityTerm
-from koordcore.model.cluster import Namespace
 from koordcore.model.nodes import Node
 from koordcore.model.pods import Pod
 from koordcore.model.reservations import Reservation
@@ -20,7 +19,7 @@ def near(
     index: ClusterIndex,
     came: Iterable[tuple[Pod, Node]],
     filters: Callable[[str], bool],
-    whole: Collection[str],
+    whole: Set[str],
 ) -> Iterator[Holder]:
     """Give those whom a pod that came shuns, needs or is spread among, and those who shun it, where it is.
 
@@ -31,18 +30,20 @@ def near(
     whole
         Names of the nodes of which everybody is looked at.
     """
-    spaces = {one.name: one.labels for one in index.of(Namespace)}
+    spaces = index.spaces
     for pod, node in came:
         if filters("InterPodAffinity"):
             for term in terms_of(pod, "anti"):
-                yield from _inside(index, node, term.topology_key, term.selector)
+                if not _within(index, node, term.topology_key, whole):
+                    yield from _inside(index, node, term.topology_key, term.selector)
             for term in terms_of(pod, "pod"):
                 yield from _needed(index, pod, node, term.topology_key, whole)
-            for (term, space), homes in index.shunning.items():
-                home = homes.get(node.labels.get(term.topology_key, ""), {})
-                if home and means(term, space, pod, spaces, resolved=False):
-                    yield from home.values()
-        if filters("PodTopologySpread"):
+            for pair in (*pod.labels.items(), None):
+                for (term, space), homes in index.shunning.get(pair, {}).items():
+                    home = homes.get(node.labels.get(term.topology_key, ""), {})
+                    if home and means(term, space, pod, spaces, resolved=False):
+                        yield from home.values()
+        if filters("PodTopologySpread") and index.has(Reservation):
             # Of pods it is known how many are where; what stands for reservations is looked at one by one.
             for rule in hard_constraints(pod):
                 for one in index.candidates(rule.selector):
@@ -55,21 +56,25 @@ def _needed(
     pod: Pod,
     node: Node,
     key: str,
-    whole: Collection[str],
+    whole: Set[str],
 ) -> Iterator[Holder]:
     """Give somebody whom a pod needs in the domain of its node, and all reservations that it may mean there.
 
     Who is on nodes that are looked at whole is known already, and may be about to leave. Where nobody is
     found, somebody elsewhere tells that the pod was not the first of a series.
     """
-    spaces = {one.name: one.labels for one in index.of(Namespace)}
+    spaces = index.spaces
     wanted = terms_of(pod, "pod")
     found, elsewhere = False, None
+    seen = _within(index, node, key, whole)
+    alone = not index.has(Reservation)
 
     def is_meant(holder: Pod) -> bool:
         return all(means(term, pod.namespace, holder, spaces, resolved=True) for term in wanted)
 
     for holder in index.candidates(wanted[0].selector):
+        if (found and alone) or (seen and elsewhere is not None):
+            break
         if isinstance(holder, Reservation):
             if _in_domain(index, holder, node, key):
                 yield holder
@@ -86,6 +91,12 @@ def _needed(
 def _inside(index: ClusterIndex, node: Node, key: str, selector: LabelSelector | None) -> Iterator[Holder]:
     """Give those whom a selector may mean in the domain of a node."""
     return (one for one in index.candidates(selector) if _in_domain(index, one, node, key))
+
+
+def _within(index: ClusterIndex, node: Node, key: str, whole: Set[str]) -> bool:
+    """Tell whether everybody in the domain of a node is looked at anyhow."""
+    value = node.labels.get(key)
+    return value is None or index.nodes_of(key, value) <= whole
 
 
 def _in_domain(index: ClusterIndex, holder: Holder, node: Node, key: str) -> bool:

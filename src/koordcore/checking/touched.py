@@ -18,19 +18,12 @@ import attrs
 
 from koordcore._record import record
 from koordcore.checking.claims_near import claims_near
+from koordcore.checking.differences import Differences, difference
 from koordcore.checking.domains import Domains, SpreadRule
 from koordcore.checking.gangs import gang_configs
 from koordcore.checking.groups import leaf_of
 from koordcore.checking.holders import holder_key, holder_of, used_by
-from koordcore.checking.index import (
-    ACTING,
-    LEAVING,
-    NOMINATED,
-    ClusterIndex,
-    Differences,
-    Holder,
-    difference,
-)
+from koordcore.checking.index import ACTING, LEAVING, NOMINATED, ClusterIndex, Holder
 from koordcore.checking.near import near
 from koordcore.checking.permits import as_placed
 from koordcore.checking.quota_sums import NOBODY, Elsewhere
@@ -39,6 +32,7 @@ from koordcore.model.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
+from koordcore.model.cluster import Namespace, PodDisruptionBudget, RawObject, Workload
 from koordcore.model.decisions import Bound, Nominated
 from koordcore.model.device_slices import (
     DeviceTaintRule,
@@ -65,9 +59,11 @@ _CLAIMS: Final = (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceTai
 _PICKED: Final[tuple[type, ...]] = (
     *_CLAIMS,
     *(PodGroup, SchedulingPodGroup, CompositePodGroup, SchedulingWorkload, Reservation, ElasticQuota),
-    *(PersistentVolume, PersistentVolumeClaim, StorageClass, NodeMetric),
+    *(PersistentVolume, PersistentVolumeClaim, StorageClass, NodeMetric, Namespace, Pod),
 )
 """Kinds of which those are taken that somebody refers to."""
+_UNREAD: Final[tuple[type, ...]] = (PodDisruptionBudget, Workload, RawObject)
+"""Kinds that no decision about a pod is held to; there are as many as there are applications."""
 _OF_NODES: Final[tuple[type, ...]] = (DeviceObject, NodeResourceTopology, CSINode)
 """Kinds of which each node has one by its name."""
 
@@ -377,8 +373,12 @@ class _Cut:
     def _take_records(self) -> None:
         # All others are few.
         for kind in self._index.kinds:
-            if kind not in _PICKED and kind not in _OF_NODES:
+            if kind not in (*_PICKED, *_OF_NODES, *_UNREAD):
                 self._keep(self._index.of(kind))
+        # Of others' namespaces terms may say what labels they have.
+        held = [holder_of(one) for one in self._records.values() if isinstance(one, Reservation)]
+        for space in {pod.namespace for pod in (*self._shown(), *self._decided, *self._reserving(), *held)}:
+            self._keep(self._index.find(Namespace, space))
         measured = self._nominated or self._filters("LoadAwareScheduling")
         for name in self._whole:
             for each in _OF_NODES:

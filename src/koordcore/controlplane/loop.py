@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import Final
 
 import attrs
@@ -192,10 +193,11 @@ class ControlLoop:
 
     def _unsaid(self, remarks: Iterable[Request], now: float) -> tuple[Request, ...]:
         """Leave out what the pods' conditions say already, and what was sent a moment ago."""
-        recent = {words: at for words, at in self._said.items() if now - at < _SAID_AGAIN}
-        mirror = self._feed.mirror
-        news = [one for one in remarks if is_news(one, mirror) and _words(one) not in recent]
-        self._said = recent | {_words(one): now for one in news}
+        said, mirror = self._said, self._feed.mirror
+        for words in list(takewhile(lambda words: now - said[words] >= _SAID_AGAIN, said)):
+            del said[words]  # they stand in the order in which they were said
+        news = [one for one in remarks if is_news(one, mirror) and _words(one) not in said]
+        said.update((_words(one), now) for one in news)
         return tuple(dated(one, mirror) for one in news)
 
     def _read(self, now: float) -> Steps[None]:

@@ -10,6 +10,7 @@ from koordcore.descheduling.migration.max_unavailable import max_unavailable
 from koordcore.descheduling.migration.workloads import UnknownScale, Workloads
 from koordcore.descheduling.moves import Group
 from koordcore.model.cluster import PodDisruptionBudget, Workload
+from koordcore.model.labelled import LabelledPods
 from koordcore.model.mappings import EMPTY
 from koordcore.model.migration import PodMigrationJob
 from koordcore.model.pods import Pod, PodKey
@@ -66,10 +67,9 @@ def move_groups(
     workloads = tuple(workloads)
     moving = moving_pods(pods, jobs)
     groups = []
+    labelled = LabelledPods(pods)
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
-        covered = [
-            pod for pod in pods if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)
-        ]
+        covered = labelled.selected(budget.namespace, budget.selector)
         if 0 < budget.disruptions_allowed < sum(pod.ready for pod in covered):
             # Some have to stay ready, and as many are: the eviction API lets the others go beside these.
             covered = [pod for pod in covered if pod.ready]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -244,7 +245,7 @@ class Workspace(Amounts):
         if not rows:
             return self.snapshot
         pending = self.snapshot.pending
-        if any(pod.key in self._bound for pod in pending):
+        if not self._bound.keys().isdisjoint(map(attrgetter("key"), pending)):
             pending = tuple(pod for pod in pending if pod.key not in self._bound)
         end = with_states(self.snapshot, {row: self.state_of(row) for row in rows}, pending)
         if self._grows():

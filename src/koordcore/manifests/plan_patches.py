@@ -68,7 +68,8 @@ def patches(
     moment = bound_at or now
     evicted: set[PodKey] = set()
     told: set[tuple[str, str]] = set()
-    reservations = {one.pod_key: one for one in result.snapshot.of(Reservation)}
+    podless = any(result.snapshot.pod(one.pod) is None for one in result.decisions)
+    reservations = {one.pod_key: one for one in result.snapshot.of(Reservation)} if podless else {}
     malformed = malformed_members(result)
     calls: list[Call] = []
     for decision in result.decisions:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from koordcore.manifests.calls import MERGE_PATCH, Call
 from koordcore.model.decisions import Bound
-from koordcore.model.volumes import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordcore.model.volumes import SELECTED_NODE, PersistentVolumeClaim, StorageClass
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.free_volumes import free_volumes
 
 
 def volume_calls(snapshot: ClusterSnapshot, decision: Bound, told: set[tuple[str, str]]) -> Iterator[Call]:
@@ -33,7 +34,7 @@ def volume_calls(snapshot: ClusterSnapshot, decision: Bound, told: set[tuple[str
         made_by = snapshot.find(StorageClass, claim.storage_class) if claim.storage_class else None
         if made_by is None or made_by.immediate or not made_by.makes:
             continue
-        if not any(volume.serves(claim) for volume in snapshot.of(PersistentVolume)):
+        if not any(volume.serves(claim) for volume in free_volumes(snapshot).values()):
             told.add((claim.namespace, name))
             body = {"metadata": {"annotations": {SELECTED_NODE: decision.node}}}
             yield Call(verb="patch", pod=decision.pod, content_type=MERGE_PATCH, body=body, volume_claim=name)

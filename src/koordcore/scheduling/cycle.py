@@ -384,8 +384,8 @@ def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:
     return with_waiting(snapshot, strangers) if strangers else snapshot
 
 
-_LONGEST: Final = 200_000
-"""Entries of the journal after which a state is built anew, so that a long line does not grow."""
+_LONGEST, _SHORTEST, _EACH = 200_000, 4000, 25
+"""Entries of the journal after which a state is built anew: at most, at least, more for each node."""
 _FARTHEST: Final = 2
 """For each node so many that changed are followed; beyond that it costs less to build anew."""
 
@@ -445,6 +445,6 @@ def _with_rows(
 
 def hand_back(workspace: Workspace, plugins: PluginSet, policy: Policy) -> None:
     """Leave what a call has learnt with the snapshot that its workspace stands on."""
-    if len(workspace.journal) <= _LONGEST:
+    if len(workspace.journal) <= min(_LONGEST, _SHORTEST + _EACH * len(workspace.layout.names)):
         workspace.settle()
         workspace.snapshot.place.line.pool.put(policy, _Warm(workspace, plugins))

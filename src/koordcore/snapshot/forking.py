@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from koordcore._line import Delta, RecordPair
-from koordcore._vector import Names, Splice, Table, Vector
+from koordcore._vector import Names, Splice, Table, Vector, apart
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
@@ -266,11 +266,9 @@ def _hand_tables(
         moved = location.changed(gone, {pod.key: name for name, pod in after}) if pairs else location
         object.__setattr__(made, "location", moved)
     if known is not None:
-        pods: dict[PodKey, Pod] = {}
-        if made.pending is not snapshot.pending:
-            waited, wait = {*map(id, snapshot.pending)}, {*map(id, made.pending)}
-            gone.update(pod.key for pod in snapshot.pending if id(pod) not in wait)
-            pods.update((pod.key, pod) for pod in made.pending if id(pod) not in waited)
+        waited, wait = apart(snapshot.pending, made.pending)
+        gone.update(pod.key for pod in waited)
+        pods = {pod.key: pod for pod in wait}
         pods.update((pod.key, pod) for _, pod in after)
         object.__setattr__(made, "_pods", known.changed(gone, pods) if gone or pods else known)
 

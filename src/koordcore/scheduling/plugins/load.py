@@ -39,12 +39,31 @@ from koordcore.snapshot.following import (
 
 def clock(workspace: Workspace) -> int:
     """Give the moment of the call in nanoseconds; without one, that of the newest metric."""
-    return _newest(workspace.snapshot) if workspace.now is None else moment_of(workspace.now)
+    return newest(workspace.snapshot) if workspace.now is None else moment_of(workspace.now)
+
+
+def newest(snapshot: ClusterSnapshot) -> int:
+    """Give the moment of the newest metric, in nanoseconds; zero where there is none."""
+    return derived(snapshot, _newest, _newest_again, replaced=True)
 
 
 def _newest(snapshot: ClusterSnapshot) -> int:
-    metrics = snapshot.of(NodeMetric)
-    return max((one.update_time for one in metrics if one.update_time is not None), default=0)
+    return max(map(_updated, snapshot.of(NodeMetric)), default=0)
+
+
+def _newest_again(
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], known: int, snapshot: ClusterSnapshot
+) -> int:
+    del nodes
+    pairs = changed_records(snapshot, records)
+    come = max((_updated(new) for _, new in pairs if isinstance(new, NodeMetric)), default=0)
+    if come >= known or all(_updated(old) < known for old, _ in pairs if isinstance(old, NodeMetric)):
+        return max(come, known)
+    return _newest(snapshot)
+
+
+def _updated(metric: NodeMetric) -> int:
+    return max(metric.update_time or 0, 0)
 
 
 @record
@@ -54,7 +73,7 @@ class _Compiled:
     args: LoadAwareArgs
 
     def __call__(self, snapshot: ClusterSnapshot) -> LoadState:
-        return LoadState.of_snapshot(snapshot, self.args, _newest(snapshot))
+        return LoadState.of_snapshot(snapshot, self.args, newest(snapshot))
 
     def again(
         self,
@@ -73,7 +92,7 @@ class _Compiled:
             return value
         moves = moves_since(snapshot, nodes)
         state = value.fork()
-        if state.go_to(_newest(snapshot)) is None:
+        if state.go_to(newest(snapshot)) is None:
             return self(snapshot)
         if moves:
             state.move(moves)

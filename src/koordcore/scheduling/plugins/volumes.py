@@ -26,6 +26,7 @@ from koordcore.model.volumes import PersistentVolume, PersistentVolumeClaim, Sto
 from koordcore.scheduling.plugins.placement import MaskEvaluator
 from koordcore.scoring.labels import fit_selector, fit_values
 from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot.free_volumes import free_volumes
 
 REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 REASON_UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
@@ -122,9 +123,9 @@ class VolumeBinding(VolumePlugin):
 
     @cached_property
     def _available(self) -> Mapping[tuple[str, str], Sequence[PersistentVolume]]:
-        """Volumes by the claim that they are kept for, or by nothing and their class."""
+        """Free volumes by the claim that they are kept for, or by nothing and their class."""
         found: dict[tuple[str, str], list[PersistentVolume]] = {}
-        for one in self.workspace.snapshot.of(PersistentVolume):
+        for one in free_volumes(self.workspace.snapshot).values():
             space, _, name = one.claim.rpartition("/")
             found.setdefault((space, name) if name else ("", one.storage_class), []).append(one)
         return found
@@ -136,7 +137,9 @@ class VolumeBinding(VolumePlugin):
         if claim.selected_node:
             chosen = np.array([name == claim.selected_node for name in layout.names], bool)
             return chosen if allowed is None else chosen & fit_selector(layout, allowed)
-        if made_by is None or (allowed is None if made_by.makes else not self._available):
+        if made_by is None or (
+            allowed is None if made_by.makes else not self.workspace.snapshot.has(PersistentVolume)
+        ):
             return None
         found = np.zeros(len(layout.names), np.bool_)
         if made_by.makes and allowed is not None:
