@@ -100,9 +100,10 @@ def changes(draw: st.DrawFn, snapshot: ClusterSnapshot) -> list[Change]:
         case "goes":
             there = snapshot.of(ResourceClaim)
             return [RecordRemoved(draw(st.sampled_from(there)))] if there else []
-    one = draw(claims())
-    known = {record_key(other) for other in snapshot.records}
-    return [RecordReplaced(one) if record_key(one) in known else RecordAdded(one)]
+        case _:
+            one = draw(claims())
+            known = {record_key(other) for other in snapshot.records}
+            return [RecordReplaced(one) if record_key(one) in known else RecordAdded(one)]
 
 
 @given(st.data())
