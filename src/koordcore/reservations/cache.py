@@ -85,11 +85,11 @@ def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
     ModelError
         When one of them has the key of another or of a pod.
     """
-    known = snapshot.of(Reservation)
-    if not known:
+    if not snapshot.has(Reservation):
         return []
-    once(snapshot, check_stand_ins)
-    return [reserve_pod(one) for one in known if waits_for_node(snapshot, one)]
+    check_stand_ins(snapshot)
+    waiting = sorted(known_reservations(snapshot).waiting.values(), key=_NAMES)
+    return [reserve_pod(one) for one in waiting if waits_for_node(snapshot, one)]
 
 
 def without_holders(
