@@ -81,8 +81,8 @@ class NominatedPods:
         """Within :meth:`only_against`: somebody does not count who did."""
         self._limiting: list[Plugin] | None = None
         row_of = workspace.layout.row_of
-        for pod in sorted(pods, key=attrgetter("key")):
-            row = row_of.get(pod.nominated_node or "")
+        for pod in sorted([pod for pod in pods if pod.nominated_node], key=attrgetter("key")):
+            row = row_of.get(str(pod.nominated_node))
             if row is not None:
                 self._on.setdefault(row, []).append(pod)
                 self._row[pod.key] = row

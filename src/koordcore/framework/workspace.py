@@ -243,9 +243,10 @@ class Workspace(Amounts):
         rows = self._changed()
         if not rows:
             return self.snapshot
-        pending = self.snapshot.pending
-        if any(pod.key in self._bound for pod in pending):
-            pending = tuple(pod for pod in pending if pod.key not in self._bound)
+        bound, pending = self._bound, self.snapshot.pending
+        waiting = [pod for pod in pending if pod.key not in bound]
+        if len(waiting) < len(pending):
+            pending = tuple(waiting)
         end = with_states(self.snapshot, {row: self.state_of(row) for row in rows}, pending)
         if self._grows():
             return end  # its columns have a row more than ours: it makes its own, and we cannot stand on it

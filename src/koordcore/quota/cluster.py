@@ -17,7 +17,7 @@ from koordcore.quota.device_classes import charged_otherwise, counted_classes, d
 from koordcore.quota.ledger import QuotaLedger
 from koordcore.quota.opening import open_ledger
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, changed_states, derived
+from koordcore.snapshot.following import came_and_left, changed_records, changed_states, derived
 
 _DEFAULT_POLICY = QuotaPolicy()
 
@@ -116,7 +116,7 @@ class _Opened:
         if value.classes and charged_otherwise(pairs):
             return self(snapshot)
         read = quota_reader(snapshot)
-        before, after = list(value.pending), list(snapshot.pending)
+        after, before = came_and_left(value.pending, snapshot.pending)
         gone, come = list[Resources](), list[Resources]()
         for old, new in changed_states(snapshot, nodes):
             before += () if old is None else old.pods

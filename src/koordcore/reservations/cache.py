@@ -139,7 +139,8 @@ def without_holders(
     # What other plugins wrote on their records stays; with holders the records were the same.
     written_on = records_changed(held, after)
     changes = [(objects[name], one) for name, one in changed.items()]
-    pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
+    unplaced = {*waiting}
+    pending = tuple([pod for pod in after.pending if pod.key not in unplaced]) if unplaced else after.pending
     end = with_pods(before, pods, pending, [*written_on, *changes])
     alike = all(old is not None and held_alike(old, new) for old, new in changes)
     if alike and not known and same_holders(held, touched):

@@ -25,6 +25,7 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import Change, NodeAdded, NodeRemoved, NodeReplaced
 from koordcore.snapshot.following import (
     apart,
+    came_and_left,
     changed_records,
     changed_states,
     derived,
@@ -96,9 +97,7 @@ def _stand_ins_again(
     for old, new in changed_states(snapshot, nodes):
         there = {*map(id, () if old is None else old.pods)}
         pods += [pod for pod in (() if new is None else new.pods) if id(pod) not in there]
-    if known.pending is not snapshot.pending:
-        waited = {*map(id, known.pending)}
-        pods += [pod for pod in snapshot.pending if id(pod) not in waited]
+    pods += came_and_left(known.pending, snapshot.pending)[0]
     if any(pod.key in names and not is_reserve_pod(pod) for pod in pods):
         return _stand_ins(snapshot)
     return _StandIns(names, snapshot.pending)

@@ -27,7 +27,7 @@ from koordcore.model.records import ClusterRecord
 from koordcore.protocol.gang import gang_from_pod_group, parse_gang_pod
 from koordcore.protocol.gang_names import WAITS_AT_PERMIT, gang_name
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_records, changed_states, derived
+from koordcore.snapshot.following import came_and_left, changed_records, changed_states, derived
 
 _NOBODY: Final = frozenset[PodKey]()
 _NO_GANGS: Final = GangState()
@@ -194,9 +194,9 @@ class _Opened:
             after = () if new is None else new.pods
             left += ((pod, False) for pod in before)
             came += ((pod, False) for pod in after)
-        if value.pending is not snapshot.pending:
-            left += ((pod, False) for pod in value.pending)
-            came += ((pod, False) for pod in snapshot.pending)
+        waits, waited = came_and_left(value.pending, snapshot.pending)
+        left += ((pod, False) for pod in waited)
+        came += ((pod, False) for pod in waits)
         gone, put = list[PodGroup](), list[PodGroup]()
         for was, now in changed_records(snapshot, records):
             gone += [was] if isinstance(was, PodGroup) else []

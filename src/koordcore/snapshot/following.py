@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
+from itertools import compress, count
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from koordcore._line import Delta, RecordPair
@@ -115,6 +117,22 @@ def changed_states(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> Sequ
     """Give the nodes with their pods that are not the same objects as in what :func:`derived` gave."""
     path, _ = _since(snapshot, before)
     return _differing(before, snapshot._nodes) if path is None else net_states(path)
+
+
+def came_and_left(before: Sequence[Pod], after: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """Give the pods that are in the second of two sequences alone, and those in the first, in their order.
+
+    Where very many wait in both, nothing is done for each of them by itself.
+    """
+    if before is after:
+        return [], []
+    most = min(len(before), len(after))
+    start = next(compress(count(), map(is_not, before, after)), most)
+    rest = next(compress(count(), map(is_not, reversed(before), reversed(after))), most)
+    rest = min(rest, most - start)
+    old, new = before[start : len(before) - rest], after[start : len(after) - rest]
+    there, here = {*map(id, old)}, {*map(id, new)}
+    return [pod for pod in new if id(pod) not in there], [pod for pod in old if id(pod) not in here]
 
 
 def moves_since(snapshot: ClusterSnapshot, before: Vector[NodeState]) -> list[Splice]:

@@ -15,7 +15,7 @@ from koordcore.model.records import ClusterRecord
 from koordcore.model.resources import counted
 from koordcore.snapshot._draft import Draft
 from koordcore.snapshot.changes import RecordKey, record_key
-from koordcore.snapshot.following import NodeValueBuilder, concerned, state_at
+from koordcore.snapshot.following import NodeValueBuilder, came_and_left, concerned, state_at
 
 if TYPE_CHECKING:
     from koordcore._columns import ClusterLayout
@@ -53,7 +53,8 @@ def with_pods(
     for name, there in pods.items():
         row = snapshot._names[name]
         states[row] = NodeState(snapshot._nodes[row].node, there)
-    return _fork(snapshot, states, tuple(sorted(pending, key=_KEY)), records)
+    waiting = snapshot.pending if pending is snapshot.pending else tuple(sorted(pending, key=_KEY))
+    return _fork(snapshot, states, waiting, records)
 
 
 def drawn(snapshot: ClusterSnapshot, draft: Draft) -> ClusterSnapshot:
@@ -267,10 +268,9 @@ def _hand_tables(
         object.__setattr__(made, "location", moved)
     if known is not None:
         pods: dict[PodKey, Pod] = {}
-        if made.pending is not snapshot.pending:
-            waited, wait = {*map(id, snapshot.pending)}, {*map(id, made.pending)}
-            gone.update(pod.key for pod in snapshot.pending if id(pod) not in wait)
-            pods.update((pod.key, pod) for pod in made.pending if id(pod) not in waited)
+        came, left = came_and_left(snapshot.pending, made.pending)
+        gone.update(pod.key for pod in left)
+        pods.update((pod.key, pod) for pod in came)
         pods.update((pod.key, pod) for _, pod in after)
         object.__setattr__(made, "_pods", known.changed(gone, pods) if gone or pods else known)
 
