@@ -18,7 +18,7 @@ _LARGEST: Final = 2 * _CHUNK
 _FIRST: Final = itemgetter(0)
 
 
-def apart(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]:
+def gone_and_come(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]:
     """Give what is only in the one and only in the other of two sequences; what counts is the object.
 
     Where they begin and end alike nothing is done for single items.

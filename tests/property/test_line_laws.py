@@ -14,7 +14,7 @@ from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule, verif
 from koordcore._arrays import IntMatrix
 from koordcore._line import KEPT, Delta, Line, Place
 from koordcore._moved_rows import moved_rows
-from koordcore._vector import Names, Splice, Table, Vector, apart
+from koordcore._vector import Names, Splice, Table, Vector, gone_and_come
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import PluginSetting
 from koordcore.scheduling import cycle
@@ -272,8 +272,8 @@ def test_what_was_learnt_is_used_and_not_needed() -> None:
 
 
 @given(st.lists(st.integers(0, 20), unique=True), st.lists(st.integers(0, 20), unique=True))
-def test_what_is_apart_is_what_only_one_of_two_sequences_has(before: list[int], after: list[int]) -> None:
-    gone, come = apart(before, after)
+def test_gone_and_come_is_what_only_one_of_two_sequences_has(before: list[int], after: list[int]) -> None:
+    gone, come = gone_and_come(before, after)
     assert gone == [one for one in before if one not in after]
     assert come == [one for one in after if one not in before]
 

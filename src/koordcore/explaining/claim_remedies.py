@@ -23,7 +23,7 @@ from koordcore.model.claims import (
 )
 from koordcore.model.device_slices import ResourceSlice
 from koordcore.protocol.claims import ClaimProblem
-from koordcore.scheduling.plugins.claim_ledger import ClaimBook
+from koordcore.scheduling.plugins.claim_book import ClaimBook
 from koordcore.snapshot import ClusterSnapshot
 
 _Request: TypeAlias = tuple[str, str]

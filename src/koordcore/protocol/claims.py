@@ -7,6 +7,7 @@ Reference: Kubernetes 1.37, the resourceclaim controller and the package ``resou
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -88,13 +89,51 @@ class ClaimIndex:
         self._claims: dict[tuple[str, str], ResourceClaim] = {}
         self._made: dict[tuple[str, str, str], ResourceClaim] = {}
         self._extended: dict[tuple[str, str], ResourceClaim] = {}
+        # Whether some claim was made for what another was made for: who counts after it hangs on all of them.
+        self._doubled = False
         for claim in sorted(claims, key=lambda one: (one.namespace, one.name)):
-            self._claims[claim.namespace, claim.name] = claim
-            if claim.owner and claim.extended and not claim.deleting:
-                self._extended.setdefault((claim.namespace, claim.owner), claim)
-            if claim.owner and claim.pod_claim_name and not claim.deleting:
-                self._made.setdefault((claim.namespace, claim.owner, claim.pod_claim_name), claim)
+            self._enter(claim)
         self._templates = {(one.namespace, one.name): one for one in templates}
+
+    def _enter(self, claim: ResourceClaim) -> None:
+        self._claims[claim.namespace, claim.name] = claim
+        if not claim.owner or claim.deleting:
+            return
+        if claim.extended:
+            self._extended.setdefault((claim.namespace, claim.owner), claim)
+        if claim.pod_claim_name:
+            first = self._made.setdefault((claim.namespace, claim.owner, claim.pod_claim_name), claim)
+            self._doubled = self._doubled or first is not claim
+
+    def _forget(self, claim: ResourceClaim) -> None:
+        del self._claims[claim.namespace, claim.name]
+        if claim.owner and claim.pod_claim_name and not claim.deleting:
+            del self._made[claim.namespace, claim.owner, claim.pod_claim_name]
+
+    def after(
+        self, changed: Iterable[tuple[ResourceClaim | None, ResourceClaim | None]]
+    ) -> ClaimIndex | None:
+        """Give the index after some claims came, left or say something else.
+
+        ``None`` where that takes a look at all claims: where members of groups share some, several were made
+        for one entry, or a change is of claims for extended resources.
+
+        Parameters
+        ----------
+        changed
+            Each claim before and after.
+        """
+        made = copy(self)
+        made._claims, made._made = dict(self._claims), dict(self._made)  # noqa: SLF001  # its own kind
+        for pair in changed:
+            if self._groups or made._doubled or any(one.extended for one in pair if one):  # noqa: SLF001
+                return None
+            before, after = pair
+            if before is not None:
+                made._forget(before)  # noqa: SLF001
+            if after is not None:
+                made._enter(after)  # noqa: SLF001
+        return None if made._doubled else made  # noqa: SLF001
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """The claim of a name."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from koordcore._record import record
-from koordcore._vector import Table, Vector
+from koordcore._vector import Table, Vector, gone_and_come
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.quotas import ElasticQuota, QuotaPod, QuotaPolicy
@@ -116,7 +116,7 @@ class _Opened:
         if value.classes and charged_otherwise(pairs):
             return self(snapshot)
         read = quota_reader(snapshot)
-        before, after = list(value.pending), list(snapshot.pending)
+        before, after = gone_and_come(value.pending, snapshot.pending)
         gone, come = list[Resources](), list[Resources]()
         for old, new in changed_states(snapshot, nodes):
             before += () if old is None else old.pods

@@ -87,7 +87,7 @@ def pending_reserve_pods(snapshot: ClusterSnapshot) -> list[Pod]:
     """
     if not snapshot.has(Reservation):
         return []
-    once(snapshot, check_stand_ins)
+    check_stand_ins(snapshot)
     waiting = sorted(known_reservations(snapshot).waiting.values(), key=_NAMES)
     return [reserve_pod(one) for one in waiting if waits_for_node(snapshot, one)]
 
@@ -139,7 +139,8 @@ def without_holders(
     # What other plugins wrote on their records stays; with holders the records were the same.
     written_on = records_changed(held, after)
     changes = [(objects[name], one) for name, one in changed.items()]
-    pending = tuple(pod for pod in after.pending if not is_reserve_pod(pod))
+    unplaced = {*waiting}
+    pending = tuple([pod for pod in after.pending if pod.key not in unplaced]) if unplaced else after.pending
     end = with_pods(before, pods, pending, [*written_on, *changes])
     alike = all(old is not None and held_alike(old, new) for old, new in changes)
     if alike and not known and same_holders(held, touched):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from koordcore._record import alike_but_for
-from koordcore._vector import Vector
+from koordcore._vector import Table, Vector, gone_and_come
 from koordcore.errors import ModelError
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
@@ -29,7 +29,6 @@ from koordcore.snapshot.following import (
     changed_states,
     derived,
     know,
-    once,
     state_at,
 )
 from koordcore.snapshot.forking import with_pods
@@ -56,6 +55,17 @@ def check_stand_ins(snapshot: ClusterSnapshot) -> None:
     ModelError
         Names the reservation, and the pod or reservation whose key is the same.
     """
+    derived(snapshot, _stand_ins, _stand_ins_again, replaced=True)
+
+
+class _StandIns(NamedTuple):
+    """Names of reservations by the keys of the pods that stand for them, and the pods that wait."""
+
+    names: Table[PodKey, str]
+    pending: tuple[Pod, ...]
+
+
+def _stand_ins(snapshot: ClusterSnapshot) -> _StandIns:
     names: dict[PodKey, str] = {}
     for one in snapshot.of(Reservation):
         if one.over:
@@ -67,6 +77,29 @@ def check_stand_ins(snapshot: ClusterSnapshot) -> None:
         pod = snapshot.pod(key)
         if pod is not None and not is_reserve_pod(pod):
             raise ModelError(f"reservation {one.name}: {key.name} is the name of pod {key} too")
+    return _StandIns(Table(names), snapshot.pending)
+
+
+def _stand_ins_again(
+    nodes: Vector[NodeState], records: Vector[ClusterRecord], known: _StandIns, snapshot: ClusterSnapshot
+) -> _StandIns:
+    """Look at reservations and pods that came; what goes wrong is told as of all of them."""
+    names = known.names
+    pairs = changed_records(snapshot, records)
+    gone = {old.pod_key for old, _ in pairs if isinstance(old, Reservation) and not old.over}
+    come = [(new.pod_key, new.name) for _, new in pairs if isinstance(new, Reservation) and not new.over]
+    if len({*dict(come)}) < len(come) or any(key in names and key not in gone for key, _ in come):
+        return _stand_ins(snapshot)
+    if gone or come:
+        names = names.changed(gone, dict(come))
+    pods = [pod for key, _ in come if (pod := snapshot.pod(key)) is not None]
+    for old, new in changed_states(snapshot, nodes):
+        there = {*map(id, () if old is None else old.pods)}
+        pods += [pod for pod in (() if new is None else new.pods) if id(pod) not in there]
+    pods += gone_and_come(known.pending, snapshot.pending)[1]
+    if any(pod.key in names and not is_reserve_pod(pod) for pod in pods):
+        return _stand_ins(snapshot)
+    return _StandIns(names, snapshot.pending)
 
 
 def stands_as(snapshot: ClusterSnapshot, held: ClusterSnapshot) -> None:
@@ -84,7 +117,7 @@ def same_holders(held: ClusterSnapshot, states: Iterable[NodeState]) -> bool:
 
 
 def _held(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    once(snapshot, check_stand_ins)
+    check_stand_ins(snapshot)
     holders = [
         reserve_pod(one)
         for one in snapshot.of(Reservation)
@@ -103,7 +136,7 @@ def held_again(
     """Do the same, given what it came to for a snapshot that had some of the nodes and objects."""
     changes = reservation_changes(records, snapshot)
     if any(old is None or new is None or old.uid != new.uid for old, new in changes):
-        once(snapshot, check_stand_ins)
+        check_stand_ins(snapshot)
     rows = snapshot.layout.row_of
     touched = {one.status.node_name for pair in changes for one in pair if one is not None}
     touched = {name for name in touched if name in rows}

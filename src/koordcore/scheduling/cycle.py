@@ -364,15 +364,12 @@ def open_workspace(snapshot: ClusterSnapshot, policy: Policy, now: datetime | No
         As the caller knows it.
     policy
         Whose plugins will be asked.
-    now
-        The clock of the call.
     """
     return Workspace(opened(snapshot, policy), now)
 
 
 def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:
     seen: set[PodKey] = set()
-    pending = {pod.key: pod for pod in snapshot.pending}
     for pod in pods:
         key = pod.key
         if key in seen:
@@ -380,6 +377,9 @@ def _take_in(snapshot: ClusterSnapshot, pods: list[Pod]) -> ClusterSnapshot:
         if pod.node_name is not None or key in snapshot.location:
             raise ModelError(f"pod {key} is bound to {pod.node_name or snapshot.location[key]} already")
         seen.add(key)
+    if {*map(id, pods)} <= {*map(id, snapshot.pending)}:
+        return snapshot
+    pending = {pod.key: pod for pod in snapshot.pending}
     strangers = [pod for pod in pods if (known := pending.get(pod.key)) is not pod and known != pod]
     return with_waiting(snapshot, strangers) if strangers else snapshot
 

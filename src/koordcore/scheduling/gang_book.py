@@ -15,7 +15,7 @@ import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
-from koordcore._vector import Table, Vector, apart
+from koordcore._vector import Table, Vector, gone_and_come
 from koordcore.allocators.gang.cycle import permit
 from koordcore.allocators.gang.events import add_pod_group, add_pods, post_bind
 from koordcore.allocators.gang.members import in_two_gangs
@@ -200,7 +200,7 @@ class _Opened:
             after = () if new is None else new.pods
             left += ((pod, False) for pod in before)
             came += ((pod, False) for pod in after)
-        waited, wait = apart(value.pending, snapshot.pending)
+        waited, wait = gone_and_come(value.pending, snapshot.pending)
         left += ((pod, False) for pod in waited)
         came += ((pod, False) for pod in wait)
         gone, put = list[PodGroup](), list[PodGroup]()

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from koordcore._line import Delta, RecordPair
-from koordcore._vector import Names, Splice, Table, Vector, apart
+from koordcore._vector import Names, Splice, Table, Vector, gone_and_come
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
@@ -53,7 +53,8 @@ def with_pods(
     for name, there in pods.items():
         row = snapshot._names[name]
         states[row] = NodeState(snapshot._nodes[row].node, there)
-    return _fork(snapshot, states, tuple(sorted(pending, key=_KEY)), records)
+    waiting = snapshot.pending if pending is snapshot.pending else tuple(sorted(pending, key=_KEY))
+    return _fork(snapshot, states, waiting, records)
 
 
 def drawn(snapshot: ClusterSnapshot, draft: Draft) -> ClusterSnapshot:
@@ -266,7 +267,7 @@ def _hand_tables(
         moved = location.changed(gone, {pod.key: name for name, pod in after}) if pairs else location
         object.__setattr__(made, "location", moved)
     if known is not None:
-        waited, wait = apart(snapshot.pending, made.pending)
+        waited, wait = gone_and_come(snapshot.pending, made.pending)
         gone.update(pod.key for pod in waited)
         pods = {pod.key: pod for pod in wait}
         pods.update((pod.key, pod) for _, pod in after)

@@ -21,7 +21,8 @@ from koordcore.model.claims import AllocationMode, ClaimAllocation, ClaimArgs, C
 from koordcore.model.decisions import Shortfall
 from koordcore.model.numa import OF_LOAN
 from koordcore.model.pods import Pod, PodKey
-from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claim_book import ClaimKey
+from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 from koordcore.scheduling.plugins.claims_given import give_claims
 from koordcore.scheduling.plugins.claims_near import NearClaims, claim_side
 from koordcore.scheduling.plugins.claims_together import ChosenClaims, asks_for_all

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
-import attrs
 import numpy as np
 
 from koordcore._arrays import IntVector
-from koordcore._vector import Table, Vector
+from koordcore._vector import Vector
 from koordcore.allocators.claims.cluster import ClusterDevices, cluster_devices
 from koordcore.allocators.claims.outcome import ClaimError, ClaimsRefused
 from koordcore.allocators.claims.pools import PoolKey
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.several_nodes import choose_on_nodes
 from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
-from koordcore.framework.extended_resources import asks_for_served, served_by_classes
 from koordcore.framework.workspace import Workspace
-from koordcore.model.claims import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.claims import ClaimAllocation, ResourceClaim
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.records import ClusterRecord
-from koordcore.model.scheduling_groups import SchedulingPodGroup
-from koordcore.protocol.claims import ClaimIndex, ClaimProblem, PodClaims, awaits_binding, claims_of_pod
-from koordcore.protocol.extended_resources import extended_claim
+from koordcore.scheduling.plugins.claim_book import ClaimKey, claim_book
 from koordcore.snapshot import ClusterSnapshot
-from koordcore.snapshot.following import changed_states, derived, once
-
-_KEY: Final = attrgetter("key")
-ClaimKey: TypeAlias = tuple[str, str]
-"""Namespace and name of a claim."""
+from koordcore.snapshot.following import changed_states, derived, records_changed
 
 
 def claim_states(devices: ClusterDevices) -> ClaimStates:
@@ -81,160 +72,15 @@ def _names(pods: Iterable[Pod]) -> Counter[ClaimKey]:
     )
 
 
-def _claiming(snapshot: ClusterSnapshot) -> Table[PodKey, Pod]:
-    """Give the pods on nodes that name claims, or were given some here."""
-    return Table({pod.key: pod for pod in snapshot.bound_pods() if pod.resource_claims or pod.held_claims})
+_Place: TypeAlias = tuple[PodKey, int]
+"""A pod and the row of its node."""
 
 
-def _claiming_again(
-    before: Vector[NodeState],
-    _: Vector[ClusterRecord],
-    known: Table[PodKey, Pod],
-    snapshot: ClusterSnapshot,
-) -> Table[PodKey, Pod]:
-    gone: list[PodKey] = []
-    come: dict[PodKey, Pod] = {}
-    for old, new in changed_states(snapshot, before):
-        gone += [pod.key for pod in (() if old is None else old.pods) if pod.key in known]
-        pods = () if new is None else new.pods
-        come |= {pod.key: pod for pod in pods if pod.resource_claims or pod.held_claims}
-    return known.changed([key for key in gone if key not in come], come) if gone or come else known
-
-
-class ClaimBook:
-    """The claims of a snapshot, and which allocations stand whatever happens to bound pods.
-
-    An allocated claim holds its devices, whoever it is reserved for, until its controller deallocates it.
-    That it does once all are gone for whom the claim is reserved; an allocation stands where that is nobody,
-    or somebody who is on no node here: a group, a pod that waits, one that the snapshot does not know.
-    """
-
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
-        claims = snapshot.of(ResourceClaim)
-        self.index = ClaimIndex(claims, snapshot.of(ResourceClaimTemplate), snapshot.of(SchedulingPodGroup))
-        self._served = served_by_classes(snapshot)
-        self._last: tuple[Pod, PodClaims | ClaimProblem] | None = None
-        self._templates: dict[Hashable, tuple[ClaimSpec, ...] | None] = {}
-        bound = snapshot.location
-        self.standing: dict[ClaimKey, ClaimAllocation] = {}
-        self.awaits = False
-        """Some claim waits for binding conditions for a time that runs out."""
-        self._reserved: dict[ClaimKey, list[ResourceClaim]] = {}
-        """By namespace and name of a pod: the claims that are reserved for it."""
-        for claim in claims:
-            if claim.allocation is None:
-                continue
-            self.awaits = self.awaits or awaits_binding(claim)
-            for one in claim.reserved_for:
-                if one.resource == "pods":
-                    self._reserved.setdefault((claim.namespace, one.name), []).append(claim)
-            leave = [
-                one.resource == "pods" and PodKey(claim.namespace, one.name) in bound
-                for one in claim.reserved_for
-            ]
-            if not leave or not all(leave):
-                self.standing[claim.namespace, claim.name] = claim.allocation
-
-    def claims_of(self, pod: Pod) -> PodClaims | ClaimProblem:
-        """Find the claims of a pod; the one for its extended resources comes last."""
-        known = self._last
-        if known is None or known[0] is not pod:
-            # A pod is asked about several times on end.
-            known = self._last = pod, self._find(pod)
-        return known[1]
-
-    def specs_of(self, pod: Pod) -> tuple[ClaimSpec, ...] | None:
-        """Give what the claims of a pod ask for, where templates say it all; ``None`` where others may."""
-        asked = pod.resource_claims
-        if not asked or pod.scheduling_group is not None or asks_for_served(pod, self._served):
-            return None
-        key = (pod.namespace, *asked)
-        if key not in self._templates:
-            found = [self.index.template(pod.namespace, one.template) for one in asked if not one.claim]
-            specs = tuple(one.spec for one in found if one is not None)
-            self._templates[key] = specs if len(specs) == len(asked) else None
-        made = any(self.index.made_for(pod, one.name) for one in asked)
-        return None if made else self._templates[key]
-
-    def _find(self, pod: Pod) -> PodClaims | ClaimProblem:
-        found = claims_of_pod(pod, self.index)
-        if isinstance(found, ClaimProblem) or not asks_for_served(pod, self._served):
-            return found
-        known = self.index.extended_of(pod)
-        if known is not None and known.allocation is not None:
-            return attrs.evolve(found, claims=(*found.claims, known))
-        names = [name for name, amount in pod.requests.items() if amount and name in self._served]
-        made = extended_claim(pod, names, self._served).claim
-        if known is not None:
-            made = attrs.evolve(known, spec=made.spec)
-            return attrs.evolve(found, claims=(*found.claims, made))
-        return attrs.evolve(found, claims=(*found.claims, made), planned=found.planned | {made.name})
-
-    def concerns(self, pod: Pod) -> bool:
-        """Tell whether a pod on a node may have devices by claims."""
-        return (
-            bool(pod.resource_claims or pod.held_claims)
-            or (pod.namespace, pod.name) in self._reserved
-            or self.index.extended_of(pod) is not None
-        )
-
-    def concerned(self, snapshot: ClusterSnapshot) -> list[Pod]:
-        """Give the pods on nodes that may have devices by claims, by their keys."""
-        if self.index.extends:
-            return sorted(filter(self.concerns, snapshot.bound_pods()), key=_KEY)
-        found = dict(derived(snapshot, _claiming, _claiming_again, replaced=True).items())
-        for namespace, name in self._reserved:
-            key = PodKey(namespace, name)
-            pod = snapshot.pod(key) if key in snapshot.location else None
-            if pod is not None:
-                found[key] = pod
-        return sorted(found.values(), key=_KEY)
-
-    def reserves_else(self, moved: Iterable[tuple[Pod, int, int]]) -> bool:
-        """Tell whether pods with claims reserved for them came to nodes, or left and let the claims stand."""
-        if not self._reserved:
-            return False
-        came: Counter[ClaimKey] = Counter()
-        for pod, _, sign in moved:
-            if (pod.namespace, pod.name) in self._reserved:
-                came[pod.namespace, pod.name] += sign
-        return any(came.values())
-
-    def held_by(self, pod: Pod) -> Iterator[tuple[ClaimKey, ClaimAllocation]]:
-        """Give the allocated claims of a pod on a node: as decided here, or as it and its claims tell."""
-        if pod.held_claims:
-            for held in pod.held_claims:
-                if not held.promised:
-                    yield (pod.namespace, held.name), held.allocation
-            return
-        told = dict.fromkeys(one.name for one in self._told(pod))
-        for name in told:
-            claim = self.index.claim(pod.namespace, name)
-            if claim is not None and claim.allocation is not None:
-                yield (claim.namespace, name), claim.allocation
-
-    def _told(self, pod: Pod) -> Iterator[ResourceClaim]:
-        """Give the claims that a pod names, and those that are reserved for it all the same.
-
-        A running pod keeps what it has: while a claim of it is being deleted, and where another is missing.
-        """
-        found = claims_of_pod(pod, self.index)
-        if not isinstance(found, ClaimProblem):
-            yield from found.claims
-        else:
-            for entry in pod.resource_claims:
-                claim = self.index.claim(pod.namespace, entry.claim)
-                claim = claim or self.index.made_for(pod, entry.name)
-                if claim is not None:
-                    yield claim
-        extended = self.index.extended_of(pod)
-        if extended is not None:
-            yield extended
-        yield from self._reserved.get((pod.namespace, pod.name), ())
-
-
-def _book(snapshot: ClusterSnapshot) -> ClaimBook:
-    return ClaimBook(snapshot)
+def _names_of(pod: Pod) -> set[str]:
+    """Give the names by which claims may mean a pod on a node; none where it was told here what it has."""
+    if pod.held_claims:
+        return set()
+    return {pod.name, pod.uid or pod.name, *(one.claim for one in pod.resource_claims if one.claim)}
 
 
 class ClaimLedger:
@@ -247,14 +93,18 @@ class ClaimLedger:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self.book: ClaimBook = once(workspace.snapshot, _book)
+        self._workspace, self._snapshot = workspace, workspace.snapshot
+        self.book = claim_book(workspace.snapshot)
         self.devices = cluster_devices(workspace.snapshot)
         self.states = claim_states(self.devices)
         self._held = DevicesHeld(self.devices.features)
         self._users: Counter[ClaimKey] = Counter()
         self._fresh: Counter[ClaimKey] = Counter()
         self._used: dict[ClaimKey, ClaimAllocation] = {}
+        self._counted: dict[_Place, tuple[Pod, tuple[tuple[ClaimKey, ClaimAllocation], ...]]] = {}
+        """What was counted for pods on nodes, to be taken off again."""
+        self._named: dict[ClaimKey, dict[_Place, None]] = {}
+        """Pods of which claims tell what they hold, by all names by which these may mean them."""
         self._stale: set[PoolKey] = set()
         empty = np.array(self.states.empty, np.int64)
         self.numbers: IntVector = empty[np.array(self.devices.shape, np.int64)]
@@ -262,12 +112,57 @@ class ClaimLedger:
         for allocation in self.book.standing.values():
             self._stale |= self._held.add(allocation)
         self._journal, self._read = workspace.journal, len(workspace.journal)
+        self._led = self._read
+        row_of = workspace.layout.row_of
         for pod in self.book.concerned(workspace.snapshot):
-            self._count(pod, 1)
-        for pod, _, sign in workspace.journal[workspace.stands :]:
-            if self.book.concerns(pod):
-                self._count(pod, sign)
+            self._count(pod, row_of[str(pod.node_name)], 1)
+        for pod, row, sign in workspace.journal[workspace.stands :]:
+            self._count(pod, row, sign)
         self._refresh()
+
+    def lead(self) -> bool:
+        """Go on with the claims as the call finds them; ``False`` where it has to be made anew."""
+        snapshot, before = self._workspace.snapshot, self.book
+        if snapshot is self._snapshot:
+            return True
+        book = claim_book(snapshot)
+        if not self.stands_on(snapshot) or not book.follows(before):
+            return False
+        pairs = records_changed(self._snapshot, snapshot)
+        changed = [one for pair in pairs for one in pair if isinstance(one, ResourceClaim)]
+        moved = [pod.key for pod, _, _ in self._journal[self._led :]]
+        reserved = (one for key in moved for kept in (before, book) for one in kept.reserved_for(key))
+        self.book, self._snapshot, self._led = book, snapshot, len(self._journal)
+        for key in dict.fromkeys((one.namespace, one.name) for one in (*changed, *reserved)):
+            self._stand(key, before.standing.get(key), book.standing.get(key))
+        self.update()
+        self._tell(changed)
+        self.version += 1
+        self._refresh()
+        return True
+
+    def _stand(self, key: ClaimKey, before: ClaimAllocation | None, after: ClaimAllocation | None) -> None:
+        """Hold what stands now instead of what stood; where nothing does, what users have of a claim."""
+        was, now = before or self._used.get(key), after or self._used.get(key)
+        if was is not now:
+            self._stale |= set() if was is None else self._held.add(was, -1)
+            self._stale |= set() if now is None else self._held.add(now)
+
+    def _tell(self, changed: Iterable[ResourceClaim]) -> None:
+        """Count anew the pods on nodes that some claims mean, as they were and as they are."""
+        places: dict[_Place, Pod] = {}
+        row_of = self._workspace.layout.row_of
+        for claim in changed:
+            for name in (claim.name, claim.owner, *(one.name for one in claim.reserved_for)):
+                places |= {one: self._counted[one][0] for one in self._named.get((claim.namespace, name), ())}
+                key = PodKey(claim.namespace, name)
+                row = row_of.get(self._snapshot.location.get(key, ""), -1)
+                pod = self._workspace.pods_on(row).get(key) if row >= 0 else None
+                if pod is not None:
+                    places[key, row] = pod
+        for (_, row), pod in places.items():
+            self._count(pod, row, -1)
+            self._count(pod, row, 1)
 
     def stands_on(self, snapshot: ClusterSnapshot) -> bool:
         """Tell whether the devices of the nodes are the same there."""
@@ -326,17 +221,29 @@ class ClaimLedger:
         if begin == end:  # several ask on end about one pod
             return
         self._read = end
-        for pod, _, sign in self._journal[begin:end]:
-            if self.book.concerns(pod):
-                self._count(pod, sign)
+        for pod, row, sign in self._journal[begin:end]:
+            self._count(pod, row, sign)
         self._refresh()
 
-    def _count(self, pod: Pod, sign: int) -> None:
+    def _count(self, pod: Pod, row: int, sign: int) -> None:
+        """Count what a pod on a node has by claims, or take off again what was counted for it."""
+        place = (pod.key, row)
+        if sign > 0:
+            if not self.book.concerns(pod):
+                return
+            holds = tuple(self.book.held_by(pod))
+            self._counted[place] = pod, holds
+            self._name(pod, place)
+        elif place in self._counted:
+            pod, holds = self._counted.pop(place)
+            self._unname(pod, place)
+        else:
+            return
         for held in pod.held_claims:
             if held.promised:
                 self._stale |= self._held.add(held.allocation, sign)
                 self.version += 1
-        for key, allocation in self.book.held_by(pod):
+        for key, allocation in holds:
             before = self._users[key] > 0
             self._users[key] += sign
             self._fresh[key] += sign if pod.held_claims else 0
@@ -349,6 +256,17 @@ class ClaimLedger:
             mine = self._used[key] if now else self._used.pop(key)
             if key not in self.book.standing:
                 self._stale |= self._held.add(mine, 1 if now else -1)
+
+    def _name(self, pod: Pod, place: _Place) -> None:
+        for name in _names_of(pod):
+            self._named.setdefault((pod.namespace, name), {})[place] = None
+
+    def _unname(self, pod: Pod, place: _Place) -> None:
+        for name in _names_of(pod):
+            there = self._named[pod.namespace, name]
+            del there[place]
+            if not there:
+                del self._named[pod.namespace, name]
 
     def _refresh(self) -> None:
         if not self._stale:

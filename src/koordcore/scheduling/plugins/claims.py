@@ -41,8 +41,9 @@ from koordcore.snapshot.following import ClusterChanges
 if TYPE_CHECKING:
     # What allocates claims is read for the first pod that has some.
     from koordcore.allocators.claims.near import ClaimSide
+    from koordcore.scheduling.plugins.claim_book import ClaimKey
     from koordcore.scheduling.plugins.claim_evaluator import Wish
-    from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+    from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 
 
 class DynamicResources(Plugin):
@@ -94,9 +95,6 @@ class DynamicResources(Plugin):
         if not known and not (changes.records and self.concerned(changes)):
             # The time in which devices are to get ready runs out.
             return self._ledger is None or not self._ledger.book.awaits
-        if self._ledger is not None:
-            self.workspace.drop(type(self._ledger))
-            self._ledger = None
         return False
 
     def moved(self, moves: NodeMoves) -> bool:
@@ -122,7 +120,11 @@ class DynamicResources(Plugin):
         if ledger is None:
             from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 
-            ledger = self._ledger = self.workspace.once(ClaimLedger)
+            ledger = self.workspace.once(ClaimLedger)
+            if not ledger.lead():
+                self.workspace.drop(ClaimLedger)
+                ledger = self.workspace.once(ClaimLedger)
+            self._ledger = ledger
             self.workspace.once(NUMASides).enter(self.name, self)
         ledger.update()
         return ledger

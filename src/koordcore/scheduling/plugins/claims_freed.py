@@ -30,7 +30,8 @@ from koordcore.model.claims import (
 )
 from koordcore.model.device_slices import DeviceId
 from koordcore.model.pods import Pod, PodKey
-from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claim_book import ClaimKey
+from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 
 
 def ways_to_free(

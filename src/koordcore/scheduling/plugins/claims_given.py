@@ -11,7 +11,8 @@ from koordcore.model.claims import ClaimAllocation, HeldClaim, ResourceClaim
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
 from koordcore.protocol.claims import ClaimProblem
-from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claim_book import ClaimKey
+from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 
 
 def give_claims(

@@ -16,7 +16,8 @@ from koordcore.allocators.claims.states import ClaimStates
 from koordcore.framework.plugin import Together
 from koordcore.model.claims import ALL_DEVICES, AllocationMode, ResourceClaim
 from koordcore.model.pods import PodKey
-from koordcore.scheduling.plugins.claim_ledger import ClaimKey, ClaimLedger
+from koordcore.scheduling.plugins.claim_book import ClaimKey
+from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 
 ChosenClaims: TypeAlias = Mapping[ClaimKey, Choice]
 """What the claims of one pod get, by claim."""
