@@ -108,9 +108,9 @@ class _Opened:
         value: _Open,
         snapshot: ClusterSnapshot,
     ) -> _Open:
-        """Count who came and who left, and what nodes offer; other quotas are another tree."""
+        """Count who came and who left, and what nodes offer; quotas that come or go are another tree."""
         pairs = changed_records(snapshot, records)
-        quotas = any(isinstance(old or new, ElasticQuota) for old, new in pairs)
+        quotas = [pair for pair in pairs if isinstance(pair[0] or pair[1], ElasticQuota)]
         if quotas and counted_classes(snapshot) != value.classes:
             return self(snapshot)
         if value.classes and charged_otherwise(pairs):
@@ -133,9 +133,14 @@ class _Opened:
         signed = ((pod, sign) for pods, sign in ((left, -1), (came, 1)) for pod in pods)
         groups = _regrouped(value.groups, signed) if left or came else value.groups
         offers = _with_nodes(value.offers, gone, come) if gone or come else value.offers
-        if quotas:
+        known: QuotaLedger | None = value.ledger
+        for one, other in quotas:
+            if known is None or not isinstance(one, ElasticQuota) or not isinstance(other, ElasticQuota):
+                return self._open(snapshot, groups, offers)
+            known = known.with_amounts(one, other)
+        if known is None:
             return self._open(snapshot, groups, offers)
-        ledger = value.ledger
+        ledger = known
         for pod in left:
             ledger = ledger.untrack(pod)
         for pod in came:

@@ -60,20 +60,26 @@ def counted_classes(snapshot: ClusterSnapshot) -> frozenset[str]:
 
 
 def _counted(snapshot: ClusterSnapshot) -> frozenset[str]:
-    return frozenset(
-        name.removesuffix(DEVICES_OF_CLASS)
-        for quota in snapshot.of(ElasticQuota)
-        for name in (*quota.max, *quota.min)
-        if name.endswith(DEVICES_OF_CLASS)
-    )
+    return frozenset().union(*map(_named, snapshot.of(ElasticQuota)))
+
+
+def _named(quota: ClusterRecord | None) -> frozenset[str]:
+    if not isinstance(quota, ElasticQuota):
+        return frozenset()
+    names = (*quota.max, *quota.min)
+    return frozenset([one.removesuffix(DEVICES_OF_CLASS) for one in names if one.endswith(DEVICES_OF_CLASS)])
 
 
 def _counted_again(
     nodes: Vector[NodeState], records: Vector[ClusterRecord], value: frozenset[str], snapshot: ClusterSnapshot
 ) -> frozenset[str]:
+    """Take in what quotas name that came; where one names a class no more, others may name it still."""
     del nodes
-    changed = (old or new for old, new in changed_records(snapshot, records))
-    return _counted(snapshot) if any(isinstance(one, ElasticQuota) for one in changed) else value
+    for old, new in changed_records(snapshot, records):
+        if _named(old) - _named(new):
+            return _counted(snapshot)
+        value |= _named(new)
+    return value
 
 
 def quota_reader(snapshot: ClusterSnapshot) -> Callable[[Pod], QuotaPod]:

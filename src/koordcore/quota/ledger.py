@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 from immutabledict import immutabledict
 
-from koordcore._record import record
+from koordcore._record import alike_but_for, record
 from koordcore.errors import ModelError
 from koordcore.model.quotas import (
     BUILTIN_QUOTAS,
@@ -29,6 +29,7 @@ from koordcore.quota.tree import QuotaTree
 Notation: TypeAlias = immutabledict[str, bool]
 """Resource name to whether its sum is printed in powers of two."""
 
+_AMOUNTS: Final = frozenset({"max", "min", "shared_weight", "written_max", "written_min"})
 NO_RUNTIMES: Final[immutabledict[str, Resources]] = immutabledict()
 NO_NOTATIONS: Final[immutabledict[str, tuple[Notation, Notation]]] = immutabledict()
 
@@ -265,6 +266,25 @@ class QuotaLedger:
         """Go by given runtimes for the quotas named, such as those a running cluster has published."""
         fixed = {name: make_resources(amounts) for name, amounts in sorted(runtimes.items())}
         return attrs.evolve(self, published=immutabledict({**self.published, **fixed}))
+
+    def with_amounts(self, before: ElasticQuota, after: ElasticQuota) -> QuotaLedger | None:
+        """Go by a quota that says other amounts of the same resources, and nothing else.
+
+        ``None`` where more is different, so that the ledger has to be opened anew.
+        """
+        found = self.find(after.name)
+        if found is None or self.quotas[after.name] is not before or self.policy.guarantee_usage:
+            return None
+        if not alike_but_for(_AMOUNTS, before, after):
+            return None
+        if before.max.keys() != after.max.keys() or before.min.keys() != after.min.keys():
+            return None
+        state, row = found
+        return attrs.evolve(
+            self,
+            quotas=self.quotas.set(after.name, after),
+            states=self._states.set(state.tree.tree_id, state.with_amounts(row, after)),
+        )
 
     def _changed(self, pod: QuotaPod, *, requested: int, placed: int) -> QuotaLedger:
         name = self.resolve(pod)

@@ -14,10 +14,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import attrs
 
 from koordcore._record import record
-from koordcore.model.quotas import QuotaPolicy
+from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.quota.runtime import TreeArrays, arrays_of
 from koordcore.quota.sharing import Dealt, Need, Pool, Shares, Siblings
-from koordcore.quota.tree import DETACHED, TOP, QuotaTree, Vector
+from koordcore.quota.tree import DETACHED, TOP, QuotaTree, Vector, with_amounts
 
 _CHUNK: Final = 64
 
@@ -167,10 +167,23 @@ class TreeState:
 
     def with_sums(self, row: int, own: Sums) -> TreeState:
         """Replace what the pods of one quota add up to, and roll the difference up."""
+        old = self.tally(row)
+        new = _moved(self.tree, row, self.policy, own, old, new=_upward(own), old=_upward(old.own))
+        return self._with(row, old, new)
+
+    def with_amounts(self, row: int, quota: ElasticQuota) -> TreeState:
+        """Replace a quota by one that names the same resources, where usage is not guaranteed."""
+        tree = with_amounts(self.tree, row, quota)
+        old = self.tally(row)
+        parts = (old.child, old.used, old.non_preemptible_request, old.non_preemptible_used, old.used)
+        new = _derived(tree, row, self.policy, old.own, parts)
+        # What was worked out of the other tree is nothing to go by.
+        return attrs.evolve(self, tree=tree, memo=_Memo())._with(row, old, new)  # noqa: SLF001  # its own kind
+
+    def _with(self, row: int, old: Tally, new: Tally) -> TreeState:
+        """Replace the sums of one quota, and roll the difference up."""
         tree, policy = self.tree, self.policy
         families, needs = dict[int, tuple[Tally, ...]](), dict[int, tuple[Need, ...]]()
-        old = self.tally(row)
-        new = _moved(tree, row, policy, own, old, new=_upward(own), old=_upward(old.own))
         while True:
             group, place = tree.group_of[row], tree.place_of[row]
             family = self.families[group]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
+import attrs
 from immutabledict import immutabledict
 
 from koordcore._record import record
@@ -22,6 +23,7 @@ TOP: Final = 0
 DETACHED: Final = 1
 """Group of the quotas whose parent does not exist; they have no runtime."""
 
+T = TypeVar("T")
 Vector: TypeAlias = tuple[int, ...]
 """One amount for each resource of the tree."""
 
@@ -195,6 +197,21 @@ def compile_tree(tree_id: str, quotas: Iterable[ElasticQuota], *, guarantee_usag
         weight=tuple(_row(quota.weight, column_of) for quota in order),
         promised=tuple(tuple([name in quota.min for name in resources]) for quota in order),
         lends=tuple(quota.allow_lent and not guarantee_usage for quota in order),
+    )
+
+
+def with_amounts(tree: QuotaTree, row: int, quota: ElasticQuota) -> QuotaTree:
+    """Give a tree with one quota replaced by one at the same place that names the same resources."""
+
+    def put(rows: tuple[T, ...], value: T) -> tuple[T, ...]:
+        return (*rows[:row], value, *rows[row + 1 :])
+
+    return attrs.evolve(
+        tree,
+        quotas=put(tree.quotas, quota),
+        max=put(tree.max, _row(quota.max, tree.column_of)),
+        min=put(tree.min, _row(quota.min, tree.column_of)),
+        weight=put(tree.weight, _row(quota.weight, tree.column_of)),
     )
 
 
