@@ -75,12 +75,10 @@ NEIGHBOURS: Final = frozenset(
 ROOM: Final = NODES | {ChangeKind.POD_ENDED, ChangeKind.POD_UPDATED, Reservation.__name__}
 """There may be more room on a node, or somebody else may have a claim on it."""
 
-_OFFERS: Final = {
-    "NodeNUMAResource": frozenset({"NodeResourceTopology"}),
-    "DeviceShare": frozenset({"DeviceObject", "SharedTemplates"}),
-    "DynamicResources": frozenset({"DeviceTaintRule", "ResourceSlice"}),
-}
-"""What says what a node has beside its amounts: by the filter that may keep a pod off whoever leaves."""
+_OFFERS: Final = frozenset(
+    {"DeviceObject", "DeviceTaintRule", "NodeResourceTopology", "ResourceSlice", "SharedTemplates"}
+)
+"""What says what a node has beside its amounts; it may have kept a pod off whoever leaves."""
 _VOLUMES: Final = frozenset({"CSINode", "PersistentVolume", "PersistentVolumeClaim", "StorageClass"})
 
 _KINDS: Final = {
@@ -156,7 +154,7 @@ def could_help(decision: Unschedulable, policy: Policy, pod: Pod) -> frozenset[s
     if mended and (pod.spread_constraints or (affinity is not None and (affinity.pod or affinity.anti))):
         kinds |= NEIGHBOURS
     if mended and pod.preemption_policy is not PreemptionPolicy.NEVER:
-        kinds.update(*(offers for name, offers in _OFFERS.items() if policy.filters(name)))
+        kinds |= _OFFERS
         if pod.claims or pod.ephemeral_claims:
             kinds |= _VOLUMES
     for helped in _helped_by(policy, names):

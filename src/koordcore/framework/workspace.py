@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -244,9 +243,10 @@ class Workspace(Amounts):
         rows = self._changed()
         if not rows:
             return self.snapshot
-        pending = self.snapshot.pending
-        if not self._bound.keys().isdisjoint(map(attrgetter("key"), pending)):
-            pending = tuple(pod for pod in pending if pod.key not in self._bound)
+        bound, pending = self._bound, self.snapshot.pending
+        waiting = [pod for pod in pending if pod.key not in bound]
+        if len(waiting) < len(pending):
+            pending = tuple(waiting)
         end = with_states(self.snapshot, {row: self.state_of(row) for row in rows}, pending)
         if self._grows():
             return end  # its columns have a row more than ours: it makes its own, and we cannot stand on it
