@@ -12,7 +12,7 @@ from koordcore.checking.violation import ViolationKind
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.decisions import Bound, Unschedulable
 from koordcore.scheduling import schedule
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, NodeAdded
 
 ZONE = "topology.kubernetes.io/zone"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -418,3 +418,15 @@ def test_forged_plans_are_found() -> None:
         "2 volumes of disk.example.com on a, which attaches 1",
         "volume w cannot be reached from a",
     ]
+
+
+def test_a_node_that_joins_and_tells_of_a_driver_nobody_told_of_has_its_limit() -> None:
+    """What pods ask for was read, and kept, before any node had a limit."""
+    disks = [*(disk(name) for name in "vw"), named_claim("c", "v"), named_claim("d", "w")]
+    pods = [user("a", "c", "d", cpu="8"), user("b", "c", cpu="8")]
+    line = snapshot_from_objects([node("small"), csi_node("n", 1), *disks, *pods]).snapshot
+    for _ in range(2):
+        line = schedule(line).snapshot
+    large = attrs.evolve(line.nodes[0].node, name="n", allocatable={"cpu": 64_000, "pods": 10})
+    result = schedule(line.apply(NodeAdded(large)))
+    assert {one.pod.name for one in result.bound} == {"b"}

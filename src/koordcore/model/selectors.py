@@ -116,10 +116,8 @@ class LabelSelector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether labels satisfy every requirement."""
-        for (
-            key,
-            value,
-        ) in self.match_labels.items():  # a generator costs as much again
+        # A generator costs as much again, and every pod is asked about.
+        for key, value in self.match_labels.items():
             if key not in labels or labels[key] != value:
                 return False
         return not self.requirements or all(one.matches(labels) for one in self.requirements)

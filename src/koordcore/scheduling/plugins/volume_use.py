@@ -300,7 +300,11 @@ class NodeVolumeLimits(VolumePlugin):
         if self.workspace.made(_Attachments):
             self.workspace.once(_Attachments).follow(changes)
         if self.workspace.made(_Limits):
-            self.workspace.once(_Limits).follow(changes)
+            limits: _Limits = self.workspace.once(_Limits)
+            drivers = len(limits.of)
+            limits.follow(changes)
+            if len(limits.of) > drivers:  # a node is there now that tells of another one: pods ask for more
+                return False
         return not self.concerned(changes)
 
     @property
