@@ -98,13 +98,12 @@ def pod_from_manifest(raw: Mapping[str, Json], *, priority_classes: Iterable[Pri
 
 @record
 class PodReading:
-    """A pod, whether its object said priority and preemption policy, its RuntimeClass, features it needs."""
+    """A pod, whether its object said priority and preemption policy, its RuntimeClass."""
 
     pod: Pod
     has_priority: bool
     has_policy: bool
     runtime_class: str = ""
-    features: tuple[str, ...] = ()
 
 
 def resolve_priority(reading: Reading, read: PodReading, classes: Mapping[str, PriorityClass]) -> Pod:
@@ -209,6 +208,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         ),
         host_ports=(*ports, *init_ports),
         claims=claims,
+        features=features_needed(spec),
         ephemeral_claims=ephemeral,
         resource_claims=read_resource_claims(reading, spec, status),
         scheduling_group=read_scheduling_group(reading, spec),
@@ -221,7 +221,6 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         has_priority=spec.get("priority") is not None,
         has_policy=spec.get("preemptionPolicy") is not None,
         runtime_class=reading.take(spec, "runtimeClassName", "spec", as_str, ""),
-        features=features_needed(spec),
     )
 
 

@@ -283,6 +283,26 @@ class NodeLabels(Plugin):
         return NodeLabelEvaluator(self.workspace.layout, request, args.added)
 
 
+class DeclaredFeatures(Plugin):
+    """What pods need of their kubelets, and nodes declare."""
+
+    name = "NodeDeclaredFeatures"
+    needs = frozenset(("features",))
+    by_template = True
+    helped_by = NODES
+    reads = frozenset[type]()
+    keeps_rows = False
+    looks_at = frozenset(("features",))
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        return pod.features or None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        nodes = self.workspace.layout.nodes
+        mask = np.array([{*request} <= {*node.features} for node in nodes], bool)
+        return MaskEvaluator(mask, "node(s) didn't match Pod's required features")
+
+
 @per_node()
 def ports_in_use(snapshot: ClusterSnapshot, state: NodeState) -> tuple[HostPort, ...]:
     """Give the host ports that are open on a node."""
