@@ -26,6 +26,7 @@ from koordcore.manifests.pod_containers import (
     held_as_whole,
     held_containers,
     limits_of,
+    read_claimed_amounts,
     read_containers,
     read_overhead,
     read_pod_level,
@@ -41,6 +42,7 @@ from koordcore.model.pods import (
     PodPhase,
     PreemptionPolicy,
 )
+from koordcore.model.resources import add
 from koordcore.model.volumes import EphemeralClaim
 from koordcore.protocol.fields import (
     Json,
@@ -160,6 +162,8 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
             reading, status, "initContainerStatuses", init_containers, infeasible
         )
     overhead = read_overhead(reading, spec)
+    if placed and status.get("nodeAllocatableResourceClaimStatuses"):
+        overhead = add(overhead, read_claimed_amounts(reading, status))
     pod_requests, pod_limits = read_pod_level(reading, spec, containers, init_containers)
     if placed:
         pod_requests = held_as_whole(reading, status, pod_requests, infeasible)
