@@ -19,6 +19,7 @@ from koordcore import (
     verify,
 )
 from koordcore.checking.violation import ViolationKind
+from koordcore.explaining import explain
 from koordcore.manifests import pod_from_manifest, pod_manifest
 from koordcore.snapshot.changes import NodeReplaced
 from koordcore.testing import check_plugin
@@ -65,6 +66,13 @@ def test_a_pod_goes_where_its_kubelet_declares_what_it_needs(
     assert isinstance(refused, Unschedulable) == bool(features)
     if isinstance(refused, Unschedulable):
         assert refused.message == f"0/2 nodes are available: 2 {REFUSED}."
+
+
+def test_whoever_asks_why_is_told_which_features_are_missing() -> None:
+    one = Pod(name="p", features=(RESTART, "VolumeBindMountOptions"))
+    found = explain(ClusterSnapshot(nodes=[node("a", "Other")], pending=[one]), "default/p")
+    (only,) = found.verdicts
+    assert [one.reason for one in only.shortfalls] == [f"{REFUSED} ({RESTART}, VolumeBindMountOptions)"]
 
 
 def test_no_eviction_gives_a_node_a_feature() -> None:

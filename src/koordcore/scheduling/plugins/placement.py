@@ -283,6 +283,19 @@ class NodeLabels(Plugin):
         return NodeLabelEvaluator(self.workspace.layout, request, args.added)
 
 
+class FeatureEvaluator(MaskEvaluator):
+    """Nodes that declare all that a pod needs."""
+
+    def __init__(self, layout: ClusterLayout, features: tuple[str, ...]) -> None:
+        mask = np.array([{*features} <= {*node.features} for node in layout.nodes], bool)
+        super().__init__(mask, "node(s) didn't match Pod's required features")
+        self._named = ", ".join(features)
+
+    def lacks(self, view: NodeView) -> Sequence[Lack]:
+        where = ~self.allowed(view.rows)
+        return [Lack(where, f"{self.reason} ({self._named})", unresolvable=where)]
+
+
 class DeclaredFeatures(Plugin):
     """What pods need of their kubelets, and nodes declare."""
 
@@ -298,9 +311,7 @@ class DeclaredFeatures(Plugin):
         return pod.features or None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
-        nodes = self.workspace.layout.nodes
-        mask = np.array([{*request} <= {*node.features} for node in nodes], bool)
-        return MaskEvaluator(mask, "node(s) didn't match Pod's required features")
+        return FeatureEvaluator(self.workspace.layout, request)
 
 
 @per_node()
