@@ -226,33 +226,6 @@ def test_a_runtime_class_of_which_something_may_be_missing_is_named_once(
     assert warnings(*found, whole) == ([message] if "scheduling" in (adds or {}) else [])
 
 
-@pytest.mark.parametrize(
-    ("fields", "feature"),
-    [
-        ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
-        (
-            {"initContainers": [{"name": "i", "restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
-            "RestartAllContainersOnContainerExits",
-        ),
-        ({"hostNetwork": True, "hostUsers": True}, ""),
-        ({"containers": [{"name": "c", "restartPolicyRules": [{"action": "Restart"}]}]}, ""),
-    ],
-)
-def test_pods_that_need_what_some_nodes_do_not_declare_are_named(
-    fields: dict[str, Any], feature: str
-) -> None:
-    """No node declares anything where the gate is off; where all have it there is nothing to say."""
-    plain = node()
-    able = node("able", status={"declaredFeatures": [feature or "Other"]})
-    told = (
-        f"Pod default/p: spec: {feature} is needed, which 1 of 2 nodes do not declare: "
-        "that is not looked at (NodeDeclaredFeatures is not modelled)"
-    )
-    assert warnings(plain, able, pod("p", **fields)) == ([told] if feature else [])
-    assert warnings(able, pod("p", **fields)) == []
-    assert warnings(plain, pod("p", **fields)) == []
-
-
 # --- names ----------------------------------------------------------------------------------------------
 
 

@@ -115,6 +115,44 @@ def test_a_resize_of_the_whole_pod_holds_the_larger_amount(
     assert dict(pod_from_manifest(pod(status=status, **spec)).requests) == {"cpu": 2000, "memory": 4 * GI}
 
 
+@pytest.mark.parametrize("sidecar", [True, False])
+def test_an_init_container_that_is_being_resized_holds_the_larger_amount(sidecar: bool) -> None:
+    """What is promised counts before anything runs by it; without either the specification does."""
+    first = {**container(requests={"cpu": "1"}), "name": "i", "restartPolicy": "Always" if sidecar else ""}
+    spec: dict[str, Any] = {"initContainers": [first], "containers": [{"name": "main"}]}
+    for said, cpu in ({"allocatedResources": {"cpu": "3"}}, 3000), ({"resources": {}}, 1000):
+        status = {"initContainerStatuses": [{"name": "i", **said}]}
+        assert pod_from_manifest(pod(nodeName="n1", status=status, **spec)).requests["cpu"] == cpu
+
+
+def test_containers_that_grow_and_shrink_at_once_hold_both() -> None:
+    asked, had = ("1", "3"), ("3", "1")
+    containers = [{**container(requests={"cpu": cpu}), "name": cpu} for cpu in asked]
+    statuses = [
+        {"name": one["name"], "resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+        for one, cpu in zip(containers, had, strict=True)
+    ]
+    status = {"containerStatuses": statuses}
+    assert pod_from_manifest(pod(nodeName="n1", status=status, containers=containers)).requests["cpu"] == 6000
+
+
+def test_a_running_pod_holds_what_its_devices_take_of_the_node() -> None:
+    claims = [
+        {
+            "resourceClaimName": "c",
+            "containers": ["main", "other"],
+            "mapping": [{"name": "cpu", "quantity": "2"}, {"name": "memory"}],
+            "overhead": [{"name": "memory", "perPod": "1Gi", "perContainer": "2Gi"}],
+        },
+        {"resourceClaimName": "d", "overhead": [{"name": "cpu", "perPod": "500m", "perContainer": "1"}]},
+    ]
+    status = {"nodeAllocatableResourceClaimStatuses": claims}
+    spec: dict[str, Any] = {"containers": [container(requests={"cpu": "1", "memory": "1Gi"})]}
+    held = pod_from_manifest(pod(nodeName="n1", status=status, **spec))
+    assert dict(held.requests) == {"cpu": 3500, "memory": 6 * GI}
+    assert dict(pod_from_manifest(pod(status=status, **spec)).requests) == {"cpu": 1000, "memory": GI}
+
+
 @pytest.mark.parametrize(
     "status",
     [

@@ -166,6 +166,7 @@ def test_the_shipped_profile_filters_and_scores_in_upstreams_order() -> None:
         "PodTopologySpread",
         "InterPodAffinity",
         "DynamicResources",
+        "NodeDeclaredFeatures",
         "LoadAwareScheduling",
         "NodeNUMAResource",
         "DeviceShare",
@@ -379,10 +380,6 @@ def entry(name: str, weight: int = 0) -> dict[str, Any]:
             {"multiPoint": {"disabled": [entry("TaintTolerations")]}},
             "multiPoint.disabled[TaintTolerations] has no effect: neither Kubernetes nor Koordinator has",
         ),
-        (
-            {"filter": {"enabled": [entry("NodeDeclaredFeatures")]}},
-            "filter.enabled[NodeDeclaredFeatures] has no effect: which features nodes declare",
-        ),
         ({"bind": {"disabled": [entry("Bindre")]}}, "bind.disabled[Bindre] has no effect: neither"),
         (
             {"score": {"disabled": [entry("Balanced"), entry("*")]}},
@@ -499,5 +496,4 @@ def test_gates_say_how_decisions_act() -> None:
     said = [(one.path, one.reason) for one in idle_gates(gates)]
     assert said == [
         ("featureGates.TaintTolerationComparisonOperators", "acts as on here, always"),
-        ("featureGates.NodeDeclaredFeatures", "acts as off here, always"),
     ]

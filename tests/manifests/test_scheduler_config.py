@@ -45,6 +45,7 @@ STOCK = (
     PluginSetting(name="PodTopologySpread", weight=2),
     PluginSetting(name="InterPodAffinity", weight=2),
     PluginSetting(name="DynamicResources", weight=2),
+    PluginSetting(name="NodeDeclaredFeatures", scores=False),
     PluginSetting(name="NodeResourcesBalancedAllocation", filters=False),
     PluginSetting(name="ImageLocality", filters=False),
 )

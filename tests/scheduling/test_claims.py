@@ -235,11 +235,14 @@ def test_refusals_before_any_node_is_asked() -> None:
     unknown = ResourceClaim(
         name="unknown", spec=ClaimSpec((ClaimRequest("r", (DeviceSubRequest(class_name="no"),)),))
     )
-    pods = [pod("p", claim="absent"), pod("q", claim="unknown")]
-    result = legal(cluster({"a": 1}, unknown, pending=pods))
+    forms = (DeviceSubRequest(name="best", class_name="no"),)
+    either = ResourceClaim(name="either", spec=ClaimSpec((ClaimRequest("r", forms, prioritized=True),)))
+    pods = [pod("p", claim="absent"), pod("q", claim="unknown"), pod("s", claim="either")]
+    result = legal(cluster({"a": 1}, unknown, either, pending=pods))
     messages = [one.message for one in result.decisions if isinstance(one, Unschedulable)]
     assert 'resourceclaim "absent" not found' in messages[0]
     assert "request r: device class no does not exist" in messages[1]
+    assert "request r/best: device class no does not exist" in messages[2]
 
 
 def test_a_node_with_the_better_alternative_goes_before_a_fuller_one() -> None:

@@ -24,7 +24,7 @@ from koordcore import (
 from koordcore.explaining import explain
 from koordcore.framework.workspace import Workspace
 from koordcore.manifests import snapshot_from_objects
-from koordcore.model.affinity import NodeAffinity
+from koordcore.model.affinity import Affinity, NodeAffinity, Taint
 from koordcore.model.claims import MAX_CONSUMERS
 from koordcore.model.plugin_args import FitArgs, NodeAffinityArgs
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
@@ -154,3 +154,21 @@ def test_the_wait_begins_with_as_many_members_as_are_needed_not_with_the_last(se
     result = schedule(cluster([node("n", 1000)], gang), now=made + timedelta(seconds=second))
     waiting: list[Any] = [one for one in result.decisions if isinstance(one, Waiting) and one.held]
     assert len(waiting) == held
+
+
+def test_nodes_that_a_pod_does_not_name_are_refused_with_the_reason_of_each() -> None:
+    """As a DaemonSet's pods name their one node."""
+    mine = Requirement("metadata.name", SelectorOperator.IN, ("a",))
+    required = NodeSelector((NodeSelectorTerm(fields=(mine,)),))
+    affinity = Affinity(node=NodeAffinity(required=required))
+    nodes = [
+        Node(name="a", allocatable={"cpu": 1, "pods": 9}),
+        Node(name="b", allocatable=ROOM),
+        Node(name="c", allocatable=ROOM, taints=(Taint("t"),)),
+    ]
+    waiting = Pod(name="p", requests={"cpu": 4000}, affinity=affinity)
+    told = message(ClusterSnapshot(nodes=nodes, pending=[waiting]), Policy())
+    assert told == (
+        "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector, "
+        "1 node(s) had untolerated taint(s)."
+    )

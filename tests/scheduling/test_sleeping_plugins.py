@@ -61,7 +61,7 @@ def test_whoever_sleeps_is_asked_and_told_nothing(monkeypatch: pytest.MonkeyPatc
         raise AssertionError("asked in its sleep")
 
     asleep = [*sleepers()]
-    assert len(asleep) == 7
+    assert len(asleep) == 8
     for kind in asleep:
         own = vars(kind)
         for hook in ("follow", "placed", "removed", "preferred", "request_of"):
@@ -104,6 +104,7 @@ CAME: Final[dict[str, tuple[Callable[[ClusterSnapshot], ClusterSnapshot], Pod]]]
         lambda one: one.with_pending(pod("alone", affinity=ALONE, nominated_node="n0", priority=9)),
         pod("asks"),
     ),
+    "a pod that needs a feature": (lambda one: one, pod("asks", features=("Other",))),
     "an annotation": (
         lambda one: one,
         pod("asks", annotations={ANNOTATION_SCHEDULING_HINT: '{"nodeNames": ["elsewhere"]}'}),

@@ -385,8 +385,8 @@ def test_a_claim_of_one_pod_keeps_the_next_away() -> None:
     found = placed(node("a"), node("b"), disk("v"), claim, user("p", "c"), user("q", "c"))
     assert found["p"] == "a"
     assert found["q"] == (
-        "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same name and "
-        "ReadWriteOncePod access mode."
+        "0/2 nodes are available: 2 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod "
+        "access mode already in-use by another pod."
     )
 
 

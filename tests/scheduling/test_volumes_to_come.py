@@ -6,10 +6,11 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from koordcore import Bound, ClusterSnapshot, Node, Pod, patches, schedule, verify
+from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, patches, schedule, verify
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.model.volumes import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -40,6 +41,12 @@ def claim(**spec: Any) -> Object:
         "metadata": {"name": "c", "namespace": "default"},
         "spec": {"storageClassName": "fast", **wanted},
     }
+
+
+def with_uid(uid: str, **spec: Any) -> Object:
+    one = claim(**spec)
+    one["metadata"]["uid"] = uid
+    return one
 
 
 def local(
@@ -91,10 +98,36 @@ NOWHERE = f"0/3 nodes are available: 3 {NOT_FOUND}."
         ([claim(selector={"matchLabels": {"kind": "ssd"}}), BY_HAND, local()], NOWHERE),
         ([claim(selector={"matchLabels": {"kind": "ssd"}}), BY_HAND, local(labels={"kind": "ssd"})], "b"),
         ([claim(storageClassName="unknown"), BY_HAND, local()], "a"),
+        ([claim(volumeAttributesClassName="gold"), BY_HAND, local()], NOWHERE),
+        ([claim(), BY_HAND, local(volumeAttributesClassName="gold")], NOWHERE),
+        ([claim(), BY_HAND, local(volumeAttributesClassName="gold", claimRef=HERE)], NOWHERE),
+        ([claim(volumeAttributesClassName="gold"), BY_HAND, local(volumeAttributesClassName="gold")], "b"),
+        ([with_uid("u"), BY_HAND, local(claimRef={**HERE, "uid": "u"})], "b"),
+        ([with_uid("new"), BY_HAND, local(claimRef={**HERE, "uid": "old"})], NOWHERE),
+        ([claim(), BY_HAND, local(claimRef={**HERE, "uid": "u"})], "b"),
     ],
 )
 def test_a_pod_goes_where_a_volume_can_be_made_or_found(objects: Sequence[Object], expected: str) -> None:
     assert outcome(*objects) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "volume", "wrong"),
+    [
+        (claim(), {}, False),
+        (claim(volumeAttributesClassName="gold"), {}, True),
+        (claim(), {"volumeAttributesClassName": "gold"}, True),
+        (with_uid("new"), {"claimRef": {**HERE, "uid": "new"}}, False),
+        (with_uid("new"), {"claimRef": {**HERE, "uid": "old"}}, True),
+    ],
+)
+def test_the_checker_knows_for_whom_a_volume_is(one: Object, volume: dict[str, Any], wrong: bool) -> None:
+    here = [node for node in NODES if node["metadata"]["labels"].get(ZONE) == "z2"]
+    snapshot = snapshot_from_objects([*here, WITH_CLAIM, one, BY_HAND, local(**volume)]).snapshot
+    heedless = Policy(plugins=tuple(one for one in Policy().plugins if one.name != "VolumeBinding"))
+    result = schedule(snapshot, policy=heedless)
+    assert len(result.bound) == 1
+    assert bool(verify(snapshot, attrs.evolve(result, policy=Policy()))) == wrong
 
 
 def selected(node: str) -> Object:

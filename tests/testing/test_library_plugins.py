@@ -24,6 +24,7 @@ from koordcore.testing.violation import Clause
 WEB: Final = LabelSelector(match_labels={"app": "web"})
 SILENT: Final = {
     "NodeName",  # pods that wait name no node
+    "NodeDeclaredFeatures",
     "VolumeRestrictions",
     "NodeVolumeLimits",
     "VolumeBinding",

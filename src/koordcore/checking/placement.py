@@ -1,4 +1,4 @@
-"""Each bound pod against its node: taints, cordon, selector and affinity."""
+"""Each bound pod against its node: taints, cordon, features, selector and affinity."""
 
 from __future__ import annotations
 
@@ -52,6 +52,10 @@ def check_place(pod: Pod, node: Node, policy: Policy) -> Iterator[Violation]:
                 yield Violation(ViolationKind.TAINT, subject, f"does not tolerate {taint} of {node.name}")
     if policy.filters("NodeUnschedulable") and node.unschedulable and not allowed.cover(_CORDON):
         yield Violation(ViolationKind.CORDON, subject, f"{node.name} is cordoned")
+    lacking = [feature for feature in pod.features if feature not in node.features]
+    if lacking and policy.filters("NodeDeclaredFeatures"):
+        message = f"needs {', '.join(lacking)}, which {node.name} does not declare"
+        yield Violation(ViolationKind.FEATURE, subject, message)
     if policy.filters("NodeAffinity"):
         yield from _check_affinity(pod, node, policy)
 

@@ -25,6 +25,7 @@ class ViolationKind(StrEnum):
     POD_COUNT = "pod count"
     TAINT = "taint"
     CORDON = "cordon"
+    FEATURE = "node feature"
     AFFINITY = "node affinity"
     PORT = "host port"
     VOLUME = "volume"

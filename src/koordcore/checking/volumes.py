@@ -157,8 +157,11 @@ def _can_have_one(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim, state
         large, alike = volume.capacity >= claim.request, volume.block is claim.block
         if not (volume.available and large and alike):
             continue
+        if volume.attributes_class != claim.attributes_class:
+            continue
         if volume.claim:
-            if volume.claim == f"{claim.namespace}/{claim.name}":
+            another = bool(volume.claim_uid and claim.uid) and volume.claim_uid != claim.uid
+            if volume.claim == f"{claim.namespace}/{claim.name}" and not another:
                 return True
             continue
         wanted = claim.selector is None or claim.selector.matches(volume.labels)

@@ -29,6 +29,7 @@ _ASKED: Final = (
     "spread_constraints",
     "host_ports",
     "claims",
+    "features",
     "resource_claims",
     "gates",
 )

@@ -36,6 +36,7 @@ PLUGINS: Final[immutabledict[str, tuple[str, str]]] = immutabledict(
         "TaintToleration": ("placement", "Taints"),
         "NodeAffinity": ("placement", "NodeLabels"),
         "NodePorts": ("placement", "NodePorts"),
+        "NodeDeclaredFeatures": ("placement", "DeclaredFeatures"),
         "NodeResourcesFit": ("resources", "ResourceFit"),
         "NodeResourcesBalancedAllocation": ("resources", "BalancedAllocation"),
         "NodeResourcesFitPlus": ("resource_avoidance", "FitPlus"),

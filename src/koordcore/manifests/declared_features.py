@@ -1,59 +1,43 @@
-"""What pods need of kubelets: declared (``status.declaredFeatures``), which nothing here holds pods to."""
+"""What pods need of their kubelets, which nodes declare (``status.declaredFeatures``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from koordcore.errors import Problem
-from koordcore.manifests.cross_checks import Remark
-from koordcore.model.nodes import Node
-from koordcore.model.pods import Pod
 from koordcore.protocol.fields import Json
 
-_USER_NAMESPACES: Final = "UserNamespacesHostNetworkSupport"
 _RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
-
-
-class Needing(NamedTuple):
-    """A pod, and the features that it needs of its node."""
-
-    pod: Pod
-    features: tuple[str, ...]
+_USER_NAMESPACES: Final = "UserNamespacesHostNetworkSupport"
+_MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
 
 
 def features_needed(spec: Mapping[str, Json]) -> tuple[str, ...]:
-    """Tell which features Kubernetes' plugin of that name would look for on the nodes of a pod."""
+    """Tell which features Kubernetes 1.37 looks for on the nodes of a pod."""
     found = []
-    if any(_restarts_all(spec.get(field)) for field in ("containers", "initContainers")):
+    main = [*_objects(spec, "containers"), *_objects(spec, "initContainers")]
+    rules = (rule for one in main for rule in _objects(one, "restartPolicyRules"))
+    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
         found.append(_RESTART_ALL)
     if spec.get("hostNetwork") is True and spec.get("hostUsers") is False:
         found.append(_USER_NAMESPACES)
+    every = (*main, *_objects(spec, "ephemeralContainers"))
+    if any(mount.get("bindMountOptions") for one in every for mount in _objects(one, "volumeMounts")):
+        found.append(_MOUNT_OPTIONS)
     return tuple(found)
 
 
-def _restarts_all(containers: Json) -> bool:
-    each = (one for one in _list(containers) if isinstance(one, dict))
-    rules = chain.from_iterable(_list(one.get("restartPolicyRules")) for one in each)
-    return any(isinstance(one, dict) and one.get("action") == "RestartAllContainers" for one in rules)
+def features_manifest(features: tuple[str, ...], containers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write what needs features: into the first container, and as fields of the pod."""
+    for first in containers[:1]:
+        if _RESTART_ALL in features:
+            first["restartPolicyRules"] = [{"action": "RestartAllContainers"}]
+        if _MOUNT_OPTIONS in features:
+            first["volumeMounts"] = [{"bindMountOptions": ["noexec"]}]
+    return {"hostNetwork": True, "hostUsers": False} if _USER_NAMESPACES in features else {}
 
 
-def _list(raw: Json) -> list[Json]:
-    return raw if isinstance(raw, list) else []
-
-
-def feature_remarks(nodes: Iterable[Node], needing: Iterable[Needing]) -> Iterator[Remark]:
-    """Name each pod that waits and needs what some nodes do not declare, where any node declares anything."""
-    waiting = [one for one in needing if one.pod.node_name is None and not one.pod.finished]
-    if not waiting:
-        return
-    declared = [node.features for node in nodes]
-    for pod, features in waiting:
-        lacking = sum(not {*features} <= {*there} for there in declared)
-        if lacking and any(declared):
-            message = (
-                f"{', '.join(features)} is needed, which {lacking} of {len(declared)} nodes do not declare: "
-                "that is not looked at (NodeDeclaredFeatures is not modelled)"
-            )
-            yield ("", "Pod", pod.namespace, pod.name), Problem("spec", message)
+def _objects(raw: Mapping[str, Json], name: str) -> Iterator[Mapping[str, Json]]:
+    """Go over the objects of a list; what is none is named where the rest of it is read."""
+    listed = raw.get(name)
+    return (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, Mapping))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from koordcore.manifests.declared_features import features_manifest
 from koordcore.manifests.pod_references import claim_manifests, group_manifest
 from koordcore.model.affinity import (
     Affinity,
@@ -75,6 +76,7 @@ def pod_manifest(pod: Pod) -> Object:
         "resources": _requirements(pod.pod_requests, pod.pod_limits),
         "initContainers": [_container(one) for one in pod.init_containers],
         "containers": containers,
+        **features_manifest(pod.features, containers),
         "volumes": [_volume(pod, number, name) for number, name in enumerate(pod.claims)],
         "resourceClaims": claims,
         **group_manifest(pod.scheduling_group),

@@ -11,7 +11,6 @@ from koordcore.manifests.plugins import DEFAULT_PLUGINS, REMOVED_PLUGINS, points
 
 _MULTI, _SCORE, _ALL = "multiPoint", "score", "*"
 _UNKNOWN: Final = "neither Kubernetes nor Koordinator has such a plugin"
-_NOT_MODELLED: Final = {"NodeDeclaredFeatures": "which features nodes declare is not looked at"}
 _DEFAULTS: Final = frozenset(name for name, _ in DEFAULT_PLUGINS)
 
 
@@ -37,8 +36,6 @@ def idle_plugins(
         for one in own.enabled:
             if not points_of(one.name) and one.name not in REMOVED_PLUGINS:
                 yield f"{point}.enabled[{one.name}]", _UNKNOWN, one.name
-            elif one.name in _NOT_MODELLED:
-                yield f"{point}.enabled[{one.name}]", _NOT_MODELLED[one.name], one.name
         for name in own.disabled:
             reason = _vain(point, name, own, spread)
             if reason and name not in REMOVED_PLUGINS:

@@ -107,6 +107,7 @@ DEFAULT_PLUGINS: Final = (
     ("ImageLocality", 1),
     ("DefaultBinder", 0),
     ("DynamicResources", 2),
+    ("NodeDeclaredFeatures", 0),
 )
 """What ``multiPoint`` enables by default, with weights; 0 where none is given."""
 
@@ -130,6 +131,7 @@ MODELLED: Final = frozenset(
     | {"NodeResourcesFitPlus", "ScarceResourceAvoidance", "LoadAwareScheduling", "NodeNUMAResource"}
     | {"DeviceShare", "Reservation", "ElasticQuota", "Coscheduling", "SchedulingHint"}
     | {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DynamicResources"}
+    | {"NodeDeclaredFeatures"}
 )
 """Plugins that have their like in this library; the others are about the queue and binding."""
 

@@ -25,15 +25,18 @@ from koordcore.model.containers import (
     effective_requests,
 )
 from koordcore.model.pods import HostPort
-from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources, maximum
+from koordcore.model.resources import CPU, MEMORY, NO_RESOURCES, Resources, make_resources, maximum, total
 from koordcore.protocol.fields import (
     Json,
     as_int,
     as_list,
     as_mapping,
     as_str,
+    as_strings,
     collect,
+    list_of,
     optional,
+    required,
     show,
 )
 
@@ -205,6 +208,30 @@ def read_overhead(reading: Reading, spec: Mapping[str, Json]) -> Resources:
     return _amounts(reading, spec, "overhead", "spec") if spec.get("overhead") else NO_RESOURCES
 
 
+def read_claimed_amounts(reading: Reading, status: Mapping[str, Json]) -> Resources:
+    """Add up ``status.nodeAllocatableResourceClaimStatuses``: what devices take of their node's amounts."""
+    of_claims = reading.take(status, "nodeAllocatableResourceClaimStatuses", "status", list_of(_claimed), ())
+    return total([amounts for each in of_claims for amounts in each])
+
+
+def _claimed(value: Json) -> tuple[Resources, ...]:
+    raw = as_mapping(value)
+    users: tuple[str, ...] = optional(raw, "containers", as_strings, ())
+    mapped: tuple[Resources, ...] = optional(raw, "mapping", list_of(_named_amount("quantity")), ())
+    once: tuple[Resources, ...] = optional(raw, "overhead", list_of(_named_amount("perPod")), ())
+    each: tuple[Resources, ...] = optional(raw, "overhead", list_of(_named_amount("perContainer")), ())
+    return (*mapped, *once, *(amounts for amounts in each for _ in users))
+
+
+def _named_amount(field: str) -> Callable[[Json], Resources]:
+    def convert(value: Json) -> Resources:
+        raw = as_mapping(value)
+        amount = raw.get(field)
+        return NO_RESOURCES if amount is None else as_resources({required(raw, "name", as_str): amount})
+
+    return convert
+
+
 def read_pod_level(
     reading: Reading,
     spec: Mapping[str, Json],
@@ -259,26 +286,22 @@ def held_containers(
 ) -> tuple[Container, ...]:
     """Let a container that is being resized hold the largest of what it asks for, has, and is promised.
 
-    A resize that the node has refused is not counted (Kubernetes' ``resource.PodRequests`` with
-    ``UseStatusResources``).
+    A resize that the node has refused is not counted, and init containers hold as others do (Kubernetes'
+    ``resource.PodRequests`` with ``UseStatusResources``, since 1.37).
     """
     statuses = status.get(name)
     if not statuses:
         return containers
     held: dict[str, Resources] = {}
     for index, element in enumerate(reading.take(status, name, "status", as_list, [])):
-        if not is_object(element) or element.get("resources") is None:
+        if not is_object(element) or not (element.get("resources") or element.get("allocatedResources")):
             continue
         path = f"status.{name}[{index}]"
         actual = section(reading, element, "resources", path)
         requests = reading.recall(actual, "requests", f"{path}.resources", as_resources, NO_RESOURCES)
         promised = reading.recall(element, "allocatedResources", path, as_resources, NO_RESOURCES)
         held[str(element.get("name"))] = maximum(requests, promised) if promised != requests else requests
-    staying = name == "containerStatuses"
-    changed = tuple(
-        _holding(one, held.get(one.name), infeasible) if staying or one.restarts_always else one
-        for one in containers
-    )
+    changed = tuple(_holding(one, held.get(one.name), infeasible) for one in containers)
     return containers if changed == containers else changed
 
 

@@ -26,6 +26,7 @@ from koordcore.manifests.pod_containers import (
     held_as_whole,
     held_containers,
     limits_of,
+    read_claimed_amounts,
     read_containers,
     read_overhead,
     read_pod_level,
@@ -41,6 +42,7 @@ from koordcore.model.pods import (
     PodPhase,
     PreemptionPolicy,
 )
+from koordcore.model.resources import add
 from koordcore.model.volumes import EphemeralClaim
 from koordcore.protocol.fields import (
     Json,
@@ -98,13 +100,12 @@ def pod_from_manifest(raw: Mapping[str, Json], *, priority_classes: Iterable[Pri
 
 @record
 class PodReading:
-    """A pod, whether its object said priority and preemption policy, its RuntimeClass, features it needs."""
+    """A pod, whether its object said priority and preemption policy, its RuntimeClass."""
 
     pod: Pod
     has_priority: bool
     has_policy: bool
     runtime_class: str = ""
-    features: tuple[str, ...] = ()
 
 
 def resolve_priority(reading: Reading, read: PodReading, classes: Mapping[str, PriorityClass]) -> Pod:
@@ -161,6 +162,8 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
             reading, status, "initContainerStatuses", init_containers, infeasible
         )
     overhead = read_overhead(reading, spec)
+    if placed and status.get("nodeAllocatableResourceClaimStatuses"):
+        overhead = add(overhead, read_claimed_amounts(reading, status))
     pod_requests, pod_limits = read_pod_level(reading, spec, containers, init_containers)
     if placed:
         pod_requests = held_as_whole(reading, status, pod_requests, infeasible)
@@ -209,6 +212,7 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         ),
         host_ports=(*ports, *init_ports),
         claims=claims,
+        features=features_needed(spec),
         ephemeral_claims=ephemeral,
         resource_claims=read_resource_claims(reading, spec, status),
         scheduling_group=read_scheduling_group(reading, spec),
@@ -221,7 +225,6 @@ def read_pod(reading: Reading, raw: Mapping[str, Json]) -> PodReading:
         has_priority=spec.get("priority") is not None,
         has_policy=spec.get("preemptionPolicy") is not None,
         runtime_class=reading.take(spec, "runtimeClassName", "spec", as_str, ""),
-        features=features_needed(spec),
     )
 
 

@@ -110,6 +110,7 @@ _UNFILTERED: Final = {
     "NodeVolumeLimits": "nodes attach more volumes than they can",
     "VolumeBinding": "volumes bind nobody to nodes",
     "VolumeZone": "volumes bind nobody to zones",
+    "NodeDeclaredFeatures": "pods go to nodes whose kubelets lack features that they need",
 }
 """Plugin of Kubernetes' own to what follows where it does not filter."""
 

@@ -103,6 +103,11 @@ def read_resource_slice(reading: Reading, raw: Mapping[str, Json]) -> ResourceSl
     for number, (device, written) in enumerate(zip(devices, listed, strict=True)):
         inner = ".basic" if is_object(written) and written.get("basic") is not None else ""
         _check_device(reading, device, f"spec.devices[{number}]{inner}")
+    taking = [number for number, one in enumerate(listed) if _takes_of_node(one)]
+    if taking:
+        more = f" (here and for {len(taking) - 1} more)" if len(taking) > 1 else ""
+        told = f"what the device takes of its node's own amounts is not counted before its pod runs{more}"
+        reading.warn(f"spec.devices[{taking[0]}].nodeAllocatableResources", told)
     return record
 
 
@@ -114,6 +119,11 @@ def _named(reading: Reading, raw: Mapping[str, Json], name: str, path: str) -> s
 
 
 # --- devices ------------------------------------------------------------------------------------------
+
+
+def _takes_of_node(device: Json) -> bool:
+    raw = as_mapping(device)
+    return bool(as_mapping(raw.get("basic") or raw).get("nodeAllocatableResources"))
 
 
 def _devices(memory: Memory, value: Json) -> tuple[SliceDevice, ...]:

@@ -23,7 +23,6 @@ from koordcore.manifests.cross_checks import (
     shown,
     topology_remarks,
 )
-from koordcore.manifests.declared_features import Needing, feature_remarks
 from koordcore.manifests.device_sync import holders_without_devices, unsplit
 from koordcore.manifests.group_checks import group_remarks
 from koordcore.manifests.objects import distinct, unique_key
@@ -86,9 +85,6 @@ class Together:
         yield from unamplified(nodes, self.records)
         yield from pool_remarks(self.records)
         yield from runtime_class_remarks(self.records, self.reads)
-        yield from feature_remarks(
-            nodes, (Needing(one.pod, one.features) for one in self.reads if one.features)
-        )
         for found in claim_conflicts(self.records, self.states, self.pending):
             of = ("", "Pod") if isinstance(found.about, Pod) else ("resource.k8s.io", "ResourceClaim")
             yield (*of, found.about.namespace, found.about.name), found.problem

@@ -58,6 +58,7 @@ def read_claim(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolumeCla
         access_modes=modes,
         block=reading.take(spec, "volumeMode", "spec", as_str, "") == _BLOCK,
         selector=reading.take(spec, "selector", "spec", as_label_selector, None),
+        attributes_class=reading.take(spec, "volumeAttributesClassName", "spec", as_str, ""),
         owner=owner.name if owner is not None and owner.kind == "Pod" else "",
         owner_uid=owner.uid if owner is not None else "",
         uid=meta.uid,
@@ -89,7 +90,9 @@ def read_volume(reading: Reading, raw: Mapping[str, Json]) -> PersistentVolume:
         capacity=_bytes(reading, spec, "capacity", "spec"),
         access_modes=reading.take(spec, "accessModes", "spec", as_strings, ()),
         block=reading.take(spec, "volumeMode", "spec", as_str, "") == _BLOCK,
+        attributes_class=reading.take(spec, "volumeAttributesClassName", "spec", as_str, ""),
         claim=f"{space}/{name}" if name else "",
+        claim_uid=reading.take(bound, "uid", "spec.claimRef", as_str, ""),
         available=meta.deleted is None
         and (phase in ("", "Available") or (phase == "Pending" and bool(name))),
     )

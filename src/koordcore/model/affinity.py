@@ -9,7 +9,7 @@ import attrs
 
 from koordcore._record import record
 from koordcore.model.checks import check_fields, names_its_fields
-from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
+from koordcore.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, integer_of
 
 
 class TaintEffect(StrEnum):
@@ -77,11 +77,16 @@ class Toleration:
             case TolerationOperator.EQUAL:
                 return self.value == taint.value
             case TolerationOperator.LT | TolerationOperator.GT:
-                try:
-                    wanted, present = int(self.value), int(taint.value)
-                except ValueError:
+                wanted, present = _plain_integer(self.value), _plain_integer(taint.value)
+                if wanted is None or present is None:
                     return False
                 return present < wanted if self.operator is TolerationOperator.LT else present > wanted
+
+
+def _plain_integer(text: str) -> int | None:
+    """Read an integer as people write it: no plus, no zeros in front (Kubernetes' ``IsDecimalInteger``)."""
+    value = integer_of(text)
+    return value if str(value) == text else None
 
 
 def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:

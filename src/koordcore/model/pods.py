@@ -262,8 +262,8 @@ class Pod:
         for nobody.
     kubernetes_qos
         ``status.qosClass`` where the object says it; empty where it follows from the containers.
-    node_selector, affinity, tolerations, spread_constraints, host_ports, claims
-        What its place must satisfy; ``claims`` are names of PersistentVolumeClaims in its namespace.
+    node_selector, affinity, tolerations, spread_constraints, host_ports, claims, features
+        What its place must satisfy; ``claims`` name PersistentVolumeClaims, ``features`` what nodes declare.
     ephemeral_claims
         Those of ``claims`` that are made together with the pod.
     resource_claims
@@ -328,6 +328,7 @@ class Pod:
     spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     claims: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     ephemeral_claims: tuple[EphemeralClaim, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     held_claims: tuple[HeldClaim, ...] = ()

@@ -88,6 +88,7 @@ STOCK_PLUGINS: Final = (
     PluginSetting(name="ImageLocality", filters=False),
     PluginSetting(name="NodeNUMAResource", scores=False),
     PluginSetting(name="DynamicResources", weight=2),
+    PluginSetting(name="NodeDeclaredFeatures", scores=False),
     PluginSetting(name="DeviceShare"),
     PluginSetting(name="SchedulingHint", scores=False),
     PluginSetting(name="ElasticQuota", scores=False),

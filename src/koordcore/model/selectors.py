@@ -30,7 +30,7 @@ _BY_VALUE = (SelectorOperator.IN, SelectorOperator.NOT_IN)
 _BY_NUMBER = (SelectorOperator.GT, SelectorOperator.LT)
 
 
-def _integer(text: str) -> int | None:
+def integer_of(text: str) -> int | None:
     """Read an integer as Go's ParseInt does; ``None`` where it would refuse."""
     body = text[1:] if text[:1] in ("+", "-") else text
     if not (body.isascii() and body.isdigit()) or len(body) > 19:
@@ -75,7 +75,7 @@ class Requirement:
     @property
     def comparable(self) -> bool:
         """``Gt`` and ``Lt`` have an integer to compare with; without one they match nothing."""
-        return self.operator not in _BY_NUMBER or _integer(self.values[0]) is not None
+        return self.operator not in _BY_NUMBER or integer_of(self.values[0]) is not None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether labels satisfy the condition; ``NotIn`` holds where the label is absent."""
@@ -90,8 +90,8 @@ class Requirement:
             case SelectorOperator.DOES_NOT_EXIST:
                 return value is None
             case SelectorOperator.GT | SelectorOperator.LT:
-                left = None if value is None else _integer(value)
-                right = _integer(self.values[0])
+                left = None if value is None else integer_of(value)
+                right = integer_of(self.values[0])
                 if left is None or right is None:
                     return False
                 return left > right if self.operator is SelectorOperator.GT else left < right

@@ -64,6 +64,8 @@ class PersistentVolumeClaim:
         Ways of access that it has to offer; it has to be a raw device.
     selector
         Which volumes will do, by their labels; ``None`` for any.
+    attributes_class
+        Name of the VolumeAttributesClass that its volume has to be of; empty for none.
     owner, owner_uid
         Name of the pod that manages it, empty for none; the uid of whoever manages it.
     uid
@@ -82,6 +84,7 @@ class PersistentVolumeClaim:
     access_modes: tuple[str, ...] = ()
     block: bool = False
     selector: LabelSelector | None = None
+    attributes_class: str = ""
     owner: str = ""
     owner_uid: str = ""
     uid: str = ""
@@ -113,8 +116,10 @@ class PersistentVolume:
         Bytes.
     access_modes, block
         Ways of access that it offers; it is a raw device.
-    claim
-        The claim, ``namespace/name``, that it is bound to or kept for; empty for none.
+    attributes_class
+        Name of its VolumeAttributesClass; empty for none.
+    claim, claim_uid
+        The claim, ``namespace/name``, that it is bound to or kept for, empty for none; its uid, if known.
     available
         A claim may take it; ``False`` where it is bound, released, being deleted or broken.
     """
@@ -129,7 +134,9 @@ class PersistentVolume:
     capacity: int = 0
     access_modes: tuple[str, ...] = ()
     block: bool = False
+    attributes_class: str = ""
     claim: str = ""
+    claim_uid: str = ""
     available: bool = True
 
     __attrs_post_init__ = check_fields
@@ -138,8 +145,12 @@ class PersistentVolume:
         """Tell whether a claim without a volume may take this one, on a node that reaches it."""
         if not self.available or self.capacity < claim.request or self.block != claim.block:
             return False
+        if self.attributes_class != claim.attributes_class:
+            return False
         if self.claim:
-            return self.claim == f"{claim.namespace}/{claim.name}"
+            # One of the same name that was made later is another one.
+            same = not self.claim_uid or not claim.uid or self.claim_uid == claim.uid
+            return same and self.claim == f"{claim.namespace}/{claim.name}"
         return (
             self.storage_class == (claim.storage_class or "")
             and {*claim.access_modes} <= {*self.access_modes}

@@ -122,6 +122,7 @@ _PODS: Final[tuple[tuple[str, str, Callable[[Pod], bool]], ...]] = (
     ("PodTopologySpread", "with spread constraints", lambda pod: bool(pod.spread_constraints)),
     ("NodePorts", "with host ports", lambda pod: bool(pod.host_ports)),
     ("VolumeBinding", "with volume claims", lambda pod: bool(pod.claims)),
+    ("NodeDeclaredFeatures", "that need features of nodes", lambda pod: bool(pod.features)),
 )
 """Plugin, what pods say that only it heeds, and whether a pod does."""
 _HARD: Final[Mapping[str, Callable[..., bool]]] = immutabledict(
@@ -138,7 +139,7 @@ _HARD: Final[Mapping[str, Callable[..., bool]]] = immutabledict(
 """Plugin to whether a pod says what a score does not heed, where that is only a part of what it says."""
 _KUBERNETES: Final = frozenset(
     {"NodeResourcesFit", "NodeAffinity", "InterPodAffinity", "PodTopologySpread", "NodePorts"}
-    | {"VolumeBinding", "NodeUnschedulable", "TaintToleration"}
+    | {"VolumeBinding", "NodeUnschedulable", "TaintToleration", "NodeDeclaredFeatures"}
 )
 """Plugins that heed what they are told here only where they filter."""
 _NODES: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (

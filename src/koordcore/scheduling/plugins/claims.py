@@ -182,7 +182,8 @@ class DynamicResources(Plugin):
         for request in (one for spec in specs for one in spec.requests):
             for form in request.forms:
                 if form.class_name not in classes:
-                    return Refusal(f"request {request.name}: device class {form.class_name} does not exist")
+                    name = f"{request.name}/{form.name}" if form.name else request.name
+                    return Refusal(f"request {name}: device class {form.class_name} does not exist")
         return None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:

@@ -283,6 +283,37 @@ class NodeLabels(Plugin):
         return NodeLabelEvaluator(self.workspace.layout, request, args.added)
 
 
+class FeatureEvaluator(MaskEvaluator):
+    """Nodes that declare all that a pod needs."""
+
+    def __init__(self, layout: ClusterLayout, features: tuple[str, ...]) -> None:
+        mask = np.array([{*features} <= {*node.features} for node in layout.nodes], bool)
+        super().__init__(mask, "node(s) didn't match Pod's required features")
+        self._named = ", ".join(features)
+
+    def lacks(self, view: NodeView) -> Sequence[Lack]:
+        where = ~self.allowed(view.rows)
+        return [Lack(where, f"{self.reason} ({self._named})", unresolvable=where)]
+
+
+class DeclaredFeatures(Plugin):
+    """What pods need of their kubelets, and nodes declare."""
+
+    name = "NodeDeclaredFeatures"
+    needs = frozenset(("features",))
+    by_template = True
+    helped_by = NODES
+    reads = frozenset[type]()
+    keeps_rows = False
+    looks_at = frozenset(("features",))
+
+    def request_of(self, pod: Pod) -> Hashable | None:
+        return pod.features or None
+
+    def evaluator(self, pod: Pod, request: Any) -> Evaluator:
+        return FeatureEvaluator(self.workspace.layout, request)
+
+
 @per_node()
 def ports_in_use(snapshot: ClusterSnapshot, state: NodeState) -> tuple[HostPort, ...]:
     """Give the host ports that are open on a node."""

@@ -1,7 +1,7 @@
 """VolumeRestrictions and NodeVolumeLimits: volumes that are in use already.
 
 A claim of one pod only (``ReadWriteOncePod``) keeps all others away, and a node attaches no more volumes of a
-CSI driver than its CSINode says; after Kubernetes 1.35. Disks named in the pod itself, drivers that took the
+CSI driver than its CSINode says; after Kubernetes 1.37. Disks named in the pod itself, drivers that took the
 place of in-tree volumes, and VolumeAttachments of pods that are gone are not modelled.
 """
 
@@ -27,7 +27,8 @@ from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.following import ChangeReader, ClusterChanges
 
 REASON_IN_USE: Final = (
-    "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
+    "another pod"
 )
 REASON_TOO_MANY: Final = "node(s) exceed max volume count"
 _NO_LIMIT: Final = 2**31
