@@ -114,6 +114,17 @@ def test_a_gpu_and_a_virtual_function_beside_it() -> None:
     assert given(result, "p") == {"gpu": [1], "rdma": [1]}
 
 
+def test_a_card_of_which_no_place_is_known_needs_no_nic_of_its_own() -> None:
+    """Switches are those of the cards that tell theirs, as upstream has it; ``run`` verifies the plan."""
+    wants = {JOINT: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
+    placeless = {name: value for name, value in card(1).items() if name != "topology"}
+    two = pod("two", {KOORD + "gpu": "200", KOORD + "rdma": "100"}, wants)
+    _, result = run(node("n", card(0, pcie="0"), placeless, nic(0, pcie="0"), nic(1, pcie="1")), two)
+    assert given(result, "two") == {"gpu": [0, 1], "rdma": [0]}
+    _, result = run(node("n", card(0, pcie="0"), placeless, nic(1, pcie="1")), two)
+    assert "two" not in placed(result)
+
+
 @pytest.mark.parametrize("types", [["gpu", "rdma"], ["rdma", "gpu"]])
 def test_cards_lead_wherever_they_stand_among_joint_types(types: list[str]) -> None:
     """Every switch of theirs brings a NIC, though one alone was asked for."""

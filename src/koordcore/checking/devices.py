@@ -270,8 +270,9 @@ def _check_joint(pod: Pod, parts: list[Part], device: DeviceObject) -> Iterator[
         (str(one.type), one.minor): one.topology.pcie_id for one in device.devices if one.topology is not None
     }
     for part in parts:
-        if part.kind in switches:
-            switches[part.kind].add(str(place.get((part.kind, part.minor), "")))
+        # A device of which no place is known is on no switch.
+        if part.kind in switches and (part.kind, part.minor) in place:
+            switches[part.kind].add(place[part.kind, part.minor])
     if len(kinds) > 1 and len({frozenset(found) for found in switches.values()}) > 1:
         shown = "; ".join(f"{kind} on {', '.join(sorted(found))}" for kind, found in switches.items())
         yield _broken(pod.key, f"devices are not on the same PCIe switches: {shown}")
