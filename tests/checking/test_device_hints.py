@@ -141,6 +141,20 @@ def test_virtual_functions_exist_and_are_those_asked_for(
     assert told(change, pod("p", NIC, FAST)) == wrong
 
 
+def test_nobody_is_given_more_virtual_functions_than_he_asks_for() -> None:
+    """One of each device, unless the amount is a number of them; and none where none is asked for."""
+
+    def also(name: str) -> Callable[[Json], object]:
+        return lambda held: (
+            held["rdma"][0].setdefault("extension", {}).setdefault("vfs", []).append({"busID": name})
+        )
+
+    assert told(also("0.2"), pod("p", NIC, FAST)) == [
+        "asked for 1 VF of a device, and is given 2 of rdma 0 of n"
+    ]
+    assert told(also("0.1"), pod("p", NIC)) == ["asked for no VF of a device, and is given 1 of rdma 0 of n"]
+
+
 def test_a_device_is_told_by_its_own_id() -> None:
     assert told(goes(5, "gpu"), pod("p", HALF)) == []
     wrong = told(lambda held: held["gpu"][0].update(minor=5), pod("p", HALF))
