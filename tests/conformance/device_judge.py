@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from koordcore.protocol.device_object import GPU_MODEL, parse_partition_table
+from koordcore.protocol.device_object import GPU_MODEL, GPU_PARTITION_POLICY, parse_partition_table
 from koordcore.topology.devices import HOPPER_MODELS, hopper_model
 from tests.conformance.core import ADAPTERS, Case, Verdict, difference, equality
 from tests.reference import devices as checker
@@ -51,7 +51,7 @@ def judge_request(case: Case, answer: Any) -> Found:
 
 
 def judge_partitions(case: Case, answer: Any) -> Found:
-    """Equal, or a table or a model whose spelling the reference does not read."""
+    """Equal, or a table, a model or a place of the policy that the reference does not read."""
     verdict, detail = equality(case, answer)
     if verdict is not Verdict.WRONG:
         return verdict, detail
@@ -63,6 +63,13 @@ def judge_partitions(case: Case, answer: Any) -> Found:
         }
         if _same_as(case, given, answer):
             return Verdict.RULED, "ruling 12: this spelling of the table is read"
+    policy = (case.input["node"]["metadata"].get("labels") or {}).get(GPU_PARTITION_POLICY)
+    if policy and not (case.input["device"]["metadata"].get("labels") or {}).get(GPU_PARTITION_POLICY):
+        given = json.loads(json.dumps(case.input))
+        metadata = given["device"]["metadata"]
+        metadata["labels"] = {**(metadata.get("labels") or {}), GPU_PARTITION_POLICY: policy}
+        if _same_as(case, given, answer):
+            return Verdict.RULED, "DEV-30: the Node's policy counts where the Device names none"
     return _model_spelled_otherwise(case, answer, (verdict, detail))
 
 
@@ -130,6 +137,13 @@ def judge_placement(case: Case, answer: Any) -> Found:
         return Verdict.BETTER, "ruling 3: placed where the reference runs into a dead end"
     if checker.scope_binds_partition(case.input) and _refused(answer) and set(answer["reasons"]) & SCOPED:
         return Verdict.RULED, "ruling 21: a partition must satisfy the required topology scope"
+    policy = (case.input["node"]["metadata"].get("labels") or {}).get(GPU_PARTITION_POLICY)
+    if policy and not (case.input["device"]["metadata"].get("labels") or {}).get(GPU_PARTITION_POLICY):
+        given = json.loads(json.dumps(case.input))
+        metadata = given["device"]["metadata"]
+        metadata["labels"] = {**(metadata.get("labels") or {}), GPU_PARTITION_POLICY: policy}
+        if _same_as(case, given, answer):
+            return Verdict.RULED, "DEV-30: the Node's policy counts where the Device names none"
     return _model_spelled_otherwise(case, answer, (verdict, detail))
 
 
