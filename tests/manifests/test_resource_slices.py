@@ -83,6 +83,17 @@ def test_the_three_versions_of_the_api_give_one_record() -> None:
     assert read(a_slice(basic, api_version="resource.k8s.io/v1beta1"))[0] == newest
 
 
+@pytest.mark.parametrize("name", ["nodeAllocatableResources", "nodeAllocatableResourceMappings"])
+def test_amounts_of_the_node_that_a_device_stands_for_are_said_not_to_count(name: str) -> None:
+    """Once a slice; the oldest form of the API wraps the field."""
+    more = {**GPU, name: {"cpu": {}}}
+    found = "not looked at: what devices take of the node's cpu and memory is not counted there"
+    assert f"spec.devices[1].{name}: {found}" in read(a_slice(GPU, more, {**more, "name": "other"}))[1]
+    wrapped = {"name": "gpu-0", "basic": {name: {"cpu": {}}}}
+    said = read(a_slice(wrapped, api_version="resource.k8s.io/v1beta1"))[1]
+    assert said == [f"spec.devices[0].{name}: {found}"]
+
+
 def test_problems_name_the_place() -> None:
     wrong = {
         "name": "gpu-1",

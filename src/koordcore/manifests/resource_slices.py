@@ -6,7 +6,7 @@ Reads ``resource.k8s.io`` v1, v1beta2 and v1beta1 by their shapes: the oldest fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -56,6 +56,9 @@ _MAX_SETS: Final = 8
 _MAX_NAMES: Final = 32
 _MAX_TEXT: Final = 64
 _MAX_TAINTS: Final = 16
+_MAPPINGS: Final = ("nodeAllocatableResources", "nodeAllocatableResourceMappings")
+"""Names of one field of devices, in versions that follow each other (KEP-5517)."""
+_MAPPED: Final = frozenset(_MAPPINGS)
 _EFFECTS: Final = frozenset({"None", "NoSchedule", "NoExecute"})
 _SCALARS: Final[dict[str, tuple[AttributeKind, Callable[[Json], AttributeScalar]]]] = {
     "int": (AttributeKind.INT, as_int),
@@ -103,7 +106,22 @@ def read_resource_slice(reading: Reading, raw: Mapping[str, Json]) -> ResourceSl
     for number, (device, written) in enumerate(zip(devices, listed, strict=True)):
         inner = ".basic" if is_object(written) and written.get("basic") is not None else ""
         _check_device(reading, device, f"spec.devices[{number}]{inner}")
+    _check_mappings(reading, listed)
     return record
+
+
+def _check_mappings(reading: Reading, devices: Sequence[Json]) -> None:
+    """Name the first device that stands for amounts of its node, which upstream counts behind a gate."""
+    for number, written in enumerate(devices):
+        outer = as_mapping(written)
+        device = as_mapping(outer.get("basic") or outer)
+        for name in _MAPPINGS if not _MAPPED.isdisjoint(device) else ():
+            if name in device:
+                reading.warn(
+                    f"spec.devices[{number}].{name}",
+                    "not looked at: what devices take of the node's cpu and memory is not counted there",
+                )
+                return
 
 
 def _named(reading: Reading, raw: Mapping[str, Json], name: str, path: str) -> str:
