@@ -70,7 +70,26 @@ def judge_partitions(case: Case, answer: Any) -> Found:
         metadata["labels"] = {**(metadata.get("labels") or {}), GPU_PARTITION_POLICY: policy}
         if _same_as(case, given, answer):
             return Verdict.RULED, "DEV-30: the Node's policy counts where the Device names none"
+    text = annotations.get(checker.PREFIX + "gpu-partitions", "")
+    sized = _sized(json.loads(text)) if "minors" in text else None
+    if sized is not None and json.dumps(sized) != json.dumps(json.loads(text)):
+        given = json.loads(json.dumps(case.input))
+        given["device"]["metadata"]["annotations"][checker.PREFIX + "gpu-partitions"] = json.dumps(sized)
+        adapter, _ = ADAPTERS[case.subject]
+        other = adapter(attrs.evolve(case, input=given)) | {"index": answer["index"]}
+        if not difference(json.loads(json.dumps(other)), answer):
+            return Verdict.RULED, "DEV-36: a partition that is no set of as many cards is passed over"
     return _model_spelled_otherwise(case, answer, (verdict, detail))
+
+
+def _sized(table: Any) -> Any:
+    """Leave out partitions of another number of cards than they stand under."""
+    if not isinstance(table, Mapping) or not all(isinstance(entries, list) for entries in table.values()):
+        return table
+    return {
+        size: [one for one in entries if str(len(set(one.get("minors") or ()))) == size]
+        for size, entries in table.items()
+    }
 
 
 def _plain_table(annotations: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:

@@ -102,6 +102,26 @@ def test_a_table_in_the_notes_nested_shape() -> None:
     assert "Unsupported number of GPU requests" in refusal(result, "c")
 
 
+@pytest.mark.parametrize("minors", [[0, 1, 2], [0], [0, 0], []])
+@pytest.mark.parametrize("policy", ["Honor", "Prefer"])
+def test_a_partition_under_another_number_is_passed_over(minors: list[int], policy: str) -> None:
+    """Under Prefer any two cards do; ``run`` verifies the plan."""
+    table = {PARTITIONS: json.dumps({"2": [{"minors": minors, "allocationScore": 9}]})}
+    labels = {"node.koordinator.sh/gpu-partition-policy": policy}
+    wants = pod("p", {KOORD + "gpu": "200"})
+    loaded, result = run(node("n", *EIGHT, of_device=labels, annotations=table), wants)
+    assert any(f"{minors} is no set of 2 cards" in one.message for one in loaded.warnings)
+    if policy == "Prefer":
+        assert given(result, "p") == {"gpu": [0, 1]}
+    else:
+        assert "Unsupported number of GPU requests" in refusal(result, "p")
+    spare = [{"minors": minors, "allocationScore": 9}, {"minors": [6, 7], "allocationScore": 1}]
+    table = {PARTITIONS: json.dumps({"2": spare})}
+    restricted = pod("p", {KOORD + "gpu": "200"}, {SPEC: {"allocatePolicy": "Restricted"}})
+    _, result = run(node("n", *EIGHT, of_device=labels, annotations=table), restricted)
+    assert given(result, "p") == {"gpu": [6, 7]}
+
+
 def test_a_gpu_and_a_virtual_function_beside_it() -> None:
     """The empty selector takes any VF; a node whose NIC has none does not do."""
     annotations = {JOINT: {"deviceTypes": ["gpu", "rdma"]}, HINT: {"rdma": {"vfSelector": {}}}}

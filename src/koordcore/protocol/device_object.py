@@ -249,6 +249,13 @@ def device_object_from_manifest(raw: Mapping[str, Any]) -> DeviceObject:
         f"metadata.annotations[{GPU_PARTITIONS}]: {alias}: upstream does not read this"
         for alias in parsed.aliases
     )
+    warnings.extend(
+        f"metadata.annotations[{GPU_PARTITIONS}][{size}]: {list(one.minors)} is no set of {size} cards: "
+        "it is passed over"
+        for size, partitions in (parsed.table or {}).items()
+        for one in partitions
+        if not one.is_of(size)
+    )
     return DeviceObject(
         name=optional(metadata, "name", as_str, ""),
         labels=immutabledict(labels),
