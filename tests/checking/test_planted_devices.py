@@ -157,6 +157,20 @@ def test_a_card_gives_only_what_it_reports() -> None:
     assert told(devices(gives(0)), cards(1), old) == []
 
 
+def test_a_share_of_memory_is_told_of_a_card_that_reports_no_ratio() -> None:
+    """It is worked out for the node's agent; who asks for a ratio does not get such a card."""
+    amounts = {CORE: 50, MEMORY: 8, RATIO: 10}
+    nothing: dict[str, int] = {}
+    for reported in (nothing, {RATIO: 0}):
+        resources = {CORE: 100, MEMORY: 80, **reported}
+        bare = (DeviceObject(name="n", devices=(attrs.evolve(card(0), resources=resources),)),)
+        held = devices(gives(0, amounts=amounts))
+        by_bytes = {CORE: 50, MEMORY: 8}
+        assert told(held, by_bytes, records=bare, allocatable={**ROOM, MEMORY: 80}) == []
+        by_ratio = devices(gives(0, amounts={CORE: 50, RATIO: 10}))
+        assert len(told(by_ratio, {CORE: 50, RATIO: 10}, records=bare)) == 1
+
+
 def test_virtual_functions_are_given_once() -> None:
     def functions(*names: str) -> dict[str, Any]:
         entry = {
