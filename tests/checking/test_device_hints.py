@@ -11,6 +11,7 @@ import pytest
 
 from koordcore import Bound, ClusterSnapshot, PodKey, ScheduleResult, ViolationKind, schedule, verify
 from koordcore.manifests import snapshot_from_objects
+from koordcore.model.devices import DeviceObject
 
 Json = dict[str, Any]
 K = "koordinator.sh/"
@@ -218,6 +219,18 @@ def test_all_healthy_devices_that_match_are_given_where_all_are_asked_for() -> N
         "asked for 2 rdma devices, holds 3",
         "rdma 2 of n has not the labels that are asked for",
     ]
+
+
+def test_a_device_with_nothing_to_give_is_none_of_all() -> None:
+    asks = pod("p", {K + "rdma": "20"}, {"rdma": {"allocateStrategy": "ApplyForAll"}})
+    snapshot = cluster(asks)
+    (device,) = snapshot.of(DeviceObject)
+    empty = [attrs.evolve(one, resources={}) if one.id == "nic-3" else one for one in device.devices]
+    snapshot = snapshot.with_records(attrs.evolve(device, devices=tuple(empty)))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    (bound,) = result.bound
+    assert [one["minor"] for one in json.loads(bound.annotations[ALLOCATED])["rdma"]] == [0, 1, 2]
 
 
 def test_all_devices_of_a_type_are_given_on_every_switch() -> None:

@@ -199,7 +199,10 @@ def _counted(given: _Given, asked: int) -> tuple[int, int]:
         every = [
             one
             for one in given.devices.values()
-            if one.health and (hint.selector is None or hint.selector.matches(one.labels))
+            # One that has nothing to give is as good as broken.
+            if one.health
+            and any(one.resources.values())
+            and (hint.selector is None or hint.selector.matches(one.labels))
         ]
         return len(every), min(asked, WHOLE)
     if asked > WHOLE and not asked % WHOLE:
