@@ -11,6 +11,7 @@ import pytest
 
 from koordcore import Bound, ClusterSnapshot, PodKey, ScheduleResult, ViolationKind, schedule, verify
 from koordcore.manifests import snapshot_from_objects
+from koordcore.model.devices import DeviceObject
 
 Json = dict[str, Any]
 K = "koordinator.sh/"
@@ -141,6 +142,20 @@ def test_virtual_functions_exist_and_are_those_asked_for(
     assert told(change, pod("p", NIC, FAST)) == wrong
 
 
+def test_nobody_is_given_more_virtual_functions_than_he_asks_for() -> None:
+    """One of each device, unless the amount is a number of them; and none where none is asked for."""
+
+    def also(name: str) -> Callable[[Json], object]:
+        return lambda held: (
+            held["rdma"][0].setdefault("extension", {}).setdefault("vfs", []).append({"busID": name})
+        )
+
+    assert told(also("0.2"), pod("p", NIC, FAST)) == [
+        "asked for 1 VF of a device, and is given 2 of rdma 0 of n"
+    ]
+    assert told(also("0.1"), pod("p", NIC)) == ["asked for no VF of a device, and is given 1 of rdma 0 of n"]
+
+
 def test_a_device_is_told_by_its_own_id() -> None:
     assert told(goes(5, "gpu"), pod("p", HALF)) == []
     wrong = told(lambda held: held["gpu"][0].update(minor=5), pod("p", HALF))
@@ -204,6 +219,18 @@ def test_all_healthy_devices_that_match_are_given_where_all_are_asked_for() -> N
         "asked for 2 rdma devices, holds 3",
         "rdma 2 of n has not the labels that are asked for",
     ]
+
+
+def test_a_device_with_nothing_to_give_is_none_of_all() -> None:
+    asks = pod("p", {K + "rdma": "20"}, {"rdma": {"allocateStrategy": "ApplyForAll"}})
+    snapshot = cluster(asks)
+    (device,) = snapshot.of(DeviceObject)
+    empty = [attrs.evolve(one, resources={}) if one.id == "nic-3" else one for one in device.devices]
+    snapshot = snapshot.with_records(attrs.evolve(device, devices=tuple(empty)))
+    result = schedule(snapshot)
+    assert verify(snapshot, result) == ()
+    (bound,) = result.bound
+    assert [one["minor"] for one in json.loads(bound.annotations[ALLOCATED])["rdma"]] == [0, 1, 2]
 
 
 def test_all_devices_of_a_type_are_given_on_every_switch() -> None:

@@ -317,6 +317,17 @@ def test_shares_of_a_device_take_what_was_asked_for_and_no_more_than_there_is() 
     assert told(held, (five, given(share("a", 5 * UNIT, "two")))) == []
 
 
+def test_a_share_has_an_id_of_its_own_and_what_is_held_whole_has_none() -> None:
+    """Who reads a shareID counts a share, and would give the device to somebody else as well."""
+    judge = checker(pool(device("a"), device("b", capacity=memory(8), allow_multiple_allocations=True)))
+    whole = got("a", share_id="one")
+    assert told(judge, (claim(wish()), given(whole))) == ["d/p/a is not shared, and its result has a shareID"]
+    judge.hold([share("b", UNIT)])
+    asks = claim(wish(capacity={"memory": UNIT}))
+    assert told(judge, (asks, given(share("b", UNIT, "two")))) == []
+    assert told(judge, (asks, given(share("b", UNIT)))) == ["another claim has shareID one of d/p/b"]
+
+
 def test_a_share_of_a_part_of_a_card_draws_on_it_once() -> None:
     part = attrs.evolve(drawing("a", 3), capacity=memory(8), allow_multiple_allocations=True)
     judge = checker(pool(part, drawing("b", 1), drawing("e", 2), shared_counters=CARD))

@@ -157,6 +157,20 @@ def test_a_card_gives_only_what_it_reports() -> None:
     assert told(devices(gives(0)), cards(1), old) == []
 
 
+def test_a_share_of_memory_is_told_of_a_card_that_reports_no_ratio() -> None:
+    """It is worked out for the node's agent; who asks for a ratio does not get such a card."""
+    amounts = {CORE: 50, MEMORY: 8, RATIO: 10}
+    nothing: dict[str, int] = {}
+    for reported in (nothing, {RATIO: 0}):
+        resources = {CORE: 100, MEMORY: 80, **reported}
+        bare = (DeviceObject(name="n", devices=(attrs.evolve(card(0), resources=resources),)),)
+        held = devices(gives(0, amounts=amounts))
+        by_bytes = {CORE: 50, MEMORY: 8}
+        assert told(held, by_bytes, records=bare, allocatable={**ROOM, MEMORY: 80}) == []
+        by_ratio = devices(gives(0, amounts={CORE: 50, RATIO: 10}))
+        assert len(told(by_ratio, {CORE: 50, RATIO: 10}, records=bare)) == 1
+
+
 def test_virtual_functions_are_given_once() -> None:
     def functions(*names: str) -> dict[str, Any]:
         entry = {
@@ -169,10 +183,13 @@ def test_virtual_functions_are_given_once() -> None:
     old = Pod(name="old", annotations=devices(functions("0.1")))
     group = VFGroup(vfs=(VirtualFunction("0.1"), VirtualFunction("0.2")))
     there = (DeviceObject(name="n", devices=(attrs.evolve(nic(0, "a"), vf_groups=(group,)),)),)
-    assert told(devices(functions("0.2")), {RDMA: 1}, old, records=there) == []
-    assert told(devices(functions("0.1")), {RDMA: 1}, old, records=there) == [
-        "VF 0.1 of rdma 0 of n is given twice"
-    ]
+    wish = {HINT: json.dumps({"rdma": {"vfSelector": {}}})}
+
+    def given(name: str) -> list[str]:
+        return told({**wish, **devices(functions(name))}, {RDMA: 1}, old, records=there, asks=wish)
+
+    assert given("0.2") == []
+    assert given("0.1") == ["VF 0.1 of rdma 0 of n is given twice"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from koordcore.protocol.device_object import GPU_MODEL, parse_partition_table
+from koordcore.protocol.device_object import GPU_MODEL, GPU_PARTITION_POLICY, parse_partition_table
 from koordcore.topology.devices import HOPPER_MODELS, hopper_model
 from tests.conformance.core import ADAPTERS, Case, Verdict, difference, equality
 from tests.reference import devices as checker
@@ -51,7 +51,7 @@ def judge_request(case: Case, answer: Any) -> Found:
 
 
 def judge_partitions(case: Case, answer: Any) -> Found:
-    """Equal, or a table or a model whose spelling the reference does not read."""
+    """Equal, or a table, a model or a place of the policy that the reference does not read."""
     verdict, detail = equality(case, answer)
     if verdict is not Verdict.WRONG:
         return verdict, detail
@@ -63,7 +63,33 @@ def judge_partitions(case: Case, answer: Any) -> Found:
         }
         if _same_as(case, given, answer):
             return Verdict.RULED, "ruling 12: this spelling of the table is read"
+    policy = (case.input["node"]["metadata"].get("labels") or {}).get(GPU_PARTITION_POLICY)
+    if policy and not (case.input["device"]["metadata"].get("labels") or {}).get(GPU_PARTITION_POLICY):
+        given = json.loads(json.dumps(case.input))
+        metadata = given["device"]["metadata"]
+        metadata["labels"] = {**(metadata.get("labels") or {}), GPU_PARTITION_POLICY: policy}
+        if _same_as(case, given, answer):
+            return Verdict.RULED, "DEV-30: the Node's policy counts where the Device names none"
+    text = annotations.get(checker.PREFIX + "gpu-partitions", "")
+    sized = _sized(json.loads(text)) if "minors" in text else None
+    if sized is not None and json.dumps(sized) != json.dumps(json.loads(text)):
+        given = json.loads(json.dumps(case.input))
+        given["device"]["metadata"]["annotations"][checker.PREFIX + "gpu-partitions"] = json.dumps(sized)
+        adapter, _ = ADAPTERS[case.subject]
+        other = adapter(attrs.evolve(case, input=given)) | {"index": answer["index"]}
+        if not difference(json.loads(json.dumps(other)), answer):
+            return Verdict.RULED, "DEV-36: a partition that is no set of as many cards is passed over"
     return _model_spelled_otherwise(case, answer, (verdict, detail))
+
+
+def _sized(table: Any) -> Any:
+    """Leave out partitions of another number of cards than they stand under."""
+    if not isinstance(table, Mapping) or not all(isinstance(entries, list) for entries in table.values()):
+        return table
+    return {
+        size: [one for one in entries if str(len(set(one.get("minors") or ()))) == size]
+        for size, entries in table.items()
+    }
 
 
 def _plain_table(annotations: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
@@ -130,6 +156,13 @@ def judge_placement(case: Case, answer: Any) -> Found:
         return Verdict.BETTER, "ruling 3: placed where the reference runs into a dead end"
     if checker.scope_binds_partition(case.input) and _refused(answer) and set(answer["reasons"]) & SCOPED:
         return Verdict.RULED, "ruling 21: a partition must satisfy the required topology scope"
+    policy = (case.input["node"]["metadata"].get("labels") or {}).get(GPU_PARTITION_POLICY)
+    if policy and not (case.input["device"]["metadata"].get("labels") or {}).get(GPU_PARTITION_POLICY):
+        given = json.loads(json.dumps(case.input))
+        metadata = given["device"]["metadata"]
+        metadata["labels"] = {**(metadata.get("labels") or {}), GPU_PARTITION_POLICY: policy}
+        if _same_as(case, given, answer):
+            return Verdict.RULED, "DEV-30: the Node's policy counts where the Device names none"
     return _model_spelled_otherwise(case, answer, (verdict, detail))
 
 

@@ -18,8 +18,9 @@ from koordcore.model.claims import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from koordcore.model.device_slices import DeviceTaint, ResourceSlice
+from koordcore.model.device_slices import DeviceCapacity, DeviceTaint, ResourceSlice
 from koordcore.model.nodes import NodeState
+from koordcore.model.quantity import NANO
 from koordcore.model.records import ClusterRecord
 from koordcore.protocol.claims import claim_name
 from koordcore.snapshot import ClusterSnapshot
@@ -55,6 +56,26 @@ def tainted() -> ResourceSlice:
 def test_what_keeps_devices_from_a_request_is_named(changed: ResourceSlice, told: str) -> None:
     explained = explain(with_slice(changed), "default/p")
     lines = [line for one in explained.help for line in one.details]
+    assert any(line.endswith(told) for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"memory": 8 << 30}, "(1 suit: 1 that cannot give memory 8Gi, whoever holds them)"),
+        ({"vfs": 1}, "(0 suit: 2 that cannot give vfs 1, whoever holds them)"),
+    ],
+)
+def test_devices_that_never_have_the_capacity_are_told(asked: dict[str, int], told: str) -> None:
+    """A selector is not to blame."""
+    one, other = gpus("a", 2).devices
+    sizes = [{"memory": DeviceCapacity(size * 2**30 * NANO, binary=True)} for size in (4, 8)]
+    devices = [attrs.evolve(each, capacity=size) for each, size in zip((one, other), sizes, strict=True)]
+    amounts = {name: amount * NANO for name, amount in asked.items()}
+    form = DeviceSubRequest(class_name="gpu", count=2, capacity=amounts)
+    template = ResourceClaimTemplate(name="two", spec=ClaimSpec((ClaimRequest("main", (form,)),)))
+    known = with_slice(attrs.evolve(gpus("a", 2), devices=tuple(devices))).with_records(template)
+    lines = [line for each in explain(known, "default/p").help for line in each.details]
     assert any(line.endswith(told) for line in lines), lines
 
 

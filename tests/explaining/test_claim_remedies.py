@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from koordcore import ClusterSnapshot, schedule
 from koordcore.explaining.advice import Advice, advise
 from koordcore.manifests import snapshot_from_objects
+from koordcore.model.device_slices import ResourceSlice
 
 API = "resource.k8s.io/v1"
 DRIVER = "gpu.example.com"
@@ -104,6 +107,13 @@ def test_a_selector_that_no_device_meets_is_named() -> None:
     found = advice(cluster(pod("w", "c"), claim("c", 1, odd)), "w")
     assert found.never == ("no device of any node suits claim c, request main",)
     assert helps(found) == {}
+
+
+def test_what_a_pool_will_have_is_not_known_before_all_of_it_is_published() -> None:
+    snapshot = cluster(pod("w", "c"), claim("c", 9), nodes="ab")
+    (one,) = [each for each in snapshot.of(ResourceSlice) if each.node_name == "b"]
+    assert advice(snapshot, "w").never
+    assert advice(snapshot.with_records(attrs.evolve(one, slice_count=2)), "w").never == ()
 
 
 def test_what_only_a_device_class_serves_is_not_said_to_be_offered_by_nobody() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koordcore.manifests import snapshot_from_objects
+from koordcore import ClusterSnapshot, schedule
+from koordcore.manifests import EventReader, snapshot_from_objects
 from koordcore.model.nodes import Node
 from tests.scheduling.device_objects import (
     ALLOCATED,
@@ -131,6 +132,21 @@ def test_the_policy_of_a_node_counts_beside_a_table_on_its_device(place: str) ->
     )
     said = [one for one in loaded.warnings if "absent beside a table" in one.message]
     assert len(said) == (place == "labels")
+
+
+def test_the_policy_of_a_node_counts_on_a_watch_too() -> None:
+    """It is not a matter of who reads the objects: the label may come and go under a table that stays."""
+    table = {"scheduling.koordinator.sh/gpu-partitions": PARTITIONS}
+    offered = {KOORD + name: "200" for name in ("gpu", "gpu-core", "gpu-memory-ratio")}
+    machine, device = node("n", card(0), card(1), annotations=table, amounts=offered)
+    reader, live = EventReader(), ClusterSnapshot()
+    for one in (machine, device, *pod("two", {KOORD + "gpu": "200"})):
+        live = live.apply(*reader.event("ADDED", one))
+    assert given(schedule(live), "two") == {"gpu": [0, 1]}
+    labels = {"node.koordinator.sh/gpu-partition-policy": "Honor"}
+    labelled = {**machine, "metadata": {**machine["metadata"], "labels": labels}}
+    after = live.apply(*reader.event("MODIFIED", labelled))
+    assert "Unsupported number of GPU requests" in refusal(schedule(after), "two")
 
 
 @pytest.mark.parametrize("place", ["labels", "of_device"])

@@ -175,18 +175,19 @@ def test_slices_of_a_pool_that_do_not_go_together_are_warned_of(
     assert snapshot_from_objects(slices).warnings == ()
 
 
+@pytest.mark.parametrize("name", ["nodeAllocatableResources", "nodeAllocatableResourceMappings"])
 @pytest.mark.parametrize("basic", [True, False])
-def test_what_devices_take_of_their_node_is_said_not_to_count(basic: bool) -> None:
-    """Once, and nothing where a device takes nothing."""
-    taking: dict[str, Any] = {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "1"}}}}
+def test_what_devices_take_of_their_node_is_said_not_to_count(basic: bool, name: str) -> None:
+    """Once, by the name that the version has, and nothing where a device takes nothing."""
+    taking: dict[str, Any] = {name: {"cpu": {"mapping": {"deviceMultiplier": "1"}}}}
     devices = [
         {"name": f"d{n}", **({"basic": own} if basic else own)} for n, own in enumerate(({}, taking, taking))
     ]
     version = "resource.k8s.io/v1beta1" if basic else V1
     _, warnings = read(a_slice(*devices, api_version=version))
-    (told,) = [one for one in warnings if "nodeAllocatableResources" in one]
+    (told,) = [one for one in warnings if name in one]
     assert told == (
-        "spec.devices[1].nodeAllocatableResources: what the device takes of its node's own amounts is not "
+        f"spec.devices[1].{name}: what the device takes of its node's own amounts is not "
         "counted before its pod runs (here and for 1 more)"
     )
     _, quiet = read(a_slice({"name": "d"}))

@@ -152,6 +152,13 @@ def test_nobody_is_bound_with_a_claim_whose_devices_did_not_get_ready_in_time() 
     assert schedule(ready, now=THEN + timedelta(days=1)).bound
 
 
+def test_whoever_uses_an_allocated_claim_is_told_that_it_waits_for_its_devices() -> None:
+    """Binding waits for conditions, whoever the claim was allocated for."""
+    said = [one.notes for one in legal(waiting(conditional())).bound]
+    assert said == [("c waits for ready of gpu.example.com/a/gpu-0",)]
+    assert [one.notes for one in legal(waiting(conditional(ready=True))).bound] == [()]
+
+
 def test_whoever_runs_with_a_device_that_failed_since_is_in_order() -> None:
     running = pod("p", claim="c").at("a")
     snapshot = cluster({"a": 1, "b": 1}, conditional(broken=True)).assume(running)

@@ -102,6 +102,26 @@ def test_a_table_in_the_notes_nested_shape() -> None:
     assert "Unsupported number of GPU requests" in refusal(result, "c")
 
 
+@pytest.mark.parametrize("minors", [[0, 1, 2], [0], [0, 0], []])
+@pytest.mark.parametrize("policy", ["Honor", "Prefer"])
+def test_a_partition_under_another_number_is_passed_over(minors: list[int], policy: str) -> None:
+    """Under Prefer any two cards do; ``run`` verifies the plan."""
+    table = {PARTITIONS: json.dumps({"2": [{"minors": minors, "allocationScore": 9}]})}
+    labels = {"node.koordinator.sh/gpu-partition-policy": policy}
+    wants = pod("p", {KOORD + "gpu": "200"})
+    loaded, result = run(node("n", *EIGHT, of_device=labels, annotations=table), wants)
+    assert any(f"{minors} is no set of 2 cards" in one.message for one in loaded.warnings)
+    if policy == "Prefer":
+        assert given(result, "p") == {"gpu": [0, 1]}
+    else:
+        assert "Unsupported number of GPU requests" in refusal(result, "p")
+    spare = [{"minors": minors, "allocationScore": 9}, {"minors": [6, 7], "allocationScore": 1}]
+    table = {PARTITIONS: json.dumps({"2": spare})}
+    restricted = pod("p", {KOORD + "gpu": "200"}, {SPEC: {"allocatePolicy": "Restricted"}})
+    _, result = run(node("n", *EIGHT, of_device=labels, annotations=table), restricted)
+    assert given(result, "p") == {"gpu": [6, 7]}
+
+
 def test_a_gpu_and_a_virtual_function_beside_it() -> None:
     """The empty selector takes any VF; a node whose NIC has none does not do."""
     annotations = {JOINT: {"deviceTypes": ["gpu", "rdma"]}, HINT: {"rdma": {"vfSelector": {}}}}
@@ -112,6 +132,17 @@ def test_a_gpu_and_a_virtual_function_beside_it() -> None:
     _, result = run(without, with_vfs, wants)
     assert placed(result) == {"p": "b"}
     assert given(result, "p") == {"gpu": [1], "rdma": [1]}
+
+
+def test_a_card_of_which_no_place_is_known_needs_no_nic_of_its_own() -> None:
+    """Switches are those of the cards that tell theirs, as upstream has it; ``run`` verifies the plan."""
+    wants = {JOINT: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
+    placeless = {name: value for name, value in card(1).items() if name != "topology"}
+    two = pod("two", {KOORD + "gpu": "200", KOORD + "rdma": "100"}, wants)
+    _, result = run(node("n", card(0, pcie="0"), placeless, nic(0, pcie="0"), nic(1, pcie="1")), two)
+    assert given(result, "two") == {"gpu": [0, 1], "rdma": [0]}
+    _, result = run(node("n", card(0, pcie="0"), placeless, nic(1, pcie="1")), two)
+    assert "two" not in placed(result)
 
 
 @pytest.mark.parametrize("types", [["gpu", "rdma"], ["rdma", "gpu"]])

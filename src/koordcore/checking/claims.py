@@ -45,6 +45,7 @@ class _Held:
 
     whole: Counter[DeviceId] = attrs.field(factory=Counter)
     shares: Counter[DeviceId] = attrs.field(factory=Counter)
+    named: Counter[tuple[DeviceId, str]] = attrs.field(factory=Counter)
     amounts: dict[DeviceId, Counter[str]] = attrs.field(factory=dict)
 
     def charged(self, device: DeviceId) -> bool:
@@ -96,6 +97,7 @@ class ClaimChecker:
                 self._held.whole[result.id] += times
                 continue
             self._held.shares[result.id] += times
+            self._held.named[result.id, result.share_id] += times
             amounts = self._held.amounts.setdefault(result.id, Counter())
             for name, amount in result.consumed_capacity.items():
                 amounts[name] += times * amount
@@ -297,10 +299,16 @@ class ClaimChecker:
         for number, result, _, found in used:
             if not result.admin_access and self._held.whole[result.id]:
                 yield f"{result.id} is held by another claim"
+            share = result.share_id
             if self._shareable(found):
-                if result.share_id is None:
+                if share is None:
                     yield f"{result.id} is shared, and its result has no shareID"
+                elif self._held.named[result.id, share]:
+                    yield f"another claim has shareID {share} of {result.id}"
                 continue
+            if share is not None:
+                # Nobody would count the device as taken.
+                yield f"{result.id} is not shared, and its result has a shareID"
             takers.setdefault(result.id, []).append((number, result))
         for device, mine in takers.items():
             for number, result in mine:

@@ -143,11 +143,21 @@ def _check_records(given: _Given) -> Iterator[Violation]:
         }
         if hint.vf_selector is not None and not part.vfs:
             yield given.says(f"asked for VFs, and is given none of {where}")
+        # Several of one device only where a number of VFs is asked for; the number is another check's.
+        most = 0 if hint.vf_selector is None else len(part.vfs) if _by_vf(hint) else 1
+        if len(part.vfs) > most:
+            asked = most or "no"
+            yield given.says(f"asked for {asked} VF of a device, and is given {len(part.vfs)} of {where}")
         for vf in part.vfs:
             if vf not in suits:
                 known = any(vf == other.bus_id for group in one.vf_groups for other in group.vfs)
                 why = "has not the labels that are asked for" if known else "does not exist"
                 yield given.says(f"VF {vf} of {where} {why}")
+
+
+def _by_vf(hint: DeviceHint) -> bool:
+    """Tell whether a pod asks for a number of VFs: of one device it may get several, each of which counts."""
+    return hint.vf_selector is not None and hint.strategy is AllocateStrategy.REQUESTS_AS_COUNT
 
 
 # -- how many ------------------------------------------------------------------------------------------------
@@ -170,8 +180,7 @@ def _check_number(given: _Given) -> Iterator[Violation]:
     for_all = given.hint.strategy is AllocateStrategy.APPLY_FOR_ALL
     if sum(part.amounts.get(name, 0) for part in given.parts) < (share if for_all else asked):
         return  # another check's
-    # Of one device a pod may get several VFs, each of which counts.
-    by_vf = given.hint.vf_selector is not None and given.hint.strategy is AllocateStrategy.REQUESTS_AS_COUNT
+    by_vf = _by_vf(given.hint)
     found = 0
     for part in given.parts:
         often = max(1, len(part.vfs)) if by_vf else 1
@@ -190,7 +199,10 @@ def _counted(given: _Given, asked: int) -> tuple[int, int]:
         every = [
             one
             for one in given.devices.values()
-            if one.health and (hint.selector is None or hint.selector.matches(one.labels))
+            # One that has nothing to give is as good as broken.
+            if one.health
+            and any(one.resources.values())
+            and (hint.selector is None or hint.selector.matches(one.labels))
         ]
         return len(every), min(asked, WHOLE)
     if asked > WHOLE and not asked % WHOLE:

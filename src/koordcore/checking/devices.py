@@ -124,6 +124,7 @@ def _check_node(device: DeviceObject, state: NodeState, new: set[PodKey]) -> Ite
         except (ValueError, TypeError, AttributeError, KoordcoreError):
             if pod.key in new:
                 yield _broken(pod.key, f"{ALLOCATED} cannot be read")
+    asked = {pod.key: frozenset(asked_of(pod)) for pod in state.pods if pod.key in new}
     for (kind, minor), holders in sorted(parts.items()):
         fresh = [part for part in holders if part.pod in new]
         if not fresh:
@@ -133,19 +134,28 @@ def _check_node(device: DeviceObject, state: NodeState, new: set[PodKey]) -> Ite
         if one is None or not one.health:
             yield _broken(fresh[0].pod, f"{where} {'is not healthy' if one else 'does not exist'}")
             continue
-        yield from _check_amounts(one, holders, fresh, where)
+        named = frozenset().union(*(asked[part.pod] for part in fresh))
+        yield from _check_amounts(one, holders, fresh, where, named)
         yield from _check_vfs(holders, fresh[0].pod, where)
 
 
-def _check_amounts(one: Device, holders: list[Part], fresh: list[Part], where: str) -> Iterator[Violation]:
+def _check_amounts(
+    one: Device, holders: list[Part], fresh: list[Part], where: str, asked: frozenset[str]
+) -> Iterator[Violation]:
     """What new pods take of a device is there, and reported; of the rest others may have too much."""
     pod = fresh[0].pod
+    # Of memory and its ratio the one that is not asked for is worked out, also where the card has none of it.
+    open_ended = {name for name in (MEMORY, RATIO) if name not in asked and not one.resources.get(name)}
     for name, limit in sorted(one.resources.items()):
+        if name in open_ended:
+            continue
         used = sum(part.amounts.get(name, 0) for part in holders)
         if used > limit and any(part.amounts.get(name) for part in fresh):
             yield _broken(pod, f"{where}: {used} of {limit} {name} given away")
     for name in sorted({name for part in holders if part.pod == pod for name in part.amounts}):
         # Nothing of what the device does not report is nothing taken.
+        if name in open_ended:
+            continue
         if name not in one.resources and any(part.amounts.get(name) for part in holders if part.pod == pod):
             yield _broken(pod, f"{where} has no {name}")
 
@@ -270,8 +280,9 @@ def _check_joint(pod: Pod, parts: list[Part], device: DeviceObject) -> Iterator[
         (str(one.type), one.minor): one.topology.pcie_id for one in device.devices if one.topology is not None
     }
     for part in parts:
-        if part.kind in switches:
-            switches[part.kind].add(str(place.get((part.kind, part.minor), "")))
+        # A device of which no place is known is on no switch.
+        if part.kind in switches and (part.kind, part.minor) in place:
+            switches[part.kind].add(place[part.kind, part.minor])
     if len(kinds) > 1 and len({frozenset(found) for found in switches.values()}) > 1:
         shown = "; ".join(f"{kind} on {', '.join(sorted(found))}" for kind, found in switches.items())
         yield _broken(pod.key, f"devices are not on the same PCIe switches: {shown}")

@@ -54,7 +54,9 @@ def _check_partition(pod: Pod, minors: frozenset[int], inventory: DeviceInventor
         return
     shown = "{" + ", ".join(map(str, sorted(minors))) + "}"
     table = inventory.partitions
-    groups = () if table is None else table.get(len(minors), ())
+    size = len(minors)
+    listed = () if table is None else table.get(size, ())
+    groups = [one for one in listed if len(one.minors) == len(set(one.minors)) == size]
     found = [one for one in groups if frozenset(one.minors) == minors]
     if not found:
         yield _broken(pod, f"cards {shown} are no partition of the node")

@@ -144,7 +144,8 @@ def _partition_lines(inventory: DeviceInventory, devices: NodeDevices) -> Iterat
     busy = devices.busy.get(DeviceType.GPU, 0)
     policy = "honoured" if inventory.honor else "preferred"
     yield f"  partitions ({policy}, from the {inventory.source})"
-    for size, partitions in sorted(inventory.partitions.items()):
+    for size, listed in sorted(inventory.partitions.items()):
+        partitions = [one for one in listed if one.is_of(size)]
         free = [
             "{" + ",".join(map(str, one.minors)) + "}"
             for one in partitions

@@ -65,7 +65,10 @@ def _wanted(asked: Attempts) -> list[tuple[ResourceClaim, ...]]:
 def _most_by_request(
     snapshot: ClusterSnapshot, claims: Sequence[ResourceClaim]
 ) -> dict[_Request, tuple[ClaimShortfall, list[str]]]:
-    """Give what comes nearest, and where, of each request that all nodes lack; empty if one serves all."""
+    """Give what comes nearest, and where, of each request that all nodes lack.
+
+    Empty where a node serves all, or may do so once a pool is published in full.
+    """
     classes = {one.name: one for one in snapshot.of(DeviceClass)}
     devices, nothing = cluster_devices(snapshot), devices_in_use(())
     names: list[list[str]] = [[] for _ in range(devices.shapes)]
@@ -73,7 +76,10 @@ def _most_by_request(
         names[shape].append(state.name)
     best: dict[_Request, tuple[ClaimShortfall, list[str]]] = {}
     for shape, nodes in enumerate(names):
-        answer = allocate_claims(room_of(devices.table(shape), nothing), claims, classes)
+        table = devices.table(shape)
+        if not all(one.usable for one in table.pools.pools):
+            return {}  # what its driver will publish there is not known
+        answer = allocate_claims(room_of(table, nothing), claims, classes)
         lacks = answer.shortfalls if isinstance(answer, ClaimsRefused) else ()
         here = {(one.claim, one.request): one for one in lacks}
         if not shape:

@@ -148,7 +148,7 @@ class Bundle:
         self.warnings += self.doubled
         unread = self._generic_workloads()
         synced = sync_devices(self.nodes, self.records, [read.pod for read, _ in self.pods])
-        reserved = sync_reservations(synced.nodes, synced.records)
+        reserved = sync_reservations(synced.nodes, self.records)
         self.nodes, self.records = synced.nodes, reserved.records
         self.warnings += self._placed((*synced.remarks, *reserved.remarks))
         states, pending = self._bind()

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
-from immutabledict import immutabledict
 
 from koordcore._record import record
 from koordcore.errors import Problem
@@ -40,15 +39,14 @@ _SHARED: Final = frozenset(name for name in _ASKS if name.startswith("koordinato
 
 @record
 class Synced:
-    """Nodes and records as they stand when the manager has been there, and what that changed."""
+    """Nodes as they stand when the manager has been there, and what that changed."""
 
     nodes: list[Node]
-    records: list[ClusterRecord]
     remarks: list[Remark]
 
 
 def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: Sequence[Pod]) -> Synced:
-    """Complete amounts and labels that nodes lack and their Device objects give, and policies of partitions.
+    """Complete amounts and labels that nodes lack and their Device objects give.
 
     What a node says of its own accord stays as it is. All nodes that lack the same are said once. Clusters
     whose manager never wrote how often cards can be shared are common: that is said only where a pod asks.
@@ -57,7 +55,7 @@ def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: 
     devices = {one.name: one for one in records if isinstance(one, DeviceObject)}
     done: list[Node] = []
     lacking: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    policies: dict[str, DeviceObject] = {}
+    policies: list[str] = []
     for node in nodes:
         device = devices.get(node.name)
         if device is None:
@@ -69,14 +67,12 @@ def sync_devices(nodes: Sequence[Node], records: Sequence[ClusterRecord], pods: 
             if names:
                 lacking.setdefault((path, tuple(names)), []).append(node.name)
         done.append(_completed(node, amounts, labels))
-        policy = node.labels.get(GPU_PARTITION_POLICY)
-        if policy and device.partitions is not None and GPU_PARTITION_POLICY not in device.labels:
-            labelled = immutabledict({**device.labels, GPU_PARTITION_POLICY: policy})
-            policies[node.name] = attrs.evolve(device, labels=labelled)
-    kept = [policies.get(one.name, one) if isinstance(one, DeviceObject) else one for one in records]
+        beside = device.partitions is not None and not device.labels.get(GPU_PARTITION_POLICY)
+        if beside and node.labels.get(GPU_PARTITION_POLICY):
+            policies.append(node.name)
     remarks = [_lacking(sorted(those), *what) for what, those in lacking.items()]
     remarks += map(_policy_taken, sorted(policies))
-    return Synced(done, kept, remarks)
+    return Synced(done, remarks)
 
 
 def _lacked(node: Node, device: DeviceObject) -> tuple[Mapping[str, int], Mapping[str, str]]:

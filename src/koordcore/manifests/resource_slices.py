@@ -6,7 +6,7 @@ Reads ``resource.k8s.io`` v1, v1beta2 and v1beta1 by their shapes: the oldest fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -56,6 +56,8 @@ _MAX_SETS: Final = 8
 _MAX_NAMES: Final = 32
 _MAX_TEXT: Final = 64
 _MAX_TAINTS: Final = 16
+_MAPPINGS: Final = ("nodeAllocatableResources", "nodeAllocatableResourceMappings")
+"""Names of one field of devices, in versions that follow each other (KEP-5517)."""
 _EFFECTS: Final = frozenset({"None", "NoSchedule", "NoExecute"})
 _SCALARS: Final[dict[str, tuple[AttributeKind, Callable[[Json], AttributeScalar]]]] = {
     "int": (AttributeKind.INT, as_int),
@@ -103,11 +105,7 @@ def read_resource_slice(reading: Reading, raw: Mapping[str, Json]) -> ResourceSl
     for number, (device, written) in enumerate(zip(devices, listed, strict=True)):
         inner = ".basic" if is_object(written) and written.get("basic") is not None else ""
         _check_device(reading, device, f"spec.devices[{number}]{inner}")
-    taking = [number for number, one in enumerate(listed) if _takes_of_node(one)]
-    if taking:
-        more = f" (here and for {len(taking) - 1} more)" if len(taking) > 1 else ""
-        told = f"what the device takes of its node's own amounts is not counted before its pod runs{more}"
-        reading.warn(f"spec.devices[{taking[0]}].nodeAllocatableResources", told)
+    _check_mappings(reading, listed)
     return record
 
 
@@ -121,9 +119,20 @@ def _named(reading: Reading, raw: Mapping[str, Json], name: str, path: str) -> s
 # --- devices ------------------------------------------------------------------------------------------
 
 
-def _takes_of_node(device: Json) -> bool:
+def _check_mappings(reading: Reading, devices: Sequence[Json]) -> None:
+    """Name the first device that takes of its node's own amounts."""
+    taking = [(number, name) for number, one in enumerate(devices) if (name := _mapping_of(one)) is not None]
+    if taking:
+        number, name = taking[0]
+        more = f" (here and for {len(taking) - 1} more)" if len(taking) > 1 else ""
+        told = f"what the device takes of its node's own amounts is not counted before its pod runs{more}"
+        reading.warn(f"spec.devices[{number}].{name}", told)
+
+
+def _mapping_of(device: Json) -> str | None:
     raw = as_mapping(device)
-    return bool(as_mapping(raw.get("basic") or raw).get("nodeAllocatableResources"))
+    inner = as_mapping(raw.get("basic") or raw)
+    return next((name for name in _MAPPINGS if inner.get(name)), None)
 
 
 def _devices(memory: Memory, value: Json) -> tuple[SliceDevice, ...]:

@@ -172,6 +172,10 @@ class GPUPartition:
         """Bit ``m`` is set for minor ``m``."""
         return sum(1 << minor for minor in set(self.minors))
 
+    def is_of(self, size: int) -> bool:
+        """Tell whether it is a set of so many cards; a table may say otherwise."""
+        return len(self.minors) == len(set(self.minors)) == size
+
 
 PartitionTable: TypeAlias = immutabledict[int, tuple[GPUPartition, ...]]
 """Number of cards to the partitions of that size, in the order of the table."""

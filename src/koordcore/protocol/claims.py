@@ -6,13 +6,19 @@ Reference: Kubernetes 1.37, the resourceclaim controller and the package ``resou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from koordcore._record import record
-from koordcore.model.claims import POD_GROUPS, ClaimConsumer, ResourceClaim, ResourceClaimTemplate
+from koordcore.model.claims import (
+    POD_GROUPS,
+    ClaimAllocation,
+    ClaimConsumer,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
 from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodResourceClaim
 from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
@@ -356,13 +362,25 @@ def binding_failure(claim: ResourceClaim, now: datetime | None = None) -> str:
 
 def _missing(claim: ResourceClaim) -> str:
     """Name the binding conditions of the first device that is not ready."""
+    return next(missing_conditions(claim, claim.allocation), "") if claim.allocation is not None else ""
+
+
+def missing_conditions(claim: ResourceClaim, allocation: ClaimAllocation) -> Iterator[str]:
+    """Name the binding conditions that devices lack, device by device.
+
+    Parameters
+    ----------
+    claim
+        With what drivers say of its devices.
+    allocation
+        What it has, or will have.
+    """
     said = _conditions(claim)
-    for result in claim.allocation.results if claim.allocation is not None else ():
+    for result in allocation.results:
         holding = said.get((*result.id, result.share_id), EMPTY)
         missing = [kind for kind in result.binding_conditions if not holding.get(kind)]
         if missing:
-            return f"{', '.join(missing)} of {result.id}"
-    return ""
+            yield f"{', '.join(missing)} of {result.id}"
 
 
 def _conditions(claim: ResourceClaim) -> dict[tuple[str, str, str, str | None], Mapping[str, bool]]:

@@ -249,6 +249,13 @@ def device_object_from_manifest(raw: Mapping[str, Any]) -> DeviceObject:
         f"metadata.annotations[{GPU_PARTITIONS}]: {alias}: upstream does not read this"
         for alias in parsed.aliases
     )
+    warnings.extend(
+        f"metadata.annotations[{GPU_PARTITIONS}][{size}]: {list(one.minors)} is no set of {size} cards: "
+        "it is passed over"
+        for size, partitions in (parsed.table or {}).items()
+        for one in partitions
+        if not one.is_of(size)
+    )
     return DeviceObject(
         name=optional(metadata, "name", as_str, ""),
         labels=immutabledict(labels),
@@ -261,15 +268,17 @@ def device_object_from_manifest(raw: Mapping[str, Any]) -> DeviceObject:
 def inventory_of(device: DeviceObject, node_labels: Mapping[str, str] = _NO_LABELS) -> DeviceInventory:
     """Put a Device object and the labels of its Node together.
 
-    A table on the Device counts with the Device's policy label. Without one, the built-in table of the Node's
-    model is taken; then the Node's policy label counts before the Device's.
+    A table on the Device counts with the Device's policy label, or with the Node's where the Device has none.
+    Without a table on the Device, the built-in one of the Node's model is taken; then the Node's label counts
+    before the Device's.
     """
     vendor, model = node_labels.get(GPU_VENDOR, ""), node_labels.get(GPU_MODEL, "")
     table, source = device.partitions, TableSource.DEVICE
-    policy = device.labels.get(GPU_PARTITION_POLICY, "")
+    policies = [labels.get(GPU_PARTITION_POLICY, "") for labels in (device.labels, node_labels)]
     if table is None:
-        policy = node_labels.get(GPU_PARTITION_POLICY) or policy
+        policies.reverse()
         table, source = _builtin(vendor, model)
+    policy = policies[0] or policies[1]
     return DeviceInventory(
         devices=device.devices,
         partitions=table,

@@ -18,6 +18,7 @@ from koordcore.allocators.claims.room import Room
 from koordcore.allocators.claims.table import BARRING, DeviceTable, bits
 from koordcore.model.certificates import DEFAULT_LIMITS, Limits
 from koordcore.model.claims import MAX_DEVICES, DeviceClass, ResourceClaim
+from koordcore.model.quantity import format_exact_quantity
 
 _SHOWN = 3
 """Taints, or pools, that are named of one request."""
@@ -134,6 +135,8 @@ def _why(question: Question, wish: Wish) -> str:
     counted = drawn & _short(room, wish)
     left = wish.form.selectable & ~suit
     tainted = left & ~table.tolerated(wish.form.spec.tolerations)
+    # All devices are all that can give as much.
+    unable = 0 if wish.form.every and wish.form.selectable else wish.form.unable
     parts = [
         f"{mask.bit_count()} {what}"
         for mask, what in (
@@ -144,12 +147,23 @@ def _why(question: Question, wish: Wish) -> str:
             (drawn & ~scarce & ~counted, "shut out by their compatibility groups"),
             (tainted, f"with taints that it does not tolerate: {_taints(table, tainted)}"),
             (left & ~tainted, "not offered to this node"),
+            (unable, f"that cannot give {_amounts(table, wish)}, whoever holds them"),
         )
         if mask
     ]
     if parts:
         return f" ({suit.bit_count()} suit: {', '.join(parts)}){cards_said(room, counted, wish.mask)}"
     return " (no more suit)" if suit else " (none suits)"
+
+
+def _amounts(table: DeviceTable, wish: Wish) -> str:
+    """Name what is asked of the capacities of each device."""
+    named = []
+    for name, amount in sorted(wish.form.spec.capacity.items()):
+        known = (one.device.capacity.get(name) for one in table.devices)
+        binary = any(capacity is not None and capacity.binary for capacity in known)
+        named.append(f"{name} {format_exact_quantity(amount, binary=binary)}")
+    return " and ".join(named) or "what they give by default"
 
 
 def _lost_pools(pools: NodePools) -> str:

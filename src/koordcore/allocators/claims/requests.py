@@ -44,6 +44,8 @@ class Form:
         Devices that its selectors mean and that have the amounts asked for.
     candidates
         Those of them whose taints it tolerates and that are offered.
+    unable
+        Devices that its selectors mean and that cannot give the amounts asked for, whoever holds them.
     faults
         What looking at a device leads to where that is an error.
     amounts
@@ -62,6 +64,7 @@ class Form:
     every: bool
     selectable: int
     candidates: int
+    unable: int
     faults: Mapping[int, ClaimError]
     amounts: Mapping[int, Mapping[str, int]]
     unsettled: ClaimError | None = None
@@ -220,7 +223,7 @@ class _Reader:
         if spec.mode == ALL_DEVICES:
             unsettled = self._check_all(label, spec, device_class, faults)
             if unsettled is not None:
-                return Form(*place, name, spec, 0, True, 0, 0, {}, {}, unsettled)
+                return Form(*place, name, spec, 0, True, 0, 0, 0, {}, {}, unsettled)
             count = selectable.bit_count()
         elif spec.mode == EXACT_COUNT:
             count = spec.count
@@ -236,6 +239,7 @@ class _Reader:
             spec.mode == ALL_DEVICES,
             selectable,
             selectable & table.offered & table.tolerated(spec.tolerations),
+            selected & ~column.mask,
             faults,
             column.amounts,
         )

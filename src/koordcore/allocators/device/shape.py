@@ -267,7 +267,8 @@ def _grouped(table: PartitionTable) -> immutabledict[int, tuple[tuple[Partition,
     for size, partitions in table.items():
         groups: dict[int, list[Partition]] = {}
         for order, one in enumerate(partitions):
-            if one.minors:
+            # What is no set of so many cards cannot serve who asks for so many.
+            if one.minors and one.is_of(size):
                 entry = Partition(order, one.minors, one.mask, one.allocation_score, one.ring_bus_bandwidth)
                 groups.setdefault(one.allocation_score, []).append(entry)
         if groups:

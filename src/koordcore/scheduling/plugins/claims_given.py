@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from koordcore.allocators.claims.outcome import ClaimError
 from koordcore.allocators.claims.results import Choice, allocation_of
@@ -10,7 +10,7 @@ from koordcore.framework.evaluator import Reserved
 from koordcore.model.claims import ClaimAllocation, HeldClaim, ResourceClaim
 from koordcore.model.decisions import Shortfall
 from koordcore.model.pods import Pod
-from koordcore.protocol.claims import ClaimProblem
+from koordcore.protocol.claims import ClaimProblem, missing_conditions
 from koordcore.scheduling.plugins.claim_book import ClaimKey
 from koordcore.scheduling.plugins.claim_ledger import ClaimLedger
 
@@ -51,7 +51,8 @@ def give_claims(
     found = ledger.book.claims_of(pod)
     if isinstance(found, ClaimProblem):
         return Shortfall(found.reason, resolvable=False)
-    held = []
+    held: list[HeldClaim] = []
+    notes: list[str] = []
     # The claim for extended resources belongs to no entry.
     entries = [entry.name for entry in pod.resource_claims]
     entries += [""] * (len(found.claims) - len(entries))
@@ -62,6 +63,8 @@ def give_claims(
         known = given.get(key)
         settled = known or ledger.allocation(key)
         assert settled is not None
+        # Whoever uses an allocated claim waits as well until its devices are ready.
+        notes += [f"{claim.name} waits for {missing}" for missing in missing_conditions(claim, settled)]
         held.append(
             HeldClaim(
                 name=claim.name,
@@ -71,13 +74,4 @@ def give_claims(
                 planned=claim.name in found.planned,
             )
         )
-    return Reserved(claims=tuple(held), notes=_notes(held)) if held else None
-
-
-def _notes(held: Sequence[HeldClaim]) -> tuple[str, ...]:
-    return tuple(
-        f"{one.name} waits for {', '.join(result.binding_conditions)} of {result.id}"
-        for one in held
-        for result in one.allocation.results
-        if one.fresh and result.binding_conditions
-    )
+    return Reserved(claims=tuple(held), notes=tuple(notes)) if held else None
