@@ -236,7 +236,8 @@ class _Clock:
                 raise ModelError(f"events: {type(event).__name__} is for `replay`, or for none")
 
     def forget(self, key: PodKey) -> None:
-        self.runs.pop(key, None)
+        for known in (self.runs, self.arrived, self.since):
+            known.pop(key, None)
         self.gone.add(key)
         self.snapshot = self.snapshot.forget(key)
 
