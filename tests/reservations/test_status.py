@@ -194,6 +194,21 @@ def test_in_a_replay_reservations_are_used_released_and_run_out() -> None:
     assert one.status.current_owners == ()
 
 
+def test_in_a_replay_the_end_of_a_reservation_is_a_reason_to_ask_those_who_wait() -> None:
+    """Nothing else happens then; it holds its room to its last moment, and where nobody waits nobody asks."""
+    held = attrs.evolve(reservation("r1", 6, "n1"), ttl=100 * 10**9)
+    later = attrs.evolve(reservation("r2", 1, "n1"), ttl=10**18, expires=datetime.max.replace(tzinfo=UTC))
+    snapshot = ClusterSnapshot(nodes=[node("n1")], records=[held, later])
+    run = replay_schedule(snapshot, [PodArrival(20, pod("stranger", 6), 10)], policy=POLICY)
+    assert [(one.task, one.time, one.waited) for one in run.placements] == [("default/stranger", 101, 81)]
+    assert run.time.tolist() == [20, 101, 111]
+    assert run.pending.tolist() == [1, 0, 0]
+    (one, _) = run.snapshot.of(Reservation)
+    assert one.expired
+    idle = replay_schedule(snapshot, [PodArrival(20, pod("guest", 1), 10)], policy=POLICY)
+    assert idle.time.tolist() == [20, 30]
+
+
 def test_in_a_replay_a_reservation_that_waits_is_placed() -> None:
     snapshot = ClusterSnapshot(nodes=[node("n1")], records=[reservation("r1", 6)])
     run = replay_schedule(snapshot, [PodArrival(5, pod("large", 99))], policy=POLICY)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from koordcore.errors import ModelError
+from koordcore.model.nodes import Node
 from koordcore.scoring.fragmentation import WorkloadMix
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
 from koordcore.simulate import (
@@ -22,6 +25,7 @@ from koordcore.simulate import (
     replay,
 )
 from koordcore.simulate.events import GangArrival
+from koordcore.simulate.scheduled import NodeJoined
 
 WHOLE = GpuDemand(cpu=1000, gpus=1)
 MIX = WorkloadMix(((GpuDemand(cpu=1000, gpus=1), 1),), 1)
@@ -91,6 +95,24 @@ def test_a_gang_that_gets_smaller_while_it_waits_is_tried_again() -> None:
     assert places(result) == [("g-0", "a", 3, 3), ("g-1", "a", 3, 3)]
     assert result.columns.pending.tolist() == [1, 0]
     assert result.columns.waited.tolist() == [0, 6]
+
+
+def test_who_is_to_wait_may_be_told_by_a_word() -> None:
+    two = [Arrival(0, task("x")), Arrival(1, task("y"))]
+    policy = make_policy(PolicyName.BEST_FIT, MIX)
+    word: Any = "waits"
+    assert [one.name for one in replay([node("a")], two, policy, mix=MIX, refused=word).waiting] == ["y"]
+    word = "wait"
+    with pytest.raises(ModelError, match="refused: expected one of dropped, waits, got 'wait'"):
+        replay([node("a")], two, policy, mix=MIX, refused=word)
+
+
+def test_a_task_that_runs_longer_than_columns_can_count_stays() -> None:
+    result = run(Arrival(0, task("x", 10**30)))
+    assert result.columns.time.tolist() == [0]
+    assert [one.task for one in result.running] == ["x"]
+    with pytest.raises(ModelError, match="expected whole seconds, got"):
+        task("y", 1.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("refused", Refused)
@@ -200,8 +222,11 @@ def test_ties_go_to_the_lowest_rank() -> None:
         ((NodeFailed(0, "a"), NodeDrained(1, "a")), "no node a: it has failed"),
         ((Departure(0, "x"), Arrival(1, task("x"))), "no task x"),
         ((NodeArrival(0, node("a")),), "there already"),
+        ((Arrival(0.5, task("x")),), "expected whole seconds, got 0.5"),
+        ((Arrival(10**30, task("x")),), "is beyond the calendar"),
+        ((NodeJoined(0, Node(name="b", allocatable={})),), "NodeJoined is for `replay_schedule`"),
     ],
 )
-def test_impossible_streams_are_refused(events: tuple[Event, ...], message: str) -> None:
+def test_impossible_streams_are_refused(events: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run(*events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import attrs
 import pytest
@@ -15,7 +16,16 @@ from koordcore.model.policy import PluginSetting, Policy
 from koordcore.scheduling import schedule
 from koordcore.scheduling.plugins.gpu_share import GpuShareArgs
 from koordcore.scoring.gpu_policies import PolicyName, make_policy
-from koordcore.simulate import Departure, NodeDrained, NodeFailed, PodArrival, replay, replay_schedule
+from koordcore.scoring.gpu_share import GpuNode
+from koordcore.simulate import (
+    Departure,
+    NodeArrival,
+    NodeDrained,
+    NodeFailed,
+    PodArrival,
+    replay,
+    replay_schedule,
+)
 from koordcore.simulate.cluster import nodes_of
 from koordcore.simulate.scheduled import ClusterEvent, NodeJoined, ScheduledReplay, stream_of
 from koordcore.simulate.trace import untimed_events
@@ -136,6 +146,8 @@ def test_a_duration_is_not_negative() -> None:
     """Time would run backwards."""
     with pytest.raises(ModelError, match="pod default/x: duration is negative: -7"):
         PodArrival(3, pod("x"), -7)
+    with pytest.raises(ModelError, match=r"pod default/x: duration: expected whole seconds, got 1\.5"):
+        PodArrival(3, pod("x"), 1.5)  # type: ignore[arg-type]  # what is tested
     with pytest.raises(ModelError, match=r"PodArrival: duration: expected int \| None, got 'long'"):
         PodArrival(3, pod("x"), "long")  # type: ignore[arg-type]  # what is tested
     assert places(run(PodArrival(3, pod("x"), 0), PodArrival(3, pod("y")))) == [
@@ -240,6 +252,16 @@ def test_the_fast_replay_decides_alike() -> None:
     assert [(one.task, one.node) for one in slow.placements] == bound
 
 
+def test_who_left_early_does_not_end_once_more() -> None:
+    result = run(PodArrival(0, pod("x"), 9), Departure(4, "x"), PodArrival(5, pod("x")), NodeDrained(7, "a"))
+    assert result.time.tolist() == [0, 4, 5, 7]
+
+
+def test_resources_are_names() -> None:
+    with pytest.raises(ModelError, match="resources: expected names, got 'cpu'"):
+        replay_schedule(ClusterSnapshot(), [], resources="cpu")
+
+
 @pytest.mark.parametrize(
     ("events", "message"),
     [
@@ -255,8 +277,12 @@ def test_the_fast_replay_decides_alike() -> None:
             (NodeDrained(0, "a"), NodeJoined(1, node("a")), NodeJoined(2, node("a"))),
             "node a is there already",
         ),
+        ((PodArrival(0.5, pod("x")),), "expected whole seconds, got 0.5"),
+        ((PodArrival(10**12, pod("x")),), "second 1000000000000 is beyond the calendar"),
+        ((PodArrival(-(10**12), pod("x")),), "second -1000000000000 is beyond the calendar"),
+        ((NodeArrival(0, GpuNode(name="b", cpu=1, memory=1, cards=())),), "NodeArrival is for `replay`"),
     ],
 )
-def test_impossible_streams_are_refused(events: tuple[ClusterEvent, ...], message: str) -> None:
+def test_impossible_streams_are_refused(events: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run(*events)

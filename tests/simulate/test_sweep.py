@@ -15,12 +15,13 @@ from concurrent.futures import (
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from shutil import copytree
 from typing import TypeVar
 
 import pytest
 
 from koordcore.errors import ModelError
-from koordcore.simulate import Cell, Clock, PolicyName, ResultFolder, play_cell, sweep
+from koordcore.simulate import Cell, Clock, PolicyName, ResultFolder, TraceFolder, play_cell, sweep
 from koordcore.simulate.scenario import CellResult, replay_cell
 from koordcore.simulate.sweeps import Progress
 from tests.simulate.small import SMALL, filled
@@ -198,6 +199,26 @@ def test_results_survive_their_file(tmp_path: Path) -> None:
     store.save(result)
     assert store.load(CELLS[1]) == result
     assert store.load(CELLS[2]) is None
+
+
+def test_results_of_another_trace_of_the_same_name_are_none(tmp_path: Path) -> None:
+    """A folder of results outlives the folder that was played."""
+    other = tmp_path / "other"
+    copytree(SMALL.path, other)
+    assert TraceFolder(other).fingerprint("small") == SMALL.fingerprint("small")
+    nodes = other / "nodes.csv"
+    nodes.write_text(nodes.read_text() + "zz,64000,262144,8,A100\n")
+    assert TraceFolder(other).fingerprint("small") != SMALL.fingerprint("small")
+    cell, store = CELLS[1], tmp_path / "results"
+    kept = ResultFolder(store, {"small": SMALL.fingerprint("small")})
+    kept.save(PLAY(cell))
+    assert kept.load(cell) == PLAY(cell)
+    again = ResultFolder(store, {"small": TraceFolder(other).fingerprint("small")})
+    assert again.load(cell) is None
+    result = sweep([cell], partial(play_cell, other), THREADS, store=again).results[0]
+    assert again.load(cell) == result != PLAY(cell)
+    ResultFolder(store).save(result)
+    assert again.load(cell) is None  # nobody knows of what it is
 
 
 def test_a_faster_clock_makes_tasks_wait() -> None:

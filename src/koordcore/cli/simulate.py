@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from koordcore.cli.pools import WorkerPool
 from koordcore.cli.progress import add_quiet, working
 from koordcore.cli.tables import show
 from koordcore.cli.words import many
-from koordcore.errors import ModelError
+from koordcore.errors import ManifestError, ModelError
 from koordcore.explaining.ends import expectations
 from koordcore.framework import Plugin
 from koordcore.manifests import load
@@ -120,7 +121,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="of a dump: jobs whose pods are still to be made arrive as gangs, as `schedule` takes them",
     )
-    parser.add_argument("--store", type=Path, metavar="DIR", help="keep results there, and resume from it")
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="DIR",
+        help="keep results there, and resume from it; those of other traces of the same names are not taken",
+    )
     add_quiet(parser)
     add_output(parser, "csv")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG, SVG or PDF")
@@ -147,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
     cells = _cells(arguments)
     with TemporaryDirectory() as folder:
         # What is done is kept, so that it can be shown when somebody has seen enough.
-        store = ResultFolder(arguments.store or Path(folder))
+        store = ResultFolder(arguments.store or Path(folder), _known_by(arguments.folder, cells))
         try:
             return _print(_play(cells, arguments, store), arguments)
         except KeyboardInterrupt:
@@ -320,6 +326,15 @@ def _cells(arguments: argparse.Namespace) -> list[Cell]:
     ]
 
 
+def _known_by(folder: Path, cells: Iterable[Cell]) -> dict[str, str]:
+    """Give what the traces are known by; one that cannot be read fails when it is played."""
+    found = {}
+    for trace in sorted({cell.trace for cell in cells}):
+        with suppress(ManifestError):
+            found[trace] = TraceFolder(folder).fingerprint(trace)
+    return found
+
+
 def _play(cells: list[Cell], arguments: argparse.Namespace, store: ResultFolder) -> SweepResult:
     own = {name: meant for name, meant in _policies(arguments).items() if not isinstance(meant, str)}
     play = partial(play_cell, arguments.folder, policies=own)
@@ -375,7 +390,13 @@ def _print_timed(results: Sequence[CellResult]) -> None:
         )
         for one in results
     ]
-    note = "peak: cards in use at most, in percent of the cluster's; waiting counts tasks, and a gang as one"
+    # What `schedule` has played is not told by percent arrived, and knows no tasks.
+    counted = (
+        "most waiting counts a gang as one, still waiting its tasks"
+        if any(one.allocated for one in results)
+        else "waiting counts pods"
+    )
+    note = f"peak: cards in use at most, in percent of the cluster's; {counted}"
     show(Table(title="Runs at the trace's own times", columns=_columns(names), rows=rows, note=note))
 
 

@@ -21,6 +21,7 @@ from koordcore.scoring.gpu_policies import DrawnPolicy, GpuPolicy, OwnScored, Sc
 from koordcore.scoring.gpu_share import CARD, GpuDemand, GpuNode
 from koordcore.simulate.course import Placement, Replay, ReplayColumns
 from koordcore.simulate.events import (
+    MOST_SECONDS,
     Arrival,
     Departure,
     Event,
@@ -30,6 +31,7 @@ from koordcore.simulate.events import (
     NodeFailed,
     Refused,
     Task,
+    timely,
 )
 
 _NEVER: Final = -(1 << 62)
@@ -188,15 +190,11 @@ class _Run:
         self.ends: list[tuple[int, int, str]] = []
         self.runs = 0
         self.rows: list[tuple[int, int, int, int, int, int]] = []
-        self.now: int | None = None
         self.waited = 0
 
     def play(self, events: Iterable[Event]) -> None:
-        for event in events:
+        for event in timely(events):
             self.end_until(event.time)
-            if self.now is not None and event.time < self.now:
-                raise ModelError(f"events are not in the order of time: {event.time} after {self.now}")
-            self.now = event.time
             self.happen(event)
             self.note(event.time)
         self.end_until(None)
@@ -208,7 +206,6 @@ class _Run:
             held = self.running.get(name)
             if held is None or held.run != run:
                 continue  # it left earlier
-            self.now = end
             self.leave(name)
             self.retry(end)
             self.note(end)
@@ -238,6 +235,8 @@ class _Run:
                 board.touch(row)
             case NodeFailed(time, name):
                 self.fail(time, board.row(name))
+            case _:
+                raise ModelError(f"events: {type(event).__name__} is for `replay_schedule`, or for none")
 
     def arrive(self, time: int, name: str, tasks: tuple[Task, ...]) -> None:
         if name in self.queue:
@@ -273,7 +272,7 @@ class _Run:
             self.asking.discard(task.name)
             self.runs += 1
             self.running[task.name] = _Held(task, row, slots, self.runs)
-            if task.duration is not None:
+            if task.duration is not None and time + task.duration <= MOST_SECONDS:
                 heapq.heappush(self.ends, (time + task.duration, self.runs, task.name))
             self.placements.append(
                 Placement(task.name, self.board.nodes[row].name, slots, time, time - since)
@@ -351,6 +350,14 @@ class _Run:
         )
 
 
+def _meant(refused: Refused | str) -> Refused:
+    """Read what is to become of those that fit nowhere, which may be told by its word."""
+    try:
+        return Refused(refused)
+    except ValueError:
+        raise ModelError(f"refused: expected one of {', '.join(Refused)}, got {refused!r:.60}") from None
+
+
 def replay(
     nodes: Iterable[GpuNode],
     events: Iterable[Event],
@@ -380,8 +387,9 @@ def replay(
     Raises
     ------
     ModelError
-        When events are out of order, a node or task arrives that is there already, or one is named that is
-        not there or, if a task, never was: one that has left by itself may be let depart once more.
+        When events are out of order, at no whole second or of another replay, a node or task arrives that is
+        there already, or one is named that is not there or, if a task, never was: one that has left by itself
+        may be let depart once more.
     """
     given = list(nodes)
     by_name = sorted(range(len(given)), key=lambda row: given[row].name)
@@ -393,6 +401,7 @@ def replay(
         by_name.sort(key=lambda row: ranks[row])
     ordered = [given[row] for row in by_name]
     capacity = CARD * sum(len(node.cards) for node in ordered)
-    run = _Run(_Board(ordered, policy, FragmentationMeasure(mix.typical())), refused, capacity)
+    board = _Board(ordered, policy, FragmentationMeasure(mix.typical()))
+    run = _Run(board, _meant(refused), capacity)
     run.play(events)
     return run.result()

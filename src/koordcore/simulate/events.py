@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from koordcore._record import record
 from koordcore.errors import ModelError
 from koordcore.model.checks import names_its_fields
 from koordcore.scoring.gpu_share import GpuDemand, GpuNode
+
+MOST_SECONDS: Final = 1 << 62
+"""Later than anything that a column of a replay can hold."""
+
+
+class Timed(Protocol):
+    """Whatever has a second."""
+
+    @property
+    def time(self) -> int:
+        """Seconds since the start."""
+
+
+E = TypeVar("E", bound=Timed)
+
+
+def refuse_duration(duration: int | None, subject: str) -> None:
+    """Raise a :class:`ModelError` where something is to run for a time that is none."""
+    if duration is not None and duration < 0:
+        raise ModelError(f"{subject}: duration is negative: {duration}")
+    if duration is not None and not isinstance(duration, int):
+        raise ModelError(f"{subject}: duration: expected whole seconds, got {duration!r:.60}")
 
 
 @names_its_fields
@@ -33,8 +56,7 @@ class Task:
     def __attrs_post_init__(self) -> None:
         if not self.name:
             raise ModelError("a task needs a name")
-        if self.duration is not None and self.duration < 0:
-            raise ModelError(f"task {self.name}: duration is negative: {self.duration}")
+        refuse_duration(self.duration, f"task {self.name}")
 
 
 class Refused(StrEnum):
@@ -106,3 +128,31 @@ class NodeFailed:
 
 Event: TypeAlias = Arrival | GangArrival | Departure | NodeArrival | NodeDrained | NodeFailed
 """Exactly one thing at one second; events of the same second happen in the order of the stream."""
+
+
+def timely(events: Iterable[E], first: int = -MOST_SECONDS, last: int = MOST_SECONDS) -> Iterator[E]:
+    """Give events one by one.
+
+    Parameters
+    ----------
+    events
+        What happens.
+    first, last
+        The seconds that there are.
+
+    Raises
+    ------
+    ModelError
+        When one happens at no whole second, at one beyond these bounds, or before the one ahead of it.
+    """
+    before: int | None = None
+    for event in events:
+        time = event.time
+        if not isinstance(time, int):
+            raise ModelError(f"events: expected whole seconds, got {time!r:.60}")
+        if not first <= time <= last:
+            raise ModelError(f"events: second {time!r:.60} is beyond the calendar, from {first} to {last}")
+        if before is not None and time < before:
+            raise ModelError(f"events are not in the order of time: {time} after {before}")
+        before = time
+        yield event

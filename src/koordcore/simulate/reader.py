@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import json
 import lzma
 import zlib
@@ -119,6 +120,14 @@ class TraceFolder:
             raise error.within(path.name) from None
         except json.JSONDecodeError as error:
             raise ManifestError.at(path.name, f"not JSON: {error}") from None
+
+    def fingerprint(self, name: str) -> str:
+        """Tell a trace, with the cluster and the stored runs, from another one of the same name."""
+        files = [self._file("nodes.csv"), self._file(f"pods_{name}.csv")]
+        if any(self.path.glob("runs.json*")):
+            files.append(self._file("runs.json"))
+        texts = (read_text(file).encode("utf-8") for file in files)
+        return hashlib.sha256(b"".join(hashlib.sha256(text).digest() for text in texts)).hexdigest()
 
     def _file(self, name: str) -> Path:
         for suffix in ("", *_OPENERS):

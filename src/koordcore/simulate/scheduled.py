@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import pairwise
 from typing import Final, TypeAlias
 
 import attrs
@@ -30,17 +29,19 @@ from koordcore.model.policy import Policy
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, MEMORY
 from koordcore.protocol.times import moment_of
-from koordcore.reservations.lifecycle import controlled
+from koordcore.reservations.lifecycle import controlled, known_ends
 from koordcore.scheduling import schedule
 from koordcore.scheduling.gang_states import gang_id_of
 from koordcore.scheduling.permit_holds import kept_places
 from koordcore.simulate.claimed_cards import CountedCards, PublishedCards, counted_cards, published_cards
 from koordcore.simulate.course import Placement
-from koordcore.simulate.events import Departure, NodeDrained, NodeFailed
+from koordcore.simulate.events import Departure, NodeDrained, NodeFailed, refuse_duration, timely
 from koordcore.snapshot import ClusterSnapshot
 from koordcore.snapshot.changes import PodEnded
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -64,8 +65,7 @@ class PodArrival:
     duration: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        if self.duration is not None and self.duration < 0:
-            raise ModelError(f"pod {self.pod.key}: duration is negative: {self.duration}")
+        refuse_duration(self.duration, f"pod {self.pod.key}")
 
 
 @record
@@ -148,9 +148,12 @@ class _Clock:
             self.begin(events[0].time)
         position = 0
         while True:
+            while self.ends and self.runs.get(self.ends[0][2]) != self.ends[0][1]:
+                heapq.heappop(self.ends)  # it left earlier
             moments = [self.ends[0][0]] if self.ends else []
             if position < len(events):
                 moments.append(events[position].time)
+            moments += self.given_back()
             given_up = self.given_up(on=bool(moments))
             if not moments and not given_up:
                 break
@@ -165,6 +168,19 @@ class _Clock:
                 position += 1
             self.decide(now)
             progress(position, len(events))
+
+    def given_back(self) -> list[int]:
+        """Tell when the next reservation is over, if somebody waits who may want its room."""
+        if not self.rows or not self.asks():  # nothing has happened yet, or nobody is asked about
+            return []
+        # It holds to its last moment, so its room is there in the second that follows.
+        seconds = ((end - self.start) // _SECOND + 1 for end in known_ends(self.snapshot).values())
+        last, latest = self.rows[-1][0], _seconds(_LAST) - _seconds(self.start)
+        return [min(later)] if (later := [one for one in seconds if last < one <= latest]) else []
+
+    def asks(self) -> bool:
+        """Tell whether somebody is to be asked about, a reservation without a node among them."""
+        return self.waiting() > 0 or any(one.pending for one in self.snapshot.of(Reservation))
 
     def given_up(self, *, on: bool) -> dict[PodKey, int]:
         """Tell when places that are kept are given up; where nothing goes ``on``, if somebody else waits."""
@@ -183,7 +199,7 @@ class _Clock:
         """Take those who wait at the start for arrivals, none of them later than the first event."""
         keeping = (one.pod for one in kept_places(self.snapshot))
         for pod in (*self.snapshot.pending, *keeping):
-            made = 0 if pod.created is None else (pod.created - self.start) // timedelta(seconds=1)
+            made = 0 if pod.created is None else (pod.created - self.start) // _SECOND
             time = min(max(made, 0), first)
             self.arrived[pod.key] = PodArrival(time, pod)
             self.since[pod.key] = time
@@ -216,9 +232,12 @@ class _Clock:
                 self.snapshot = self.snapshot.with_nodes(NodeState(closed, state.pods))
             case NodeFailed(time, name):
                 self.fail(time, name)
+            case _:
+                raise ModelError(f"events: {type(event).__name__} is for `replay`, or for none")
 
     def forget(self, key: PodKey) -> None:
-        self.runs.pop(key, None)
+        for known in (self.runs, self.arrived, self.since):
+            known.pop(key, None)
         self.gone.add(key)
         self.snapshot = self.snapshot.forget(key)
 
@@ -241,10 +260,9 @@ class _Clock:
         """Ask about the pending pods, once, and note how things stand."""
         waited = 0
         moment = self.start + timedelta(seconds=now)
-        held = self.snapshot.of(Reservation)
-        if held:
+        if self.snapshot.of(Reservation):
             self.snapshot = controlled(self.snapshot, moment)
-        if self.waiting() or any(one.pending for one in held):
+        if self.asks():
             result = schedule(self.snapshot, policy=self.policy, now=moment)
             self.snapshot = result.snapshot
             for one in result.bound:
@@ -284,8 +302,8 @@ def replay_schedule(
         The cluster at the start. Its pending pods are asked about at the first event, and have waited from
         second 0 on, or from their creation where that is later; once bound they are as any that arrived.
         Pods that are bound at the start stay until they are named, and vanish with their node when that
-        fails. Its reservations live as their controller has it, one turn before each question; one without a
-        creation time is new at the start.
+        fails. Its reservations live as their controller has it, one turn before each question, and one that
+        is over while somebody waits is a reason to ask; one without a creation time is new at the start.
     events
         In the order of time, in seconds since the start. At equal times runs end before anything else.
     policy
@@ -300,8 +318,9 @@ def replay_schedule(
     Raises
     ------
     ModelError
-        When events are out of order, a pod or node arrives that is there already, or one is named that is
-        not there or, if a pod, never was: one that has ended by itself may be let depart once more.
+        When events are out of order, at no whole second or of another replay, a pod or node arrives that is
+        there already, or one is named that is not there or, if a pod, never was: one that has ended by itself
+        may be let depart once more.
 
     Examples
     --------
@@ -313,10 +332,9 @@ def replay_schedule(
     >>> [(one.task, one.time, one.waited) for one in run.placements]
     [('default/a', 0, 0), ('default/b', 60, 55)]
     """
-    stream = list(events)
-    for before, after in pairwise(stream):
-        if after.time < before.time:
-            raise ModelError(f"events are not in the order of time: {after.time} after {before.time}")
+    if isinstance(resources, str):
+        raise ModelError(f"resources: expected names, got {resources!r:.60}")
+    stream = list(timely(events, _seconds(_FIRST) - _seconds(start), _seconds(_LAST) - _seconds(start)))
     fresh = [attrs.evolve(one, created=start) for one in snapshot.of(Reservation) if one.created is None]
     if fresh:
         snapshot = snapshot.with_records(*fresh)
@@ -364,7 +382,7 @@ def stream_of(
         second = _seconds(pod.created) if pod.created else 0
         lasts = durations.get(pod.key)
         # What a pod says of itself may be less than nothing, as a deadline may: it ends at once.
-        whole = None if lasts is None else max(0, -(-lasts // timedelta(seconds=1)))
+        whole = None if lasts is None else max(0, -(-lasts // _SECOND))
         events.append((second, pod.key, PodArrival(second, pod, whole)))
     for key, end in ends.items():
         events.append((_seconds(end), key, Departure(_seconds(end), str(key))))
@@ -372,4 +390,4 @@ def stream_of(
 
 
 def _seconds(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(seconds=1)
+    return (moment - EPOCH) // _SECOND

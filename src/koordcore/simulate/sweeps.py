@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from koordcore._record import record
+from koordcore.model.mappings import EMPTY
+from koordcore.protocol.fields import as_mapping
 from koordcore.simulate.scenario import Cell, CellResult
 
 PATIENCE: Final = 2
@@ -50,15 +52,27 @@ class SweepResult:
 
 @record
 class ResultFolder:
-    """Results as files, one per run; a file is whole or not there."""
+    """Results as files, one per run; a file is whole or not there.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    of
+        For each trace what it is known by (:meth:`TraceFolder.fingerprint`), so that a result of another one
+        of the same name is none; those that are not named here are taken for the same.
+    """
 
     path: Path
+    of: Mapping[str, str] = EMPTY
 
     def load(self, cell: Cell) -> CellResult | None:
         """Give a stored result; ``None`` where there is none, or none that can be read."""
         with suppress(OSError, ValueError):  # ManifestError and JSON errors are ValueErrors
-            result = CellResult.from_json(json.loads(self._file(cell).read_text(encoding="utf-8")))
-            return result if result.cell == cell else None
+            raw = as_mapping(json.loads(self._file(cell).read_text(encoding="utf-8")))
+            same = cell.trace not in self.of or raw.get("of") == self.of[cell.trace]
+            result = CellResult.from_json(raw)
+            return result if same and result.cell == cell else None
         return None
 
     def save(self, result: CellResult) -> None:
@@ -66,7 +80,10 @@ class ResultFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         file = self._file(result.cell)
         fresh = file.with_suffix(".part")
-        fresh.write_text(json.dumps(result.to_json(), sort_keys=True) + "\n", encoding="utf-8")
+        trace = result.cell.trace
+        known = {"of": self.of[trace]} if trace in self.of else {}
+        text = json.dumps({**result.to_json(), **known}, sort_keys=True)
+        fresh.write_text(text + "\n", encoding="utf-8")
         fresh.replace(file)
 
     def _file(self, cell: Cell) -> Path:
