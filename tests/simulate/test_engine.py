@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -222,7 +222,7 @@ def test_ties_go_to_the_lowest_rank() -> None:
         ((NodeFailed(0, "a"), NodeDrained(1, "a")), "no node a: it has failed"),
         ((Departure(0, "x"), Arrival(1, task("x"))), "no task x"),
         ((NodeArrival(0, node("a")),), "there already"),
-        ((Arrival(0.5, task("x")),), "expected whole seconds, got 0.5"),
+        ((Arrival(cast("int", 0.5), task("x")),), "expected whole seconds, got 0.5"),
         ((Arrival(10**30, task("x")),), "is beyond the calendar"),
         ((NodeJoined(0, Node(name="b", allocatable={})),), "NodeJoined is for `replay_schedule`"),
     ],

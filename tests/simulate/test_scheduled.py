@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -277,7 +277,7 @@ def test_resources_are_names() -> None:
             (NodeDrained(0, "a"), NodeJoined(1, node("a")), NodeJoined(2, node("a"))),
             "node a is there already",
         ),
-        ((PodArrival(0.5, pod("x")),), "expected whole seconds, got 0.5"),
+        ((PodArrival(cast("int", 0.5), pod("x")),), "expected whole seconds, got 0.5"),
         ((PodArrival(10**12, pod("x")),), "second 1000000000000 is beyond the calendar"),
         ((PodArrival(-(10**12), pod("x")),), "second -1000000000000 is beyond the calendar"),
         ((NodeArrival(0, GpuNode(name="b", cpu=1, memory=1, cards=())),), "NodeArrival is for `replay`"),
