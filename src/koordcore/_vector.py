@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, compress
+from itertools import accumulate, chain, compress, repeat
 from operator import is_not, itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
@@ -142,16 +142,28 @@ class Vector(Sequence[T_co]):
                         theirs.append(right)
         return mine, theirs
 
-    def beside(self, other: Vector[T_co]) -> list[T_co]:
-        """Give the items of those chunks that another one does not share; some of them may be there, too."""
-        shared = {*map(id, other._chunks)}
-        return [*chain.from_iterable(one for one in self._chunks if id(one) not in shared)]
+    def beside(self, other: Vector[T_co]) -> tuple[list[T_co], list[T_co]]:
+        """Give the items of those chunks that two do not share; some of them may be in both."""
+        mine, theirs = self._chunks, other._chunks
+        if len(mine) == len(theirs):
+            differ = [*map(is_not, mine, theirs)]
+            here, there = differ, differ
+        else:
+            shared = {*map(id, mine)} & {*map(id, theirs)}
+            here, there = ([id(one) not in shared for one in chunks] for chunks in (mine, theirs))
+        gone, come = compress(mine, here), compress(theirs, there)
+        return [*chain.from_iterable(gone)], [*chain.from_iterable(come)]
 
     def changed(self, items: Mapping[int, T_co]) -> Vector[T_co]:
         """Give the sequence with other items in some places."""
-        made: Vector[T_co] = Vector()
-        made._chunks, made._number, made._starts = list(self._chunks), self._number, self._starts
+        made: Vector[T_co] = self._copy()
         made._write(items)
+        return made
+
+    def _copy(self) -> Vector[T_co]:
+        """Give the same with a list of chunks of its own."""
+        made: Vector[T_co] = object.__new__(Vector)
+        made._chunks, made._number, made._starts = self._chunks.copy(), self._number, self._starts
         return made
 
     def _write(self, items: Mapping[int, Any]) -> None:
@@ -174,15 +186,18 @@ class Vector(Sequence[T_co]):
         items
             What stands in some places afterwards, all that came in among them.
         """
-        made: Vector[T_co | None] = Vector()
-        made._chunks, made._number, made._starts = list(self._chunks), self._number, self._starts
+        made: Vector[T_co] = self._copy()
+        edits = tuple(edits)
+        if len(edits) == 1 and len(items) == edits[0].come:  # nothing but what comes in there
+            made._splice(edits[0], map(items.__getitem__, range(edits[0].at, edits[0].at + len(items))))
+            return made
         for edit in edits:
-            made._splice(edit)
+            made._splice(edit, repeat(None, edit.come))
         made._write(items)
-        return made  # type: ignore[return-value]  # what came in is written over
+        return made
 
-    def _splice(self: Vector[T_co | None], edit: Splice) -> None:
-        """Splice in place, ``None`` for what comes in."""
+    def _splice(self, edit: Splice, items: Iterable[Any]) -> None:
+        """Splice in place."""
         if self._starts is None:
             self._starts = [number << _BITS for number in range(len(self._chunks))]
         if not self._chunks:
@@ -195,7 +210,7 @@ class Vector(Sequence[T_co]):
         while gone > len(self._chunks[last]):
             gone -= len(self._chunks[last])
             last += 1
-        there = (*self._chunks[number][:at], *(None,) * edit.come, *self._chunks[last][gone:])
+        there = (*self._chunks[number][:at], *items, *self._chunks[last][gone:])
         size = len(there) if len(there) <= _LARGEST else _CHUNK
         self._chunks[number : last + 1] = [there[a : a + size] for a in range(0, len(there), size or 1)]
         self._number += edit.come - edit.gone

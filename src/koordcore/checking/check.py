@@ -215,15 +215,16 @@ def _check_profile(
 
         reserved = tuple(check_reservations(snapshot, result, standing=standing))
         before = with_remainders(snapshot)
-        outcome = attrs.evolve(result, snapshot=with_remainders(result.snapshot, snapshot))
-        whole = attrs.evolve(result, snapshot=with_holders(result.snapshot))
+        outcome = _on(result, with_remainders(result.snapshot, snapshot))
+        whole = _on(result, with_holders(result.snapshot))
         plain = without_holders(result, snapshot)
         spared = taken_in(snapshot, result)
     found = list(_check_decisions(before, outcome))
     known = {violation.subject for violation in found}
     places, jobs = book
     checks = [(check, outcome) for check in places]
-    checks += [(check, attrs.evolve(told, snapshot=outcome.snapshot)) for check in jobs]
+    jobs_told = _on(told, outcome.snapshot)
+    checks += [(check, jobs_told) for check in jobs]
     own: Sequence[Check] = (
         partial(check_numa_choices, kept=kept, standing=standing),
         partial(check_device_requests, standing=standing),
@@ -238,6 +239,11 @@ def _check_profile(
     found += [one for one in reserved if one.subject not in known]
     found.extend(_check_snapshot(snapshot, plain, spared))
     yield from found
+
+
+def _on(result: ScheduleResult, snapshot: ClusterSnapshot) -> ScheduleResult:
+    """Give a result as if it had led to another snapshot."""
+    return result if result.snapshot is snapshot else attrs.evolve(result, snapshot=snapshot)
 
 
 def _check_decisions(snapshot: ClusterSnapshot, result: ScheduleResult) -> Iterator[Violation]:

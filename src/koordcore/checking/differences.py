@@ -20,7 +20,7 @@ def difference(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T
     if before is after:
         return [], []
     if isinstance(before, Vector) and isinstance(after, Vector):
-        gone, come = before.beside(after), after.beside(before)
+        gone, come = before.beside(after)
     elif isinstance(before, Vector) or isinstance(after, Vector):
         return difference(tuple(before), tuple(after))
     elif len(before) == len(after):

@@ -115,7 +115,8 @@ def owned_holders(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> frozenset[P
 def without_holders(result: ScheduleResult, before: ClusterSnapshot) -> ScheduleResult:
     """Give the result without what it says about reservations as pods."""
     keys = {holder_key(one) for one in before.of(Reservation)}
-    return attrs.evolve(result, decisions=tuple(one for one in result.decisions if one.pod not in keys))
+    left = tuple(one for one in result.decisions if one.pod not in keys)
+    return result if len(left) == len(result.decisions) else attrs.evolve(result, decisions=left)
 
 
 def holder_of(one: Reservation) -> Pod:

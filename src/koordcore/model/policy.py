@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import attrs
@@ -269,7 +269,11 @@ class Policy:
     @names_its_arguments
     def plugin(self, name: str) -> PluginSetting | None:
         """Give one plugin's setting, or ``None``."""
-        return next((plugin for plugin in self.plugins if plugin.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, PluginSetting]:
+        return {plugin.name: plugin for plugin in self.plugins}
 
     @names_its_arguments
     def args_of(self, kind: type[T]) -> T:
@@ -280,7 +284,8 @@ class Policy:
     @names_its_arguments
     def filters(self, name: str) -> bool:
         """Tell whether a plugin of that name filters nodes."""
-        return any(one.filters for one in self.plugins if one.name == name)
+        setting = self._by_name.get(name)
+        return setting is not None and setting.filters
 
     @names_its_arguments
     def with_plugin(self, setting: PluginSetting) -> Policy:
