@@ -312,7 +312,8 @@ class LoneSearch:
         gone = self._leaving(level)
         opens = self._allowed.copy()
         if not gone[self._reaching].any():
-            opens[np.flatnonzero(~self._taken_now)] &= problem.counted(gone)[~self._taken_now] > 0
+            shut = np.flatnonzero(~self._taken_now)
+            opens[shut] &= problem.counted(gone)[shut] > 0
         for resource, lack in zip(self._asked, self._lack, strict=True):
             if lack.max(initial=0) > 0:
                 opens &= problem.given(resource, gone) >= lack

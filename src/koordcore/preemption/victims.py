@@ -10,7 +10,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.model.cluster import PodDisruptionBudget
 from koordcore.model.pods import Pod
-from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, Names
+from koordcore.preemption.parties import BoolMatrix, Candidates, Jobs, Names, no_counts
 from koordcore.preemption.running import Leaving, RunningPods, told_by
 
 _ALONE: Final = np.int64(-1)
@@ -93,10 +93,8 @@ def collect_candidates(
 
     def count(mask: BoolVector, each: int) -> IntVector:
         """Pods of each job that are marked: of gangs counted, of pods without one as given."""
-        if not len(used):
-            return np.broadcast_to(np.int64(each), len(single))
-        found = np.bincount(gang[mask & (gang >= 0)], minlength=len(running.gangs))[used]
-        return np.concatenate([found, np.full(len(single), each)]).astype(np.int64)
+        counted = gang[mask & (gang >= 0)] if len(used) else used
+        return _joined(np.bincount(counted, minlength=len(running.gangs))[used], each, len(single))
 
     pods = [running.pods[one] for one in ones.tolist()] if restart is not None else []
     candidates = Candidates(
@@ -107,26 +105,33 @@ def collect_candidates(
         job=job,
         restart=np.array([restart(pod) for pod in pods], dtype=np.int64)
         if restart is not None
-        else np.zeros(len(ones), dtype=np.int64),
+        else no_counts(),
         covered=_covered(running, budgets, ones),
         source=ones,
         by_node=running.by_node if every else None,
     )
     jobs = Jobs(
         names=Names(len(used) + len(single), name),
-        least=np.concatenate([least[used], np.ones(len(single), dtype=np.int64)]),
+        least=_joined(least[used], 1, len(single)),
         running=count(there, 1),
         protected=count(there & ~listed, 0),
-        gang=np.concatenate([np.ones(len(used), dtype=np.bool_), np.zeros(len(single), dtype=np.bool_)]),
+        gang=np.arange(len(used) + len(single)) < len(used) if len(used) else np.zeros(len(single), np.bool_),
     )
     return candidates, jobs
+
+
+def _joined(of_gangs: IntVector, each: int, number: int) -> IntVector:
+    """Give what is said of gangs, and the same of each of so many other jobs; to be read only."""
+    if not len(of_gangs):
+        return np.broadcast_to(np.int64(each), number)
+    return np.concatenate([of_gangs, np.full(number, each, np.int64)])
 
 
 def _covered(running: RunningPods, budgets: Sequence[PodDisruptionBudget], ones: IntVector) -> BoolMatrix:
     """Tell which budgets an eviction of some of the pods uses up, shape (B, V): by what budgets ask for."""
     assert {*told_by(budgets)} <= {*running.told}, "labels that budgets ask for are those that are told"
     found = np.zeros((len(budgets), len(ones)), dtype=np.bool_)
-    sort = running.sort[ones]
+    sort = running.sort[ones] if len(budgets) else running.sort
     for covered, budget in zip(found, budgets, strict=True):
         selected = running.selected(budget)
         if selected.any():
