@@ -141,7 +141,7 @@ def test_taking_away_undoes_placing(
 ) -> None:
     nodes, measured, placed = case
     plain = LoadState(nodes, measured, args, NOW * SECOND)
-    plain.place_all(placed)
+    plain.place_all((row, (one,)) for one, row in placed)
     used = LoadState(nodes, measured, args, NOW * SECOND)
     used.read([*((one, row, 1) for one, row in placed), (pod, 0, 1), (pod, 0, -1)])
     request = plain.request_of(pod)
@@ -163,7 +163,7 @@ def test_pods_of_a_node_need_not_stand_together(measured: bool) -> None:
         LoadState(nodes, {"n0": attrs.evolve(metric, node="n0"), "n1": metric}, LoadAwareArgs(), NOW * SECOND)
         for _ in range(2)
     )
-    at_once.place_all(placed)
+    at_once.place_all((row, (one,)) for one, row in placed)
     for pod, row in placed:
         singly.place(pod, row)
     assert [at_once.describe(row) for row in (0, 1)] == [singly.describe(row) for row in (0, 1)]
@@ -179,13 +179,13 @@ def test_a_fork_goes_its_own_way(
     """Some pods before the fork, the others after it: together as compiled anew, and the origin as before."""
     nodes, measured, placed = case
     origin = LoadState(nodes, measured, args, NOW * SECOND)
-    origin.place_all(placed[:early])
+    origin.place_all((row, (one,)) for one, row in placed[:early])
     request = origin.request_of(pod)
     before = origin.fit(request).tolist(), origin.score(request).tolist()
     fork = origin.fork()
     fork.read([(one, row, 1) for one, row in placed[early:]])
     whole = LoadState(nodes, measured, args, NOW * SECOND)
-    whole.place_all(placed)
+    whole.place_all((row, (one,)) for one, row in placed)
     for row in range(len(nodes)):
         assert fork.describe(row) == whole.describe(row)
     assert_array_equal(fork.fit(fork.request_of(pod)), whole.fit(whole.request_of(pod)))
@@ -226,7 +226,7 @@ def test_without_metrics_the_filter_is_neutral(
 ) -> None:
     nodes, _, placed = case
     state = LoadState(nodes, {}, args, NOW * SECOND)
-    state.place_all(placed)
+    state.place_all((row, (one,)) for one, row in placed)
     request = state.request_of(pod)
     assert not state.fit(request).any()
     assert not state.score(request).any()

@@ -71,7 +71,7 @@ def load_view(
 
     def counted(*pods: Pod) -> Mapping[str, Resources]:
         load = LoadState([state.node], metrics, args or LoadAwareArgs(), moment)
-        load.place_all((pod, 0) for pod in pods)
+        load.place_all([(0, pods)])
         return load.describe(0)
 
     def stamp(pod: Pod) -> int:

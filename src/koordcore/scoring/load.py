@@ -104,12 +104,12 @@ class LoadState:
         self._set_clock()
 
     def _with(
-        self, nodes: Sequence[Node], metrics: Mapping[str, NodeMetric], pods: Sequence[Iterable[Pod]]
+        self, nodes: Sequence[Node], metrics: Mapping[str, NodeMetric], pods: Sequence[Sequence[Pod]]
     ) -> LoadState:
         """Make a state of the same kind."""
         made: LoadState = copy(self)
         made._open(nodes, metrics, self.now)
-        made.place_all((pod, place) for place, there in enumerate(pods) for pod in there)
+        made.place_all(enumerate(pods))
         return made
 
     def _empty(self, node: Node) -> LoadState:
@@ -124,14 +124,20 @@ class LoadState:
 
     def _at(self, rows: Rows) -> Rows:
         """Give where nodes stand in the columns: their rows, until some join or leave."""
-        return rows if self._slots is None else self._slots.at[rows]
+        slots = self._slots
+        if slots is None:
+            return rows
+        if isinstance(rows, slice) and rows.start is not None and rows.stop == rows.start + 1:
+            slot = int(slots.at[rows.start])  # of one node, as the view of a node has it
+            return slice(slot, slot + 1)
+        return slots.at[rows]
 
     @classmethod
     def of_snapshot(cls, snapshot: ClusterSnapshot, args: LoadAwareArgs, now: datetime | int) -> LoadState:
         """Compile the state of a snapshot: its nodes, their metrics and the pods bound to them."""
         metrics = {metric.node: metric for metric in snapshot.of(NodeMetric)}
         state = cls([one.node for one in snapshot.nodes], metrics, args, now)
-        state.place_all((pod, row) for row, one in enumerate(snapshot.nodes) for pod in one.pods)
+        state.place_all((row, one.pods) for row, one in enumerate(snapshot.nodes))
         return state
 
     def fork(self) -> LoadState:
@@ -358,9 +364,9 @@ class LoadState:
         """Take note that so much of the list that :meth:`read` is given is counted already."""
         self._read = number
 
-    def place_all(self, pods: Iterable[tuple[Pod, int]]) -> None:
-        """Count many pods, each with its row."""
-        add_all(self._parts, pods, self._nodes.reports, self._estimator, self.now)
+    def place_all(self, nodes: Iterable[tuple[int, Sequence[Pod]]]) -> None:
+        """Count the pods of many nodes: row, and who is there."""
+        add_all(self._parts, nodes, self._nodes.reports, self._estimator, self.now)
         self._update_all()
 
     def filters(self, request: LoadRequest) -> bool:

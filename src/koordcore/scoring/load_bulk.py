@@ -12,12 +12,15 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntCube, IntMatrix
 from koordcore.model.metrics import PodMetric, rounded_column
 from koordcore.model.pods import Pod
-from koordcore.protocol.times import moment_of
-from koordcore.scoring.load_estimates import NO_REPORT, REPORTED_AS_PROD, Estimate, Estimator, Report
+from koordcore.scoring.load_estimates import REPORTED_AS_PROD, Estimate, Estimator, Report
 
 
 def add_all(
-    parts: IntCube, pods: Iterable[tuple[Pod, int]], reports: Sequence[Report], estimator: Estimator, now: int
+    parts: IntCube,
+    nodes: Iterable[tuple[int, Sequence[Pod]]],
+    reports: Sequence[Report],
+    estimator: Estimator,
+    now: int,
 ) -> None:
     """Add the contributions of pods to columns.
 
@@ -26,8 +29,8 @@ def add_all(
     parts
         ``(4, C, N)`` or more: usage of prod pods, delta, delta of prod pods and estimate are added to the
         first four.
-    pods
-        Each with its row; ignored ones are left out.
+    nodes
+        Row, and the pods there; ignored ones are left out. Tuples are read once as long as they live.
     reports
         By row.
     estimator
@@ -35,40 +38,59 @@ def add_all(
     now
         The moment of the call, which counts for pods that do not say when they were scheduled.
     """
-    kinds: dict[Estimate, int] = {}
-    rows: list[int] = []
-    numbers: list[int] = []
-    at: list[int] = []
-    which: list[int] = []
+    plain, shown = _Pods(), _Pods()
     metrics: list[PodMetric] = []
     outdated: list[bool] = []
-    seen, lingers = estimator.seen, estimator.lingers
-    here, report, shown = -1, NO_REPORT, NO_REPORT.by_key()
-    for pod, row in pods:
-        estimate = seen(pod)
-        if estimate is None:
+    for row, everybody in nodes:
+        pods, keys, estimates, stamps = estimator.counted(everybody)
+        if not pods:
             continue
-        if row != here:
-            here, report = row, reports[row]
-            shown = report.by_key()
-        metric = shown.get(pod.key)
-        if metric is None:
-            rows.append(row)
-            numbers.append(kinds.setdefault(estimate, len(kinds)))
+        report = reports[row]
+        by_key = report.by_key()
+        found = [*map(by_key.get, keys)] if by_key else []
+        if not any(found):
+            plain.add(row, estimates)
             continue
-        stamp = now if pod.scheduled is None else moment_of(pod.scheduled)
-        newer = report.horizon < stamp or (lingers and estimator.deadline(pod, stamp) > report.update_time)
-        at.append(row)
-        which.append(kinds.setdefault(estimate, len(kinds)))
-        metrics.append(metric)
-        outdated.append(newer)
-    if rows:
-        _add(parts, rows, _unmeasured([*kinds])[:, numbers])
-    if at:
+        moments = [now if stamp is None else stamp for stamp in stamps]
+        newer = [report.horizon < moment for moment in moments]
+        if estimator.lingers:
+            lasting = map(estimator.deadline, pods, moments)
+            newer = [one or until > report.update_time for one, until in zip(newer, lasting, strict=True)]
+        if not all(found):
+            plain.add(row, [one for one, metric in zip(estimates, found, strict=True) if metric is None])
+            there = [place for place, metric in enumerate(found) if metric is not None]
+            estimates, newer = [estimates[place] for place in there], [newer[place] for place in there]
+        shown.add(row, estimates)
+        metrics += [metric for metric in found if metric is not None]
+        outdated += newer
+    if plain.rows:
+        kinds, numbers = plain.kinds()
+        _add(parts, plain.rows, _unmeasured(kinds)[:, numbers])
+    if shown.rows:
+        kinds, numbers = shown.kinds()
         reported = np.array([one.priority == REPORTED_AS_PROD for one in metrics], np.bool_)
         usages = [one.usage for one in metrics]
         used = np.array([rounded_column(usages, name) for name in estimator.names], np.int64).T
-        _add(parts, at, _measured([*kinds], which, used, reported, np.array(outdated, np.bool_)))
+        _add(parts, shown.rows, _measured(kinds, numbers, used, reported, np.array(outdated, np.bool_)))
+
+
+class _Pods:
+    """Rows of pods, and what each is expected to use."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self._estimates: list[Estimate] = []
+
+    def add(self, row: int, estimates: Sequence[Estimate]) -> None:
+        """Add pods of one node."""
+        self.rows += [row] * len(estimates)
+        self._estimates += estimates
+
+    def kinds(self) -> tuple[list[Estimate], list[int]]:
+        """Give the estimates that differ, and the number of each pod's among them."""
+        kinds = {id(one): one for one in self._estimates}
+        numbers = dict(zip(kinds, range(len(kinds)), strict=True))
+        return [*kinds.values()], [numbers[id(one)] for one in self._estimates]
 
 
 def _add(parts: IntCube, rows: Sequence[int], amounts: IntCube) -> None:

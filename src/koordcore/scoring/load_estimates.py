@@ -17,7 +17,7 @@ from koordcore.model.durations import SECOND
 from koordcore.model.load import LoadAwareArgs
 from koordcore.model.mappings import found_in
 from koordcore.model.metrics import NodeMetric, PodMetric, rounded_to
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import (
     BATCH_CPU,
     BATCH_MEMORY,
@@ -236,6 +236,23 @@ def ignored(pod: Pod) -> bool:
     return pod.finished or (ANNOTATION_RESERVE_POD in notes and notes[ANNOTATION_RESERVE_POD] == "true")
 
 
+class CountedPods(NamedTuple):
+    """The pods of a node that have a load.
+
+    Parameters
+    ----------
+    pods, keys, estimates
+        Who they are, their names, and what :meth:`Estimator.of` gives for them.
+    stamps
+        When they were scheduled; ``None`` for those that do not say.
+    """
+
+    pods: Sequence[Pod]
+    keys: Sequence[PodKey]
+    estimates: Sequence[Estimate]
+    stamps: Sequence[int | None]
+
+
 class Estimator:
     """Estimates for one set of arguments; equal pods are estimated once.
 
@@ -252,16 +269,30 @@ class Estimator:
         self._kinds: dict[_Kind, Estimate] = {}
         self._classes: dict[tuple[Any, ...], PriorityClass] = {}
         self._seen: dict[int, tuple[Pod, Estimate | None]] = {}
+        self._counted: dict[int, tuple[Sequence[Pod], CountedPods]] = {}
 
     def seen(self, pod: Pod) -> Estimate | None:
-        """Give what :meth:`of` gives, ``None`` for an ignored pod; most pods are asked about many times."""
+        """Give what :meth:`of` gives, ``None`` for an ignored pod; faster for those that were counted."""
         known = self._seen.get(id(pod))
         if known is not None and known[0] is pod:
             return known[1]
-        if len(self._seen) >= _MOST_SEEN:
+        return None if ignored(pod) else self.of(pod)
+
+    def counted(self, pods: Sequence[Pod]) -> CountedPods:
+        """Sum up the pods of a node; a node holds the same ones from one measurement to the next."""
+        known = self._counted.get(id(pods))
+        if known is not None and known[0] is pods:
+            return known[1]
+        if max(len(self._counted), len(self._seen)) >= _MOST_SEEN:
+            self._counted.clear()
             self._seen.clear()
-        found = None if ignored(pod) else self.of(pod)
-        self._seen[id(pod)] = (pod, found)
+        # Of those on a node that took in or gave up one, all others were seen before.
+        pairs = [(pod, self.seen(pod)) for pod in pods]
+        self._seen.update([(id(pair[0]), pair) for pair in pairs])
+        there, estimates = [pod for pod, one in pairs if one], [one for _, one in pairs if one]
+        stamps = [None if pod.scheduled is None else moment_of(pod.scheduled) for pod in there]
+        found = CountedPods(there, [pod.key for pod in there], estimates, stamps)
+        self._counted[id(pods)] = pods, found
         return found
 
     def of(self, pod: Pod) -> Estimate:

@@ -289,9 +289,12 @@ class NodeLoads:
 
     def put(self, rows: Sequence[int], at: Rows, fresh: NodeLoads) -> None:
         """Take in what is said of some nodes now, whose rows are given twice."""
-        last = self.latest in self.horizons[at]
+        last = self.latest != NEVER and self.latest in self.horizons[at]
         self._numbers[:, at], self._flags[:, at] = fresh._numbers, fresh._flags
-        self.reports = self.reports.changed(dict(zip(rows, fresh.reports, strict=True)))
+        pairs = zip(rows, fresh.reports, strict=True)
+        said = {row: one for row, one in pairs if one is not self.reports[row]}
+        if said:
+            self.reports = self.reports.changed(said)
         if last:
             self._note()
         else:
