@@ -200,11 +200,12 @@ def moved_layout(
         allocatable[:, row] = 0
         _write_offer(allocatable[:, row], layout.index, state.name, offered[row])
     nodes = layout.nodes.spliced(edits, {row: state.node for row, state in fresh.items()})
-    return attrs.evolve(
-        layout,
+    return ClusterLayout(
         names=names.order,
         row_of=names,
         nodes=nodes,
+        resources=layout.resources,
+        index=layout.index,
         allocatable=freeze(allocatable),
         kinds=layout.kinds.changed(nodes, list(fresh), edits),
     )

@@ -122,6 +122,9 @@ class Place(NamedTuple):
 
     def path(self, other: Place) -> list[Delta] | None:
         """Give the steps that lead from here to there; ``None`` where they are not known any more."""
+        line = self.line
+        if line is other.line and line.base <= self.at <= other.at:
+            return line.deltas[self.at - line.base : other.at - line.base]
         mine = {**dict(self.line.ancestors), self.line.token: self.at}
         theirs = {**dict(other.line.ancestors), other.line.token: other.at}
         common = [min(self.at, mine[token], theirs[token], other.at) for token in mine if token in theirs]

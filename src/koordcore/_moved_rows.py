@@ -14,6 +14,8 @@ T = TypeVar("T", bound=np.generic)
 
 _FEW: Final = 8
 """With more edits one look at every row is cheaper than a copy for each."""
+_SPARE: Final = 32
+"""Room is made for a thirty-second more rows at once."""
 
 
 def moved_rows(array: NDArray[T], edits: Sequence[Splice]) -> NDArray[T]:
@@ -38,3 +40,37 @@ def moved_rows(array: NDArray[T], edits: Sequence[Splice]) -> NDArray[T]:
         fresh = np.zeros((*array.shape[:-1], come), array.dtype)
         array = np.concatenate([array[..., :at], fresh, array[..., at + gone :]], axis=-1)
     return array
+
+
+def shifted_rows(block: NDArray[T], number: int, edits: Sequence[Splice]) -> tuple[NDArray[T], int]:
+    """Do what :func:`moved_rows` does in place, where behind the rows there is room for those that come.
+
+    Parameters
+    ----------
+    block
+        Contiguous; its last axis is by row, and longer than there are rows.
+    number
+        How many rows there are.
+    edits
+        Rows that are taken out and put in, one after another.
+
+    Returns
+    -------
+    NDArray, int
+        The block, or another one with room for more, and how many rows there are now.
+    """
+    if len(edits) > _FEW or number + sum(edit.come for edit in edits) > block.shape[-1]:
+        moved = moved_rows(block[..., :number], edits)
+        spare = np.zeros((*block.shape[:-1], moved.shape[-1] // _SPARE + _FEW), block.dtype)
+        return np.ascontiguousarray(np.concatenate([moved, spare], axis=-1)), moved.shape[-1]
+    if not edits:
+        return block, number
+    # A view of plain memory moves what overlaps twice as fast as an array does.
+    memory, length = block.reshape(-1).data, block.shape[-1]
+    for at, gone, come in edits:
+        end = number + come - gone
+        for start in range(0, len(memory), length):
+            memory[start + at + come : start + end] = memory[start + at + gone : start + number]
+        block[..., at : at + come] = 0
+        number = end
+    return block, number

@@ -60,8 +60,11 @@ class NodeColumn(NamedTuple, Generic[K]):
         """
         if not edits and all(self.values[self.ids[row]] == value for row, value in said.items()):
             return self
-        ids = moved_rows(self.ids, edits) if edits else self.ids.copy()
         values, number = self.values, self.number
+        if edits and len(number) == 1:  # all nodes say the same
+            ids = np.zeros(len(self.ids) + sum(come - gone for _, gone, come in edits), np.int64)
+        else:
+            ids = moved_rows(self.ids, edits) if edits else self.ids.copy()
         if any(value not in number for value in said.values()):
             grown = dict(number)
             for value in said.values():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
 import attrs
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from koordcore.checking import verify
@@ -29,7 +31,7 @@ from koordcore.scheduling import schedule
 from koordcore.scheduling.backfilling import EarliestStart, backfill, earliest_start
 from koordcore.scheduling.cycle import open_workspace
 from koordcore.scheduling.one_pod import place_pod
-from koordcore.snapshot import ClusterSnapshot
+from koordcore.snapshot import ClusterSnapshot, forking
 from tests.reference.reservation_cycle import filter_node, restored_node
 from tests.reference.reservations import held_amounts
 from tests.reservations.test_joint import JOINT
@@ -295,6 +297,14 @@ def test_matching_together_is_never_worse_in_the_order_of_priority(
         return [sum(rank_of.get(one.pod) == rank for one in result.bound) for rank in (2, 1, 0)]
 
     assert placed(joint) >= placed(sequential)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _columns_kept_count_of() -> Iterator[None]:
+    """Every call hands on the columns that it has kept count of, which else one in many does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forking, "_COUNTED", -1)
+        yield
 
 
 @settings(max_examples=10, deadline=None)

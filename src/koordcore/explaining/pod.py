@@ -299,7 +299,7 @@ def _judge(cycle: SchedulingCycle, pod: Pod, search: Search | None) -> Explanati
 def _details(scheduling_class: SchedulingClass, pod: Pod, row: int) -> tuple[str, ...]:
     """Let the evaluators say more about a pod; those of its class speak of whoever was asked about first."""
     found = []
-    for plugin, setting, evaluator in scheduling_class.parts:
+    for plugin, setting, evaluator, _ in scheduling_class.parts:
         if not setting.filters or type(evaluator).details is Evaluator.details:
             continue
         if pod is scheduling_class.pod:

@@ -62,7 +62,7 @@ class KnownAnswers:
         stale = set[int]()
         for end, moves in past:
             stale.update(touched[read:end])
-            stale, read = {*moves.rows(np.array([*stale], np.int64)).tolist(), *moves.came}, end
+            stale, read = {*map(moves.row, stale), *moves.came}, end
             feasible, score = moves.by_row(feasible), moves.by_row(score)
         stale.update(touched[read:])
         stale.discard(-1)

@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore._arrays import ClusterLayout, IntVector
+from koordcore._arrays import ClusterLayout, IntCube, IntVector
 from koordcore._line import Delta
-from koordcore._moved_rows import moved_rows
+from koordcore._moved_rows import moved_rows, shifted_rows
 from koordcore._vector import Splice
 from koordcore.model.nodes import Node, NodeState
 from koordcore.snapshot.following import ClusterChanges, changes_of, moves_of, net_states
@@ -42,10 +42,26 @@ class NodeMoves(NamedTuple):
         """Give an array by row, its last axis, as rows are afterwards; zeros for those that joined."""
         return moved_rows(array, self.edits)
 
+    def within(self, block: IntCube, number: int) -> tuple[IntCube, int]:
+        """Give a block whose first ``number`` rows, of its last axis, are those of nodes; and how many are.
+
+        It is the same one, written over, where it has room for all.
+        """
+        return shifted_rows(block, number, self.edits)
+
+    def row(self, row: int) -> int:
+        """Give the row that a node has afterwards by the one that it had; -1 where it left."""
+        for at, gone, come in self.edits:
+            if row >= at:
+                if row < at + gone:
+                    return -1
+                row += come - gone
+        return row
+
     def rows(self, rows: IntVector) -> IntVector:
         """Give the rows that nodes have afterwards by those that they had; -1 for those that left."""
         found = rows.copy()
-        for at, gone, come in self.edits:
+        for at, gone, come in self.edits if len(rows) else ():
             left = (found >= at) & (found < at + gone)
             found[found >= at + gone] += come - gone
             found[left] = -1

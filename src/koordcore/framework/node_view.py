@@ -83,14 +83,17 @@ class Amounts:
         Where nodes joined or left rows are others from then on, see :meth:`moved_since`.
     era
         How many times nodes joined or left, or resources came in.
+    shifted
+        Rows whose amounts may not be the sum of what the node's pods ask for.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.layout: ClusterLayout = snapshot.layout
         taken, scored = snapshot.columns.requested, snapshot.columns.scored
         whole = snapshot.layout.allocatable
-        self._hold(np.stack([scored, taken, whole - scored, whole - taken]))
+        self._hold(np.stack([scored, taken, whole - scored, whole - taken]), whole.shape[1])
         self.touched: array[int] = array("q")
+        self.shifted: set[int] = set()
         # Where nodes joined or left: how long `touched` was, and how rows changed. The last ones are kept.
         self._moves: list[tuple[int, NodeMoves]] = []
         self.era = 0
@@ -100,10 +103,12 @@ class Amounts:
         self._gathered_at = 0
         self._gathered: IntCube = self.amounts
 
-    def _hold(self, amounts: IntCube) -> None:
-        self.amounts: IntCube = np.ascontiguousarray(amounts)
+    def _hold(self, block: IntCube, number: int) -> None:
+        """Hold the amounts of so many nodes in a block that may have room for more of them."""
+        self._block = block
+        self.amounts: IntCube = block[:, :, :number]
         self.scored, self.requested, self.spare, self.free = self.amounts
-        self.by_node: IntMatrix = _by_node(self.amounts)
+        self.by_node: IntMatrix = _by_node(block)[:number]
 
     def at(self, rows: Rows) -> IntCube:
         """Give the amounts of some nodes, ``(4, R, n)``, to be read only.
@@ -115,7 +120,7 @@ class Amounts:
             return self.amounts[:, :, rows]
         if self._gathered_for is not rows or self._gathered_at != len(self.touched):
             self._gathered_for, self._gathered_at = rows, len(self.touched)
-            self._gathered = self.amounts.take(rows, axis=2)
+            self._gathered = self._block.take(rows, axis=2)
         return self._gathered
 
     @property
@@ -177,6 +182,8 @@ class Amounts:
         slots = requested.get(PODS, 0)
         self.amounts[:, :, row] += sign * self._change(requested.items(), scored.items(), pods=slots)
         self.touched.append(row)
+        if requested or scored:
+            self.shifted.add(row)
 
     def offer(self, rows: Iterable[int], layout: ClusterLayout) -> None:
         """Take in that nodes offer what a layout says now."""
@@ -190,10 +197,14 @@ class Amounts:
         """Let nodes join, with nothing on them and nothing offered, and leave; let resources come in."""
         self._moves = [*self._moves[-_MOVES_KEPT + 1 :], (len(self.touched), moves)]
         self.era += 1
-        amounts = with_resources(self.amounts, layout, moves.resources) if moves.resources else self.amounts
+        number, block = self.amounts.shape[-1], self._block
+        if moves.resources:
+            block = np.ascontiguousarray(with_resources(self.amounts, layout, moves.resources))
         self.layout = layout
-        self._hold(moves.by_row(amounts))
+        self._hold(*moves.within(block, number))
         self._real = self._gathered_for = None
+        shifted = moves.rows(np.array([*self.shifted], np.int64))
+        self.shifted = {row for row in shifted.tolist() if row >= 0}
 
     def moved_since(self, era: int) -> Sequence[tuple[int, NodeMoves]] | None:
         """Give how long ``touched`` was and how rows changed, each time since an era; ``None``: too often."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from koordcore._arrays import BoolVector, IntVector, Rows
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
@@ -68,9 +66,8 @@ class NUMASides:
 
     def moved(self, moves: NodeMoves) -> bool:
         """Take note of whose rows are others now."""
-        rows = moves.rows(np.array([row for row, _ in self.given.values()], np.int64)).tolist()
-        pairs = zip(self.given.items(), rows, strict=True)
-        self.given = {key: (row, mask) for (key, (_, mask)), row in pairs if row >= 0}
+        given = ((key, moves.row(row), mask) for key, (row, mask) in self.given.items())
+        self.given = {key: (row, mask) for key, row, mask in given if row >= 0}
         return True
 
     def enter(self, name: str, plugin: GivesNearby) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from koordcore.errors import ManifestError
 from koordcore.framework.class_sources import source_of
-from koordcore.framework.evaluator import Refusal, Scope
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.extended_resources import served_by_classes
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_states import StateTables
@@ -20,7 +20,7 @@ from koordcore.framework.requests import Marks, RequestKey, RequestReader, marks
 from koordcore.framework.sampling import NodeSample, nodes_to_find
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.state_scores import StateGroups
-from koordcore.framework.static_result import Part, StaticResult
+from koordcore.framework.static_result import Part, StaticResults
 from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import DeviceClass
@@ -29,7 +29,6 @@ from koordcore.model.pods import Pod
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.snapshot.following import ClusterChanges
 
-_OF_NODES: Final = frozenset({"fits", "scores"})
 _MOST_KINDS: Final = 4096
 """Kinds of a class that are kept; then all of them are forgotten."""
 
@@ -208,8 +207,7 @@ class PluginSet:
         self._classes: dict[RequestKey, SchedulingClass] = {}
         self._last: tuple[RequestKey, SchedulingClass] | None = None
         self._sought: set[RequestKey] = set()
-        self._static: dict[tuple[int, Hashable], Part] = {}
-        self._results: dict[tuple[int, ...], StaticResult] = {}
+        self._static = StaticResults(self.workspace)
         self._groups = StateGroups(self.workspace)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(self.workspace.layout.names))))
@@ -221,8 +219,7 @@ class PluginSet:
             self._placing = [one for one in self._placing if one not in gone]
             self._removing = [one for one in self._removing if one not in gone]
         self._last = None
-        self._static.clear()
-        self._results.clear()
+        self._static = StaticResults(self.workspace)
         self._groups = StateGroups(self.workspace)
 
     def _forget_parts(self, plugins: Sequence[Plugin]) -> None:
@@ -234,10 +231,7 @@ class PluginSet:
                 one.kinds.clear()
             if any(part.owner in plugins for part in one.parts):
                 self._classes.pop(key).retire()
-        self._static = {key: part for key, part in self._static.items() if part.owner not in plugins}
-        known = {*map(id, self._static.values())}
-        self._results = {key: one for key, one in self._results.items() if known.issuperset(key)}
-        self._groups.keep(self._results.values())
+        self._groups.keep(self._static.forget(plugins))
 
     def of(self, pod: Pod) -> PluginSet:
         """Give the set of the profile that decides a pod: that of its scheduler, else the first one."""
@@ -352,9 +346,9 @@ class PluginSet:
             parts = {id(part.plugin): part for part in common.parts}
             for number in self._refusing:
                 if key[number] is not None:
-                    plugin = self._asking[number]
-                    setting = self.settings[self.plugins.index(plugin)]
-                    parts[id(plugin)] = Part(plugin, setting, plugin.evaluator(pod, key[number]))
+                    plugin, request = self._asking[number], key[number]
+                    place, evaluator = self.plugins.index(plugin), plugin.evaluator(pod, request)
+                    parts[id(plugin)] = Part(plugin, self.settings[place], evaluator, (place, request))
             if len(common.kinds) >= _MOST_KINDS:
                 common.kinds.clear()
             ordered = [parts[id(one)] for one in self.plugins if id(one) in parts]
@@ -363,10 +357,13 @@ class PluginSet:
 
     def _make(self, pod: Pod, key: RequestKey, older: SchedulingClass | None = None) -> SchedulingClass:
         """Make the class of a key, out of one from before nodes joined or left where there is any."""
-        parts = []
-        going_on = {}
+        going_on: dict[Plugin, Part] = {}
         if older is not None and older.resources == len(self.workspace.layout.resources):
             going_on = {part.plugin: part for part in older.parts if part.moved()}
+            on = older.gone_on(going_on, self._static, self._groups)
+            if on is not None:
+                return on
+        parts = []
         asked = iter(key)
         for number, plugin in enumerate(self.plugins):
             if plugin.joint is None:
@@ -376,24 +373,13 @@ class PluginSet:
             if request is None:
                 continue
             # What does not depend on the pods that are bound is shared by all classes that ask the same.
-            part = going_on.get(plugin)
-            known = self._static.get((number, request)) if part is None else None
+            part = going_on.get(plugin) or self._static.part((number, request))
             if part is None:
-                part = known or Part(plugin, self.settings[number], plugin.evaluator(pod, request))
-            if known is None and part.evaluator.scope is Scope.STATIC:
-                self._static[number, request] = part
+                evaluator = plugin.evaluator(pod, request)
+                part = Part(plugin, self.settings[number], evaluator, (number, request))
             parts.append(part)
         source, opening = source_of(parts)
-        # Who says nothing of nodes makes no difference to what is said of them.
-        static = [
-            part
-            for part in parts
-            if part.evaluator.scope is Scope.STATIC and not part.evaluator.answers.isdisjoint(_OF_NODES)
-        ]
-        signature = tuple(map(id, static))
-        found = self._results.get(signature)
-        if found is None:
-            found = self._results[signature] = StaticResult.of(tuple(static), self.workspace)
+        found = self._static.of(parts, None if older is None else older.static)
         change = None if self._fit is None else self.workspace.change_of(*cast("Any", key[self._fit]))
         made = SchedulingClass(
             self.workspace, pod, parts, found, change, self._groups, self._remarking, source

@@ -21,6 +21,16 @@ class Roles(NamedTuple):
     cluster_filters: tuple[Part, ...]
     whole_scorers: tuple[Part, ...]
 
+    @property
+    def looks_at_amounts(self) -> bool:
+        """Some look at amounts."""
+        return bool(self.amounts.scorers or self.amounts.filters)
+
+    @property
+    def amounts_alone(self) -> bool:
+        """The states that nodes are in tell all there is to choose by."""
+        return not (self.other_filters or self.other_scorers or self.cluster_filters or self.whole_scorers)
+
 
 def roles_of(parts: Sequence[Part], static: StaticResult) -> Roles:
     """Sort the parts of a class; most roles stay empty, and an empty tuple is no object of its own."""
@@ -33,7 +43,7 @@ def roles_of(parts: Sequence[Part], static: StaticResult) -> Roles:
     amount_filters: list[Evaluator] = []
     amount_scorers: list[tuple[int, Evaluator]] = []
     for part in parts:
-        _, setting, evaluator = part
+        setting, evaluator = part.setting, part.evaluator
         answers, scope = evaluator.answers, evaluator.scope
         if answers:
             if "refuse" in answers and setting.filters:

@@ -8,7 +8,7 @@ Where amounts decide alone, a class keeps that for every state that nodes are in
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from copy import copy
 from typing import Final
 
@@ -23,7 +23,7 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.roles import roles_of
 from koordcore.framework.sources import Source
 from koordcore.framework.state_scores import AmountAnswers, Choice, Membership, StateGroups, first_of
-from koordcore.framework.static_result import Part, StaticResult
+from koordcore.framework.static_result import Part, StaticResult, StaticResults
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
 from koordcore.model.decisions import Bound, Shortfall, Unschedulable, bound_plainly
@@ -44,6 +44,8 @@ class SchedulingClass:
         Some pod of the class.
     parts
         Plugins that have something to say about these pods, in filter order.
+    static
+        What those of them say that do not look at the pods that are bound.
     change
         What each of the pods adds to a node's amounts, where that is the same for all.
     source
@@ -69,20 +71,30 @@ class SchedulingClass:
         self.pod = pod
         self.parts = parts
         self.change = change
-        self._static = static
+        self.static = static
         self.source = source
         self._roles = roles = roles_of(parts, static)
-        # The states of nodes tell all there is to choose by.
-        self._by_states = not (
-            roles.other_filters or roles.other_scorers or roles.cluster_filters or roles.whole_scorers
-        )
-        self._known = KnownAnswers(follows=bool(roles.amounts.scorers or roles.amounts.filters))
+        self._by_states, self._known = roles.amounts_alone, KnownAnswers(follows=roles.looks_at_amounts)
         self.kinds: dict[Hashable, SchedulingClass] = {}
         self._as_plain: PlainAnswers | None = None
         self.era = workspace.era
         """How many times nodes had joined or left when it was made: rows are those of then."""
         self.resources = len(workspace.layout.resources)
-        """How many resources were counted when it was made: each stands where it stood then."""
+        """How many resources were counted then: each stands where it stood."""
+
+    def gone_on(
+        self, moved: Collection[Plugin], said: StaticResults, groups: StateGroups
+    ) -> SchedulingClass | None:
+        """Give the class as it is after nodes joined and left; ``None`` where not all of it can go on."""
+        lent = any("sources" in part.evaluator.answers for part in self.parts)
+        static = None if lent or len(moved) < len(self.parts) else said.of(self.parts, self.static)
+        if static is None or static.uneven or self.static.uneven:
+            return None
+        made: SchedulingClass = copy(self)
+        made.static, made._groups, made.era, made.kinds = static, groups, self._workspace.era, {}
+        made._known = KnownAnswers(follows=self._roles.looks_at_amounts)
+        made.take_over(self)
+        return made
 
     def take_over(self, old: SchedulingClass) -> None:
         """Take over what a class knew that wants the same of nodes, maybe before some joined or left."""
@@ -94,7 +106,7 @@ class SchedulingClass:
         if past is None or before.read < 0 or self.source is not None or old.source is not None:
             return
         feasible, score, stale = before.moved(past, self._workspace.touched)
-        stale.update(self._static.differing(old._static, past).tolist())
+        stale.update(self.static.differing(old.static, past).tolist())
         if len(stale) * _REFRESH_SHARE <= len(score):
             known.feasible, known.score, known.read = feasible, score, len(self._workspace.touched)
             if stale:
@@ -102,7 +114,7 @@ class SchedulingClass:
 
     def go_by(self, plain: SchedulingClass) -> None:
         """Take what nodes say that the source does not touch from a class that differs in that alone."""
-        if plain._static is self._static:
+        if plain.static is self.static:
             known = {id(part.plugin) for part in plain.parts}
             filters = [part for part in self._roles.other_filters if id(part.plugin) not in known]
             scorers = [part for part in self._roles.other_scorers if id(part.plugin) not in known]
@@ -112,7 +124,7 @@ class SchedulingClass:
         """Give a kind of the class, with the parts of those who may refuse its pods and look at no node."""
         made = copy(self)
         made.pod, made.parts = pod, parts
-        made._roles = self._roles._replace(refusing=roles_of(parts, self._static).refusing)  # noqa: SLF001
+        made._roles = self._roles._replace(refusing=roles_of(parts, self.static).refusing)  # noqa: SLF001
         return made
 
     def view(self, rows: Rows = ALL_ROWS) -> NodeView:
@@ -141,7 +153,7 @@ class SchedulingClass:
         single = self._known.single
         if single is None:
             single = self._known.single = AmountAnswers(self._workspace, self._roles.amounts, self.change)
-        static, view = self._static, NodeView(self._workspace, slice(row, row + 1))
+        static, view = self.static, NodeView(self._workspace, slice(row, row + 1))
         fits, score = single.of(row)
         score += int(static.score[row])
         for part in self._roles.other_filters:
@@ -197,7 +209,7 @@ class SchedulingClass:
 
     def _by_amounts(self, view: NodeView) -> tuple[BoolVector | None, IntVector]:
         """What static plugins and amounts say, as :meth:`_answers` gives it."""
-        static, rows = self._static, view.rows
+        static, rows = self.static, view.rows
         score, enough = self._roles.amounts.answers(view)
         if score is None:
             score = np.zeros_like(static.score[rows])
@@ -222,9 +234,9 @@ class SchedulingClass:
         if not known.follows:
             return None
         if known.membership is None:
-            known.membership = self._groups.join(self._static, self._roles.amounts)
+            known.membership = self._groups.join(self.static, self._roles.amounts)
         if known.membership is None or not known.membership.ready():
-            states = self._groups.states_of(self._static)
+            states = self._groups.states_of(self.static)
             known.follows = states is not None and not states.over
             return None
         return known.membership
@@ -300,7 +312,7 @@ class SchedulingClass:
 
         Whoever leaves can only make them say yes. Others, such as affinity, may need who leaves.
         """
-        number, view = np.where(self._static.mask, most, 0), self.view()
+        number, view = np.where(self.static.mask, most, 0), self.view()
         for part in self.parts:
             if not part.setting.filters or part.evaluator.scope is Scope.CLUSTER:
                 continue
@@ -313,7 +325,7 @@ class SchedulingClass:
 
     def local_fits(self, rows: IntVector) -> BoolVector:
         """Tell which of some nodes pass the filters that look at one node at a time, shape (n,)."""
-        fits, view = self._static.mask[rows], self.view(rows)
+        fits, view = self.static.mask[rows], self.view(rows)
         for part in self.parts:
             if part.setting.filters and part.evaluator.scope is Scope.NODE:
                 mask = part.evaluator.fits(view)
@@ -350,7 +362,7 @@ class SchedulingClass:
 
     def may_fit_after_preemption(self) -> BoolVector:
         """Tell on which nodes the pods fit, or could fit once others have left: ``(N,)``."""
-        open_rows = self._static.mask.copy()
+        open_rows = self.static.mask.copy()
         for part in self.parts:
             unresolvable = part.evaluator.unresolvable(self.view()) if part.setting.filters else None
             if unresolvable is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,13 +17,24 @@ from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import PluginSetting
 
+_OF_NODES: Final = frozenset({"fits", "scores"})
+
 
 class Part(NamedTuple):
-    """One plugin's evaluator within a class."""
+    """One plugin's evaluator within a class.
+
+    Parameters
+    ----------
+    plugin, setting, evaluator
+        Who is asked, as the policy has it, and what answers.
+    key
+        The plugin's number and what the pods want of it.
+    """
 
     plugin: Plugin
     setting: PluginSetting
     evaluator: Evaluator
+    key: tuple[int, Hashable]
 
     @property
     def owner(self) -> Plugin:
@@ -32,7 +43,8 @@ class Part(NamedTuple):
 
     def moved(self) -> bool:
         """Go on where nodes joined and left; ``False`` where the evaluator is to be made anew."""
-        return self.evaluator.scope is not Scope.CLUSTER and self.evaluator.moved()
+        evaluator = self.evaluator
+        return evaluator.scope is not Scope.CLUSTER and (type(evaluator) is Evaluator or evaluator.moved())
 
 
 @record(eq=False)
@@ -47,28 +59,45 @@ class StaticResult:
         They allow every node and score all of them the same; then this is that score.
     uneven
         The ones whose score has to be normalised over the nodes that are feasible at the time.
+    alike
+        The evaluators that were asked, and what each says of all nodes alike.
     """
 
     mask: BoolVector
     score: IntVector
     uneven: tuple[Part, ...]
     flat: int | None
+    alike: tuple[tuple[Evaluator, tuple[bool, int | None] | None], ...] = ()
 
     @classmethod
-    def of(cls, parts: tuple[Part, ...], workspace: Workspace) -> StaticResult:
-        """Ask static plugins about all nodes."""
+    def of(
+        cls, parts: tuple[Part, ...], workspace: Workspace, older: StaticResult | None = None
+    ) -> StaticResult:
+        """Ask static plugins about all nodes.
+
+        Parameters
+        ----------
+        older
+            What plugins of the same settings said before nodes joined or left.
+        """
         number, view = len(workspace.layout.names), NodeView(workspace)
         mask = np.ones(number, bool)
+        told = tuple([(part.evaluator, part.evaluator.alike) for part in parts])
+        everyone = all(alike is not None and alike[0] for _, alike in told)
+        if everyone and number and older is not None and older.flat is not None and told == older.alike:
+            return cls(mask, np.full(number, older.flat, np.int64), (), older.flat, told)
         asked, common = [], 0
-        for part in parts:
-            alike = part.evaluator.alike
+        for part, (_, alike) in zip(parts, told, strict=True):
             if alike is None or not alike[0]:
                 asked.append(part)
             elif part.setting.scores and alike[1] is not None:
-                one = part.evaluator.normalise(np.array([alike[1]], np.int64), np.ones(1, np.bool_))
-                common += part.setting.weight * int(one[0])
+                one = alike[1]
+                if part.evaluator.normalises:
+                    one = int(part.evaluator.normalise(np.array([one], np.int64), np.ones(1, np.bool_))[0])
+                common += part.setting.weight * one
         if not asked:
-            return cls(mask, np.broadcast_to(np.int64(common), number), (), common if number else None)
+            score = np.full(number, common, np.int64)
+            return cls(mask, score, (), common if number else None, told)
         for part in asked:
             allowed = part.evaluator.fits(view) if part.setting.filters else None
             if allowed is not None:
@@ -86,7 +115,7 @@ class StaticResult:
             else:
                 score += part.setting.weight * part.evaluator.normalise(raw, mask)
         flat = int(score[0]) if len(score) and everywhere and not np.ptp(score) else None
-        return cls(mask, score, tuple(uneven), flat)
+        return cls(mask, score, tuple(uneven), flat, told)
 
     def differing(self, older: StaticResult, past: Sequence[tuple[int, NodeMoves]]) -> IntVector:
         """Give the rows of which an older one said something else, before nodes joined and left."""
@@ -104,3 +133,36 @@ class StaticResult:
         if self.flat is None:
             number = np.unique(2 * self.score + self.mask, return_inverse=True)[1]
         return number.astype(np.int64).tobytes()
+
+
+class StaticResults:
+    """What static plugins say, once for all classes that want the same of them."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._parts: dict[tuple[int, Hashable], Part] = {}
+        self._results: dict[tuple[int, ...], StaticResult] = {}
+
+    def part(self, key: tuple[int, Hashable]) -> Part | None:
+        """Give the part of a class that wanted this before."""
+        return self._parts.get(key)
+
+    def of(self, parts: Sequence[Part], older: StaticResult | None = None) -> StaticResult:
+        """Give what the static ones of some parts say together; see :meth:`StaticResult.of`."""
+        static = [part for part in parts if part.evaluator.scope is Scope.STATIC]
+        for part in static:
+            self._parts.setdefault(part.key, part)
+        # Who says nothing of nodes makes no difference to what is said of them.
+        telling = tuple([part for part in static if not part.evaluator.answers.isdisjoint(_OF_NODES)])
+        signature = tuple(map(id, telling))
+        found = self._results.get(signature)
+        if found is None:
+            found = self._results[signature] = StaticResult.of(telling, self._workspace, older)
+        return found
+
+    def forget(self, plugins: Sequence[Plugin]) -> Iterable[StaticResult]:
+        """Forget what some plugins have said; gives all that is left."""
+        self._parts = {key: part for key, part in self._parts.items() if part.owner not in plugins}
+        known = {*map(id, self._parts.values())}
+        self._results = {key: one for key, one in self._results.items() if known.issuperset(key)}
+        return self._results.values()

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
-import numpy as np
-
-from koordcore._arrays import ClusterLayout, IntMatrix
+from koordcore._arrays import AMOUNT_LIMIT, ClusterLayout, IntMatrix, freeze, node_columns
+from koordcore._columns import ClusterColumns
 from koordcore._vector import Vector
 from koordcore.framework.node_moves import Departures, NodeMoves
-from koordcore.framework.node_view import Amounts, Shape
+from koordcore.framework.node_view import REQUESTED, Amounts, Shape
 from koordcore.model.nodes import NodeState, node_state
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.resources import counted
@@ -25,6 +24,8 @@ from koordcore.snapshot.forking import hand_columns, with_states
 
 _SHAPES_KEPT: Final = 1024
 """Shapes of pods whose amounts are remembered; where all pods differ they would be kept for nothing."""
+_FEW: Final = 64
+"""Nodes that are added up anew for columns of all, which else are made of those that were before."""
 
 T = TypeVar("T")
 
@@ -45,8 +46,6 @@ class Workspace(Amounts):
     journal
         ``(pod, row, +1 or -1)`` for every pod that came to or left a node, undone changes included; appended
         only. A ledger that reads it needs no undo of its own.
-    corrected
-        Rows whose columns are not the sum of the node's pods.
     now
         The clock of the call; ``None`` where the caller gave none.
     """
@@ -56,7 +55,6 @@ class Workspace(Amounts):
         self.snapshot = snapshot
         self.now = now
         self.journal: list[tuple[Pod, int, int]] = []
-        self.corrected: set[int] = set()
         self.start, self.origin = snapshot, 0
         self.began = self.stands = 0
         self._started = 0  # the era in which `start` stands
@@ -251,11 +249,22 @@ class Workspace(Amounts):
         if self._grows():
             return end  # its columns have a row more than ours: it makes its own, and we cannot stand on it
         object.__setattr__(end, "layout", self.layout)
-        hand_columns(self.snapshot, end)
+        hand_columns(self.snapshot, end, self._columns)
         object.__setattr__(end, "_node_memo", self._memo())
         self.snapshot = end
         self.stands = len(self.journal)
         return end
+
+    def _columns(self) -> ClusterColumns | None:
+        """Give the columns of a snapshot of the present state; ``None`` where counting anew is better."""
+        # A pod that asks for more than there can be was counted with less.
+        if len(self.shifted) > _FEW or self.amounts[: REQUESTED + 1].max(initial=0) >= AMOUNT_LIMIT:
+            return None
+        requested, scored = self.requested.copy(), self.scored.copy()
+        for row in self.shifted:
+            pods = self.pods_on(row).values()
+            requested[:, row], scored[:, row] = node_columns(self.layout, self.layout.names[row], pods)
+        return ClusterColumns(layout=self.layout, requested=freeze(requested), scored=freeze(scored))
 
     def _memo(self) -> dict[Callable[..., Any], Vector[Any]]:
         """Give the values of nodes as they are now, for a snapshot to keep."""
@@ -348,8 +357,6 @@ class Workspace(Amounts):
         for build in self._values:
             self._move_values(build, between)
         self._between = between
-        corrected = moves.rows(np.array(sorted(self.corrected), np.int64))
-        self.corrected = {row for row in corrected.tolist() if row >= 0}
         self._made = {make: made for make, made in self._made.items() if _moved(made, moves)}
 
     def _move_values(self, build: Callable[[ClusterSnapshot, NodeState], Any], between: Departures) -> None:

@@ -198,7 +198,7 @@ class ReservationLedger:
         self._came: tuple[int, ...] = ()
         for number, back in enumerate(before.back):
             if back is not NOTHING:
-                self._correct(number, back)
+                self._give_back(int(self.row[number]), back, 1)
 
     def _show_columns(self) -> None:
         columns = self._columns
@@ -226,7 +226,10 @@ class ReservationLedger:
                 if not moves.resources.isdisjoint(state.allocatable)
                 or not moves.resources.isdisjoint(holder.requests)
             )
-        there = moves.rows(self.row) if len(self.row) else self.row
+        self._came = moves.came
+        if not self.states:
+            return True
+        there = moves.rows(self.row)
         for number in np.flatnonzero((self.row >= 0) & (there < 0)).tolist():
             self._back[number] = NOTHING  # what was corrected is gone with the node
             self.unsettled.add(number)
@@ -235,7 +238,6 @@ class ReservationLedger:
         self._in_use = {number for number in self._in_use if self.open[number]}
         rows = moves.rows(np.array([*self.by_row], np.int64)).tolist()
         self.by_row = {row: here for row, here in zip(rows, self.by_row.values(), strict=True) if row >= 0}
-        self._came = moves.came
         self._matches.clear()
         self._screens.clear()
         return True
@@ -299,7 +301,7 @@ class ReservationLedger:
         self.by_row[row] = tuple(sorted((*self.by_row.get(row, ()), number)))
 
     def _recount(self, number: int) -> None:
-        """Work the columns of one reservation out anew, and correct what counts twice on its node."""
+        """Work the columns of one reservation out anew, and what counts twice on its node."""
         state, holder, row = self.states[number], self.holders[number], int(self.row[number])
         self.open[number] = row >= 0 and state.matchable
         if state.assigned and self.open[number]:
@@ -309,18 +311,12 @@ class ReservationLedger:
         back = NOTHING if row < 0 else counted_twice(state, holder)
         if row >= 0:
             self._give_back(row, self._back[number], -1)
-            self._correct(number, back)
+            self._give_back(row, back, 1)
         self._back[number] = back
         self._columns.write(number, state, holder, back)
 
-    def _correct(self, number: int, back: Back) -> None:
-        """Count on its node once what a reservation and its users hold together."""
-        row = int(self.row[number])
-        self._give_back(row, back, 1)
-        if self.states[number].pod is not None:
-            self.workspace.corrected.add(row)  # it stays when all that only stand for one are gone
-
     def _give_back(self, row: int, back: Back, sign: int) -> None:
+        """Count on a node once what a reservation and its users hold together, or take that back."""
         self.workspace.shift(row, back[0], back[1], -sign)
 
     def _replace(self, number: int, state: ReservationState, row: int) -> None:

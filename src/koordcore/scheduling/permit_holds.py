@@ -19,6 +19,7 @@ from koordcore.allocators.gang.members import belongs
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound
+from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
@@ -130,7 +131,9 @@ def _marked(snapshot: ClusterSnapshot) -> _Marked:
 
 
 def _on(state: NodeState) -> tuple[Pod, ...]:
-    return tuple(pod for pod in state.pods if WAITS_AT_PERMIT in pod.annotations)
+    # Many pods have no annotations, which is seen at a glance.
+    noted = [pod for pod in state.pods if pod.annotations is not EMPTY]
+    return tuple([pod for pod in noted if WAITS_AT_PERMIT in pod.annotations])
 
 
 def _marked_again(

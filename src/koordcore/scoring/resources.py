@@ -67,6 +67,10 @@ class Capacity:
         self._rows: Rows | None = None
         self._last: Capacity | None = None
 
+    def stands_for(self, amounts: IntMatrix) -> bool:
+        """Tell whether some amounts, ``(K, N)``, are those of all nodes that it was made of."""
+        return self.uniform and self.amounts.size > 0 and bool((amounts == self.amounts).all())
+
     @property
     def present(self) -> NDArray[np.bool_]:
         """The node has some of the resource: of the shape of the amounts."""

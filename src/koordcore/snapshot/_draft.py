@@ -84,6 +84,8 @@ class Draft:
             When it does not go with what there is, or is no change.
         """
         match change:
+            case RecordReplaced(record) | RecordAdded(record) | RecordRemoved(record):  # most are metrics
+                self._write(change, record)
             case PodBound(pod):
                 self._bind(pod)
             case PodUpdated(pod):
@@ -109,8 +111,6 @@ class Draft:
                     self._where[key] = None
                 self._nodes[name] = None
                 self._pods[name] = {}
-            case RecordAdded(record) | RecordReplaced(record) | RecordRemoved(record):
-                self._write(change, record)
             case _:
                 raise ModelError(f"snapshot: expected a change, got {shown(change)}")
 

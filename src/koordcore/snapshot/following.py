@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, 
 
 from koordcore._line import Delta, RecordPair
 from koordcore._record import alike_but_for, differing
-from koordcore._vector import Splice, Vector
+from koordcore._vector import Splice, Vector, gone_and_come
 from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
 from koordcore.model.records import ClusterRecord
@@ -259,9 +259,12 @@ def changed_on(path: Sequence[Delta] | None) -> list[int] | None:
 
 def net_records(deltas: Iterable[Delta]) -> list[RecordPair]:
     """Give each record that is not the same object after some steps, before and after."""
+    told = [delta.records for delta in deltas if delta.records]
+    if len(told) == 1:
+        return [pair for pair in told[0] if pair[0] is not pair[1]]
     records: dict[RecordKey, RecordPair] = {}
-    for delta in deltas:
-        for pair in delta.records:
+    for said in told:
+        for pair in said:
             one = pair[0] if pair[1] is None else pair[1]
             assert one is not None  # a pair says something
             key = record_key(one)
@@ -414,11 +417,5 @@ def _said(replaced: Iterable[tuple[Node, Node]]) -> frozenset[str]:
 
 def _moved(row: int, before: NodeState, after: NodeState) -> Iterable[tuple[Pod, int, int]]:
     """Give who left a node and who came."""
-    old = {pod.key: pod for pod in before.pods}
-    came = []
-    for pod in after.pods:
-        if old.get(pod.key) is pod:
-            del old[pod.key]
-        else:
-            came.append((pod, row, 1))
-    return [*((pod, row, -1) for pod in old.values()), *came]
+    left, came = gone_and_come(before.pods, after.pods)
+    return [*((pod, row, -1) for pod in left), *((pod, row, 1) for pod in came)]

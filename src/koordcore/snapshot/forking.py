@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,7 +18,7 @@ from koordcore.snapshot.changes import RecordKey, record_key
 from koordcore.snapshot.following import NodeValueBuilder, concerned, state_at
 
 if TYPE_CHECKING:
-    from koordcore._columns import ClusterLayout
+    from koordcore._columns import ClusterColumns, ClusterLayout
     from koordcore.snapshot.cluster import ClusterSnapshot
 
 _KEY: Final = attrgetter("key")
@@ -26,6 +26,8 @@ _SHARE: Final = 4
 """Carrying a table over where more than a quarter of the nodes changed costs as much as making it anew."""
 _BEHIND: Final = 32
 """Steps by which columns that nobody asks for may be behind: what they have missed is made up for at once."""
+_COUNTED: Final = 24
+"""The same where somebody keeps count of them, so that they are seldom made up for."""
 
 
 def with_states(
@@ -150,10 +152,9 @@ def _fork(
 
 def _named_anew(layout: ClusterLayout, before: NodeState, after: NodeState) -> Iterator[str]:
     """Name the resources without a row that pods which came to a node ask for."""
-    index, there = layout.index, {*map(id, before.pods)}
-    for pod in after.pods:
-        if id(pod) not in there:
-            yield from (name for name in pod.requests if name not in index and counted(name))
+    index = layout.index
+    for pod in gone_and_come(before.pods, after.pods)[1]:
+        yield from (name for name in pod.requests if name not in index and counted(name))
 
 
 def with_waiting(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> ClusterSnapshot:
@@ -258,13 +259,11 @@ def _hand_tables(
     gone: set[PodKey] = set()
     after: list[tuple[str, Pod]] = []
     for old, new in pairs:
-        there = () if old is None else old.pods
-        here = () if new is None else new.pods
-        stay = {*map(id, there)} & {*map(id, here)}
-        gone.update(pod.key for pod in there if id(pod) not in stay)
-        after += [(pod.node_name or "", pod) for pod in here if id(pod) not in stay]
+        left, came = gone_and_come(() if old is None else old.pods, () if new is None else new.pods)
+        gone.update([pod.key for pod in left])
+        after += [(pod.node_name or "", pod) for pod in came]
     if location is not None:
-        moved = location.changed(gone, {pod.key: name for name, pod in after}) if pairs else location
+        moved = location.changed(gone, {pod.key: name for name, pod in after}) if gone or after else location
         object.__setattr__(made, "location", moved)
     if known is not None:
         waited, wait = gone_and_come(snapshot.pending, made.pending)
@@ -274,11 +273,25 @@ def _hand_tables(
         object.__setattr__(made, "_pods", known.changed(gone, pods) if gone or pods else known)
 
 
-def hand_columns(snapshot: ClusterSnapshot, made: ClusterSnapshot) -> None:
-    """Let a snapshot of the same resources make its columns out of those that are known here."""
+def hand_columns(
+    snapshot: ClusterSnapshot,
+    made: ClusterSnapshot,
+    counted: Callable[[], ClusterColumns | None] | None = None,
+) -> None:
+    """Let a snapshot of the same resources make its columns out of those that are known here.
+
+    Parameters
+    ----------
+    counted
+        Gives those of the snapshot that was made, where somebody keeps count of them.
+    """
     columns = _kept(snapshot, "columns")
     source = snapshot._columns_before if columns is None else (columns, snapshot.place)
-    if source[0] is not None and source[1].at + _BEHIND < snapshot.place.at:
+    behind = 0 if source[0] is None else snapshot.place.at - source[1].at
+    known = counted() if counted is not None and behind > _COUNTED else None
+    if known is not None:
+        source = known, made.place
+    elif behind > _BEHIND:
         source = snapshot.columns, snapshot.place  # a little at a time, and before steps are forgotten
     object.__setattr__(made, "_columns_before", source)
 

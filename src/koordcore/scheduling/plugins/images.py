@@ -22,6 +22,10 @@ class ImageEvaluator(Evaluator):
     def __init__(self, plugin: ImageLocality, images: Sequence[str]) -> None:
         self._plugin, self._images = plugin, images
 
+    def moved(self) -> bool:
+        self.__dict__.pop("_scores", None)
+        return True
+
     @property
     def alike(self) -> tuple[bool, int | None] | None:
         return None if any(map(self._plugin.index.has, self._images)) else (True, 0)

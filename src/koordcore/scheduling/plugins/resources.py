@@ -261,16 +261,21 @@ class Capacities:
         self._workspace = workspace
         self._of = workspace.layout.allocatable
         self._made: dict[tuple[str, ...], Capacity] = {}
+        # Those of before nodes changed, joined or left: mostly all still offer the same.
+        self._before: dict[tuple[str, ...], Capacity] = {}
 
     def of(self, names: tuple[str, ...], index: Rows) -> Capacity:
         """Give the capacities of some resources on the nodes as they are now."""
         offered = self._workspace.layout.allocatable
         if self._of is not offered:
             self._of = offered
-            self._made.clear()
+            self._made, self._before = {}, self._made
         found = self._made.get(names)
         if found is None:
-            found = self._made[names] = Capacity(offered[index])
+            amounts, found = offered[index], self._before.get(names)
+            if found is None or not found.stands_for(amounts):
+                found = Capacity(amounts)
+            self._made[names] = found
         return found
 
     def moved(self, moves: NodeMoves) -> bool:

@@ -37,11 +37,12 @@ def any_node_hints(snapshot: ClusterSnapshot) -> bool:
 
 def _labelled(snapshot: ClusterSnapshot) -> frozenset[str]:
     """Give the names of the nodes that carry a label or an annotation of Koordinator's."""
-    return frozenset(state.name for state in snapshot.nodes if _is_labelled(state))
+    return frozenset(state.name for state in snapshot.nodes if hints(state.node))
 
 
-def _is_labelled(state: NodeState) -> bool:
-    return any(_OURS in key for key in (*state.node.labels, *state.node.annotations))
+def hints(node: Node) -> bool:
+    """Tell whether a node carries a label or an annotation of Koordinator's."""
+    return any(_OURS in key for key in (*node.labels, *node.annotations))
 
 
 def heeds(changes: ClusterChanges) -> bool:
@@ -65,7 +66,7 @@ def _labelled_again(
     if not changed:
         return value
     gone = {old.name for old, _ in changed if old is not None}
-    came = (new.name for _, new in changed if new is not None and _is_labelled(new))
+    came = (new.name for _, new in changed if new is not None and hints(new.node))
     return value.difference(gone).union(came)
 
 

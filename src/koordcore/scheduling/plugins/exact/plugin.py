@@ -50,7 +50,7 @@ from koordcore.protocol.numa import ANNOTATION_RESOURCE_STATUS
 from koordcore.protocol.reservation import RESERVATION_NAME, is_operating_pod
 from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.scheduling.plugins.exact.chooser import NUMAChooser
-from koordcore.scheduling.plugins.exact.heeded import SAID, NodeHints, any_node_hints, heeds
+from koordcore.scheduling.plugins.exact.heeded import SAID, NodeHints, any_node_hints, heeds, hints
 from koordcore.scheduling.plugins.exact.whole import WholeNode, WholeNodeEvaluator, whole_node
 from koordcore.snapshot.following import ClusterChanges
 from koordcore.topology.cpu import format_cpulist
@@ -152,7 +152,7 @@ class ExactPlugin(JointPlugin):
         moved, self._moved = self._moved, False
         changed = moved or changes.nodes or NodeResourceTopology in changes.records
         anew = changed and self.workspace.made(NodeHints)
-        if anew and self.tells_numa != any_node_hints(self.workspace.snapshot):
+        if anew and self.tells_numa != self._hinted(changes):
             self.workspace.drop(NodeHints)
             return False
         if SharedTemplates in changes.records:
@@ -164,6 +164,12 @@ class ExactPlugin(JointPlugin):
         if reread or moved:
             self._stale.update(self._questions)  # each is renewed when an evaluator asks for it again
         return not (known and self.states.locked())  # a lock ends with time
+
+    def _hinted(self, changes: ClusterChanges) -> bool:
+        """Tell whether any node says something to heed now."""
+        if self.tells_numa or NodeResourceTopology in changes.records:
+            return any_node_hints(self.workspace.snapshot)
+        return any(hints(after) for _, after in changes.nodes.values())  # no other node did
 
     def moved(self, moves: NodeMoves) -> bool:
         self._moved = True
