@@ -16,22 +16,28 @@ _CHUNK: Final = 1 << _BITS
 _LARGEST: Final = 2 * _CHUNK
 """Items of a chunk after which it is parted."""
 _FIRST: Final = itemgetter(0)
+_SHORT: Final = 32
+"""Items of two sequences up to which sets of them are made sooner than their ends are compared."""
 
 
 def gone_and_come(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]:
     """Give what is only in the one and only in the other of two sequences; what counts is the object.
 
-    Where they begin and end alike nothing is done for single items.
+    Where long ones begin and end alike nothing is done for single items.
     """
     if before is after:
         return [], []
+    if len(before) + len(after) <= _SHORT:
+        old, new = {*map(id, before)}, {*map(id, after)}
+        gone = [] if old <= new else [one for one in before if id(one) not in new]
+        return gone, [] if new <= old else [one for one in after if id(one) not in old]
     short = min(len(before), len(after))
     first = next(compress(range(short), map(is_not, before, after)), short)
     ends = map(is_not, reversed(before), reversed(after))
     last = next(compress(range(short - first), ends), short - first)
-    gone, come = before[first : len(before) - last], after[first : len(after) - last]
-    stay = {*map(id, gone)} & {*map(id, come)}
-    return [one for one in gone if id(one) not in stay], [one for one in come if id(one) not in stay]
+    left, came = before[first : len(before) - last], after[first : len(after) - last]
+    stay = {*map(id, left)} & {*map(id, came)}
+    return [one for one in left if id(one) not in stay], [one for one in came if id(one) not in stay]
 
 
 class Splice(NamedTuple):
