@@ -20,8 +20,16 @@ from koordcore.model.nodes import Node
 K = TypeVar("K", bound=Hashable)
 IntVector: TypeAlias = NDArray[np.int64]
 
+_SPARE: Final = 32
 _STALE: Final = 64
 """Values that no node has any more are kept until there are so many of them, and as many as nodes."""
+
+
+def _zeros(block: NDArray[np.int64] | None, number: int) -> IntVector:
+    """Give so many zeros, of a block of these where that is long enough."""
+    if block is None or len(block) < number:
+        block = np.zeros(number + number // _SPARE + 1, np.int64)
+    return block[:number]
 
 
 class NodeColumn(NamedTuple, Generic[K]):
@@ -61,15 +69,15 @@ class NodeColumn(NamedTuple, Generic[K]):
         if not edits and all(self.values[self.ids[row]] == value for row, value in said.items()):
             return self
         values, number = self.values, self.number
-        if edits and len(number) == 1:  # all nodes say the same
-            ids = np.zeros(len(self.ids) + sum(come - gone for _, gone, come in edits), np.int64)
-        else:
-            ids = moved_rows(self.ids, edits) if edits else self.ids.copy()
         if any(value not in number for value in said.values()):
             grown = dict(number)
             for value in said.values():
                 grown.setdefault(value, len(grown))
             values, number = tuple(grown), grown
+        if len(number) == 1:  # all nodes say the same
+            length = len(self.ids) + sum(come - gone for _, gone, come in edits)
+            return NodeColumn(_zeros(self.ids.base, length), values, number)
+        ids = moved_rows(self.ids, edits) if edits else self.ids.copy()
         for row, value in said.items():
             ids[row] = number[value]
         if len(number) > 2 * len(ids) + _STALE:
