@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from koordcore import CertificateStatus, ClusterSnapshot, schedule, verify
+from koordcore.allocators.joint import together as counting
 from koordcore.explaining import explain
 from koordcore.framework.plugin import Together
 from koordcore.framework.plugin_set import PluginSet
@@ -81,6 +82,39 @@ def test_that_two_kinds_of_members_find_no_cards_beside_each_other_is_proven() -
     (plan,) = result.jobs
     assert plan.certificate is not None
     assert plan.certificate.status is CertificateStatus.INFEASIBLE
+
+
+HINT = {f"{partitioned.PREFIX}device-allocate-hint": '{"gpu": {"exclusivePolicy": "PCIeLevel"}}'}
+
+
+@pytest.mark.parametrize(
+    ("table", "notes", "budget"),
+    [
+        # Who comes first takes the better pair, on both switches, and leaves none untouched.
+        ({(0, 2): 5, (0, 1): 1, (2, 3): 1}, HINT, 500),
+        ({(0, 1): 1, (1, 2): 1}, {}, 0),
+    ],
+)
+def test_that_one_after_another_find_no_cards_is_no_proof_of_them_together(
+    table: dict[tuple[int, int], int],
+    notes: dict[str, str],
+    budget: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Exclusive cards are counted one pod after another, others too once there are too many ways."""
+    monkeypatch.setattr(counting, "_COUNTED", budget)
+    pairs = {"2": [{"minors": list(pair), "allocationScore": score} for pair, score in table.items()]}
+    name, device = partitioned.node("n")
+    for one in device["spec"]["devices"]:
+        one["topology"] = {"nodeID": 0, "pcieID": str(one["minor"] // 2), "busID": str(one["minor"])}
+    device["metadata"]["annotations"] = {f"{partitioned.PREFIX}gpu-partitions": json.dumps(pairs)}
+    members = gang(*(pod(f"m{at}", 1, gpus=2, bound=False, annotations={**notes}) for at in (1, 2)))
+    result = decided(name, device, *members)
+    assert not result.bound
+    (plan,) = result.jobs
+    assert plan.certificate is not None
+    assert plan.certificate.status is CertificateStatus.HEURISTIC
+    assert "not every way" in plan.detail
 
 
 def test_members_with_one_port_go_to_nodes_of_their_own_whose_cards_nobody_knows() -> None:

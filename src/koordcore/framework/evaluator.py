@@ -83,6 +83,9 @@ class Evaluator:
     rates_loans: ClassVar[bool] = False
     """Its ``scores`` tell which of several loans of a node is the better one."""
 
+    undercounts: bool = False
+    """A node may take more of such pods together than ``slots`` told last, so that this is no bound."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.answers = frozenset(one for one in _SELDOM if getattr(cls, one) is not getattr(Evaluator, one))

@@ -338,6 +338,11 @@ class SchedulingClass:
         return bool(self._roles.cluster_filters)
 
     @property
+    def undercounts(self) -> bool:
+        """Nodes may take more such pods together than was told last."""
+        return any(part.setting.filters and part.evaluator.undercounts for part in self.parts)
+
+    @property
     def needs_company(self) -> bool:
         """A filter may take more once other pods have come."""
         return any(part.setting.filters and part.evaluator.needs_company() for part in self.parts)

@@ -63,6 +63,11 @@ class PlanningInput:
         """More members may go once others are there; what nodes offer now is no bound then."""
         return any(one.needs_company for one in self.classes)
 
+    @property
+    def undercounted(self) -> bool:
+        """Nodes may take more members than their offers say: that these do not suffice is no proof."""
+        return self.needs_company or any(one.undercounts for one in self.classes)
+
     def among(self, rows: IntVector) -> PlanningInput:
         """Give the same job on some of the nodes, which this one has all of in the order of their rows."""
         scores = self.scores[:, rows]

@@ -187,7 +187,7 @@ class JointTurns:
             if isinstance(bound, dict):
                 # What several shapes take from each other is not seen in the offers of each.
                 exact = len(jobs) == len(everyone) and (not cut or len(inputs.classes) == 1)
-                exact = exact and not inputs.needs_company
+                exact = exact and not inputs.undercounted
                 if not (exact and self._settles(jobs, plan)):
                     self._workspace.rollback(mark)
                     if self._fewer(everyone, bound):

@@ -253,7 +253,7 @@ class Groups:
         if not domains.names:
             return self._refused({}, Failed("no feasible placements found"))
         if not order:
-            certificate = None if self._inputs.needs_company else _IMPOSSIBLE
+            certificate = None if self._inputs.undercounted else _IMPOSSIBLE
             failed = Failed(detail=self._choice.nearest(), certificate=certificate)
             return self._refused({}, failed, len(domains.names))
         best: tuple[tuple[int, int, int], Planned, int] | None = None

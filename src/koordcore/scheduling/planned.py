@@ -31,6 +31,8 @@ _FEW: Final = 3
 """Plans whose own nodes alone are asked what they do not take together; then all are, which takes long, and
 only if any of those knew."""
 
+_UNCOUNTED: Final = "no plan was found, and not every way in which nodes take members together was tried"
+
 Ask: TypeAlias = Callable[[IntMatrix, Sequence[Conflict]], GangDemand]
 """Writes the demand of a job over offers per shape and node, and what nodes do not take together."""
 
@@ -153,7 +155,7 @@ class _Agreement:
         self._conflicts: list[Conflict] = []
         self._refused = dict(inputs.refused)
         # Who looks for company, or spreads, may go once others are there where the offers say no.
-        self._doubtful = inputs.ties is None or inputs.needs_company
+        self._doubtful = inputs.ties is None or inputs.undercounted
         # What a node refuses beside those who are bound elsewhere it may take without them.
         self._elsewhere = any(one.looks_elsewhere for one in inputs.classes)
         # Nodes that were asked what they do not take together, and whether any of them knew.
@@ -209,7 +211,8 @@ class _Agreement:
         """Say why there is no plan; ``cut`` is whether there might be one after all."""
         certificate = weakened(answer.certificate) if cut else answer.certificate
         first = next(iter(self._refused.values()), None)
-        return Failed("" if self._refused else answer.message, answer.detail, first, certificate)
+        detail = _UNCOUNTED if any(one.undercounts for one in self._inputs.classes) else answer.detail
+        return Failed("" if self._refused else answer.message, detail, first, certificate)
 
     def _leave_out(self, demand: GangDemand, denied: Denied) -> None:
         """Plan on without those that go beyond what all share, and without a word of that."""

@@ -85,18 +85,23 @@ def devices_together(
 
 def most_together(
     state: NodeDevices, request: DeviceRequest, least: int, most: int, policy: DevicePolicy
-) -> int:
+) -> tuple[int, bool]:
     """Count how many such pods a node takes, of which it takes ``least`` one after another.
 
-    More than are known to fit are only told where all ways could be looked at.
+    More than are known to fit are only told where all ways could be looked at; whether it is known that no
+    more than that fit stands beside the number.
     """
     bound = min(most, _by_cards(state, request))
     if least < bound:
         bound = min(bound, _by_switches(state, request, bound))
-    if not least < bound or not countable(request):
-        return least
+    if not least < bound:
+        return least, True
+    if not countable(request):
+        return least, False
     found = packings_of(state, [request], [bound], policy, Work(_COUNTED))
-    return least if found is None else max(least, *(one.counts[0] for one in found))
+    if found is None:
+        return least, False
+    return max(least, *(one.counts[0] for one in found)), True
 
 
 def never_together(

@@ -219,6 +219,7 @@ class DeviceEvaluator(Evaluator):
     def slots(self, view: NodeView, most: int) -> IntVector | None:
         numbers = self._ids(view.rows)
         states = self._devices.table.states
+        self.undercounts = False
         counts = {number: self._count(states[number], most) for number in np.unique(numbers).tolist()}
         found: IntVector = np.array([counts[number] for number in numbers.tolist()], np.int64)
         loans = view.loans
@@ -236,7 +237,11 @@ class DeviceEvaluator(Evaluator):
             found = allocate_devices(state, self._request, policy=self._question.args.devices)
             if isinstance(found, DeviceShortfall):
                 policy = self._question.args.devices
-                return most_together(start, self._request, taken, most, policy) if taken else 0
+                if not taken:
+                    return 0
+                number, proven = most_together(start, self._request, taken, most, policy)
+                self.undercounts = self.undercounts or not proven
+                return number
             state = state.assume(f"\0{taken}", found)
         return most
 
