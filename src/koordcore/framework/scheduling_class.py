@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from koordcore._arrays import PODS_ROW, BoolVector, IntMatrix, IntVector, Rows
+from koordcore.framework.class_questions import ClassQuestions
 from koordcore.framework.evaluator import Refusal, Scope
 from koordcore.framework.known_answers import KnownAnswers, PlainAnswers
 from koordcore.framework.lacks import refusal_of
@@ -35,7 +36,7 @@ _ONE_BY_ONE: Final = 4
 """Fewer nodes than kernels take the time for that they save."""
 
 
-class SchedulingClass:
+class SchedulingClass(ClassQuestions):
     """Answers for one class of equal pods over all nodes, kept up to date.
 
     Attributes
@@ -331,28 +332,6 @@ class SchedulingClass:
                 mask = part.evaluator.fits(view)
                 fits = fits if mask is None else fits & mask
         return fits
-
-    @property
-    def looks_elsewhere(self) -> bool:
-        """A filter looks at more than the node in question."""
-        return bool(self._roles.cluster_filters)
-
-    @property
-    def undercounts(self) -> bool:
-        """Nodes may take more such pods together than was told last."""
-        return any(part.setting.filters and part.evaluator.undercounts for part in self.parts)
-
-    @property
-    def needs_company(self) -> bool:
-        """A filter may take more once other pods have come."""
-        return any(part.setting.filters and part.evaluator.needs_company() for part in self.parts)
-
-    @property
-    def counts_beyond_amounts(self) -> bool:
-        """A filter other than that of amounts looks at what runs on a node or in the cluster."""
-        filters = (part.evaluator for part in self.parts if part.setting.filters)
-        counting = (one for one in filters if one.scope is not Scope.STATIC and "fits" in one.answers)
-        return any(one.amounts is None for one in counting)
 
     @property
     def amounts(self) -> IntVector:

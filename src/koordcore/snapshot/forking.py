@@ -259,9 +259,12 @@ def _hand_tables(
     gone: set[PodKey] = set()
     after: list[tuple[str, Pod]] = []
     for old, new in pairs:
-        left, came = gone_and_come(() if old is None else old.pods, () if new is None else new.pods)
-        gone.update([pod.key for pod in left])
-        after += [(pod.node_name or "", pod) for pod in came]
+        there = () if old is None else old.pods
+        here = () if new is None else new.pods
+        before, behind = {*map(id, there)}, {*map(id, here)}
+        if not before <= behind:
+            gone.update([pod.key for pod in there if id(pod) not in behind])
+        after += [(pod.node_name or "", pod) for pod in here if id(pod) not in before]
     if location is not None:
         moved = location.changed(gone, {pod.key: name for name, pod in after}) if gone or after else location
         object.__setattr__(made, "location", moved)

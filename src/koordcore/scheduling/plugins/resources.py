@@ -258,8 +258,7 @@ class Capacities:
     """One :class:`Capacity` for each list of names, whichever plugin asks, of what nodes offer now."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._of = workspace.layout.allocatable
+        self._workspace, self._of = workspace, workspace.layout.allocatable
         self._made: dict[tuple[str, ...], Capacity] = {}
         # Those of before nodes changed, joined or left: mostly all still offer the same.
         self._before: dict[tuple[str, ...], Capacity] = {}
@@ -268,14 +267,12 @@ class Capacities:
         """Give the capacities of some resources on the nodes as they are now."""
         offered = self._workspace.layout.allocatable
         if self._of is not offered:
-            self._of = offered
-            self._made, self._before = {}, self._made
+            self._of, self._made, self._before = offered, {}, self._made
         found = self._made.get(names)
         if found is None:
             amounts, found = offered[index], self._before.get(names)
-            if found is None or not found.stands_for(amounts):
-                found = Capacity(amounts)
-            self._made[names] = found
+            kept = found is not None and found.stands_for(amounts)
+            self._made[names] = found = found if found is not None and kept else Capacity(amounts)
         return found
 
     def moved(self, moves: NodeMoves) -> bool:
@@ -297,8 +294,7 @@ class ScoredResources:
     """
 
     def __init__(self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
-        self._workspace = workspace
-        layout = workspace.layout
+        self._workspace, layout = workspace, workspace.layout
         kept = [(name, weight) for name, weight in resources if name in layout.index]
         self.names = tuple(name for name, _ in kept)
         self.index = as_rows([layout.index[name] for name in self.names])
