@@ -172,8 +172,10 @@ class NominatedPods:
         return narrowed
 
     def may_mislead(self, scheduling_class: SchedulingClass) -> bool:
-        """Tell whether who only counts as if he ran may help a pod elsewhere, by affinity or spreading."""
-        return bool(self.claimed or self._held) and scheduling_class.looks_elsewhere
+        """Tell whether who only counts as if he ran may help a pod, by affinity, spreading or a volume."""
+        if not (self.claimed or self._held):
+            return False
+        return scheduling_class.looks_elsewhere or scheduling_class.shares
 
     @contextmanager
     def lifted(self) -> Iterator[None]:

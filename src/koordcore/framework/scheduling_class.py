@@ -326,6 +326,11 @@ class SchedulingClass:
         return bool(self._roles.cluster_filters)
 
     @property
+    def shares(self) -> bool:
+        """A filter may let the pod share on a node what others have brought there."""
+        return any(part.setting.filters and part.evaluator.shares() for part in self.parts)
+
+    @property
     def needs_company(self) -> bool:
         """A filter may take more once other pods have come."""
         return any(part.setting.filters and part.evaluator.needs_company() for part in self.parts)
