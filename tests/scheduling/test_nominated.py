@@ -167,3 +167,16 @@ def test_who_is_nominated_in_this_call_is_no_company_yet_beside_one_of_an_earlie
     assert verify(snapshot, result) == ()
     assert not result.bound
     assert [one.node for one in schedule(empty, [comes, asks]).bound] == ["n1", "n1"]
+
+
+def test_of_nodes_that_refuse_beside_nominated_pods_the_closest_is_named() -> None:
+    waits = [
+        Pod(name=f"w{number}", requests={"cpu": cpu}, nominated_node=f"n{number}", priority=9)
+        for number, cpu in enumerate((4000, 2000, 3000))
+    ]
+    asks = Pod(name="asks", requests={"cpu": 3000})
+    snapshot = ClusterSnapshot(nodes=[zone(f"n{number}", "z") for number in range(3)], pending=[*waits, asks])
+    (decision,) = schedule(snapshot, [asks]).decisions
+    assert isinstance(decision, Unschedulable)
+    assert decision.nearest is not None
+    assert decision.nearest.node == "n1"

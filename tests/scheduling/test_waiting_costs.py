@@ -1,10 +1,11 @@
-"""Pods that wait and are not asked about cost a decision nothing, however many they are."""
+"""Pods that wait and are not asked about cost a further decision nothing, however many they are."""
 
 from __future__ import annotations
 
 import sys
 from types import FrameType
 
+import pytest
 from hypothesis import given, strategies as st
 
 from koordcore import ClusterSnapshot, Node, Pod, Unschedulable, schedule
@@ -50,6 +51,36 @@ def calls(number: int) -> int:
 
 def test_a_decision_costs_as_much_beside_four_times_as_many_that_wait() -> None:
     few, many = calls(100), calls(400)
+    assert many < 1.1 * few, (few, many)
+
+
+def calls_beside(nominated: int, asked: int, cpu: int) -> int:
+    """Count the calls of so many decisions beside pods for whom room was made, each on a node of its own."""
+    nodes = [Node(name=f"n{row:04}", allocatable=ROOM) for row in range(200)]
+    room = [
+        Pod(name=f"w{row:04}", requests={"cpu": 50_000}, nominated_node=f"n{row:04}", priority=row % 3)
+        for row in range(nominated)
+    ]
+    pods = [Pod(name=f"p{number:04}", requests={"cpu": cpu}) for number in range(asked)]
+    line = ClusterSnapshot(nodes=nodes, pending=[*room, *pods])
+    counted = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        result = schedule(line, pods)
+    finally:
+        sys.setprofile(None)
+    assert {isinstance(one, Unschedulable) for one in result.decisions} == {cpu > ROOM["cpu"]}
+    return counted
+
+
+@pytest.mark.parametrize("cpu", [1_000, 70_000])
+def test_a_further_decision_costs_as_much_beside_four_times_as_many_nominated_pods(cpu: int) -> None:
+    few, many = (calls_beside(number, 20, cpu) - calls_beside(number, 10, cpu) for number in (40, 160))
     assert many < 1.1 * few, (few, many)
 
 

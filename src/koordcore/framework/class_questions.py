@@ -34,6 +34,11 @@ class ClassQuestions:
         return any(part.setting.filters and part.evaluator.undercounts for part in self.parts)
 
     @property
+    def shares(self) -> bool:
+        """A filter may let the pod share on a node what others have brought there."""
+        return any(part.setting.filters and part.evaluator.shares() for part in self.parts)
+
+    @property
     def needs_company(self) -> bool:
         """A filter may take more once other pods have come."""
         return any(part.setting.filters and part.evaluator.needs_company() for part in self.parts)

@@ -201,6 +201,14 @@ class Evaluator:
         """
         return self.scope is Scope.CLUSTER and "fits" in self.answers
 
+    def shares(self) -> bool:
+        """Tell whether pods on a node may bring what this one would have to bring itself, such as a volume.
+
+        One that only counts as if it ran has brought nothing yet. Other filters that look at single nodes can
+        but refuse more where somebody counts who does not run.
+        """
+        return False
+
     def sources(self, others: Others, rating: Rating) -> Source | None:
         """Give what counts as gone for these pods, and what they may draw from instead, if there is anything.
 

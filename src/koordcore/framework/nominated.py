@@ -10,18 +10,21 @@ without the pods of higher or equal priority that are nominated there. Scores lo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
-from koordcore._arrays import BoolVector
+from koordcore._arrays import BoolVector, IntVector
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.extended_resources import asks_by_claims, served_by_classes
 from koordcore.framework.plugin import Plugin
+from koordcore.framework.promised_amounts import PromisedAmounts, by_amounts
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import HeldClaim
@@ -43,7 +46,7 @@ def assume_nominated(
     assumed = pod.at(node, claims=claims)
     row = workspace.layout.row_of[node]
     workspace.bind(assumed, row)
-    for plugin, _ in plugins.everyone:
+    for plugin in plugins.promising:
         plugin.promised(assumed, row)
     return assumed
 
@@ -52,7 +55,7 @@ def forget_nominated(workspace: Workspace, plugins: PluginSet, assumed: Pod) -> 
     """Take back what :func:`assume_nominated` did; the pod still asks for its quota."""
     row = workspace.layout.row_of[str(assumed.node_name)]
     workspace.evict(assumed.key, row)
-    for plugin, _ in plugins.everyone:
+    for plugin in plugins.promising:
         plugin.withdrawn(assumed, row)
 
 
@@ -80,6 +83,8 @@ class NominatedPods:
         self.fewer = False
         """Within :meth:`only_against`: somebody does not count who did."""
         self._limiting: list[Plugin] | None = None
+        self._promised = PromisedAmounts(workspace, self._on)
+        self._priorities: Counter[int] = Counter()
         row_of = workspace.layout.row_of
         named = [pod for pod in pods if pod.nominated_node]
         for pod in sorted(named, key=attrgetter("key")):
@@ -87,6 +92,7 @@ class NominatedPods:
             if row is not None:
                 self._on.setdefault(row, []).append(pod)
                 self._row[pod.key] = row
+                self._priorities[pod.priority] += 1
                 plugins.wake(pod)  # it counts as if it ran
 
     @property
@@ -111,7 +117,10 @@ class NominatedPods:
         for key in keys:
             row = self._row.pop(key, None)
             if row is not None:
-                self._on[row] = [one for one in self._on[row] if one.key != key]
+                (gone,) = (one for one in self._on[row] if one.key == key)
+                self._on[row] = [one for one in self._on[row] if one is not gone]
+                self._priorities[gone.priority] -= 1
+                self._promised.forget(gone, row)
 
     def decided(self, decisions: Iterable[PodDecision]) -> None:
         """Take note of who got a place, if only to wait there, or is nominated anew: each counts as that."""
@@ -134,14 +143,30 @@ class NominatedPods:
 
     def concern(self, pod: Pod) -> bool:
         """Tell whether any nominated pod counts against one."""
-        return bool(self._on) and any(self.against(pod, row) for row in self._on)
+        if not self._on:
+            return False
+        if self._by_priority:
+            more = sum(number for priority, number in self._priorities.items() if priority >= pod.priority)
+            return more > (pod.key in self._row)
+        return any(self.against(pod, row) for row in self._on)
+
+    def heeded_by(self, pod: Pod) -> int | PodKey | None:
+        """Tell pods apart by who counts against them: by priority, each alone, or ``None`` for nobody."""
+        if not self.concern(pod):
+            return None
+        return pod.priority if self._by_priority and pod.key not in self._row else pod.key
+
+    @property
+    def _by_priority(self) -> bool:
+        """Nothing but priority says who counts against whom."""
+        return self._on is self._promised.on and all(one.asleep for one in self._plugins.ranking)
 
     def refusal(self, pod: Pod) -> Refusal | None:
         """Say why a pod is refused on whatever node as long as those who count against it have no place."""
         if self._on and self._limiting is None:
             everyone = (plugin for plugin, _ in self._plugins.everyone)
             self._limiting = [one for one in everyone if type(one).refuse_beside is not Plugin.refuse_beside]
-        if not self._on or not self._limiting:
+        if not self._on or not self._limiting or all(one.asleep for one in self._limiting):
             return None
         promised = [one for row in sorted(self._on) for one in self.against(pod, row)]
         found = (one.refuse_beside(pod, promised) for one in self._limiting) if promised else ()
@@ -164,16 +189,41 @@ class NominatedPods:
         if row is not None:
             asked = np.zeros_like(feasible)
             asked[row] = feasible[row]
-        for there in self.one_by_one(pod, asked):
+        for rows, fits in self._beside(scheduling_class, pod, asked):
             narrowed = feasible.copy() if narrowed is feasible else narrowed
-            narrowed[there] &= scheduling_class.feasible()[there]
+            narrowed[rows] &= fits
         if narrowed is not feasible:
             scheduling_class.update()  # scores look at the nodes without them
         return narrowed
 
+    def _beside(
+        self, scheduling_class: SchedulingClass, pod: Pod, among: BoolVector
+    ) -> Iterator[tuple[Sequence[int] | IntVector, BoolVector]]:
+        """Tell of nodes where pods count against one whether they take it beside these, some at a time."""
+        if self._on and self._by_priority and by_amounts(scheduling_class, self._plugins.everyone):
+            yield self._promised.beside(scheduling_class, pod, self._row.get(pod.key), among)
+            return
+        for some in self.together(scheduling_class, pod, among):
+            yield some, scheduling_class.feasible()[some]
+
+    def together(
+        self, scheduling_class: SchedulingClass, pod: Pod, among: BoolVector
+    ) -> Iterator[Sequence[int]]:
+        """Do what :meth:`one_by_one` does, on all nodes at once where no filter looks at other nodes."""
+        if scheduling_class.looks_elsewhere:
+            yield from ([row] for row in self.one_by_one(pod, among))
+            return
+        against = {row: self.against(pod, row) for row in sorted(self._on) if among[row]}
+        rows = [row for row, there in against.items() if there]
+        if rows:
+            with self._assumed([*chain.from_iterable(against.values())]):
+                yield rows
+
     def may_mislead(self, scheduling_class: SchedulingClass) -> bool:
-        """Tell whether who only counts as if he ran may help a pod elsewhere, by affinity or spreading."""
-        return bool(self.claimed or self._held) and scheduling_class.looks_elsewhere
+        """Tell whether who only counts as if he ran may help a pod, by affinity, spreading or a volume."""
+        if not (self.claimed or self._held):
+            return False
+        return scheduling_class.looks_elsewhere or scheduling_class.shares
 
     @contextmanager
     def lifted(self) -> Iterator[None]:

@@ -118,9 +118,12 @@ class Plugin:
     looks_at: ClassVar[frozenset[str] | None] = None
     """Fields of :class:`Node` that its evaluators read, while it keeps nothing of nodes itself, or follows by
     its own; ``None`` where either may read any."""
+    shifts: ClassVar[bool] = False
+    """It counts amounts on nodes that no pod stands for when pods come (:meth:`Amounts.shift`)."""
+    heeds_promised: ClassVar[bool] = True
+    """Its filters may say otherwise where pods count as if they ran (:meth:`promised`)."""
     keeps_rows: ClassVar[bool] = True
-    """It may keep something by the rows of nodes, beside what its evaluators keep; one that does not goes on
-    where nodes join and leave."""
+    """It may keep things by rows of nodes itself; one that does not goes on where nodes join and leave."""
     only_refuses: ClassVar[bool] = False
     """Its evaluators refuse pods before any node is looked at, and say nothing of nodes: classes of pods that
     differ in what they want of it know the same of them."""
@@ -189,8 +192,7 @@ class Plugin:
     def request_of(self, pod: Pod) -> Hashable | Refusal | None:
         """Read what the pod wants of this plugin: a hashable value that tells pod classes apart.
 
-        ``None``: the plugin is skipped for this pod. A ManifestError about what the pod says is a refusal
-        with its text.
+        ``None`` skips the plugin for this pod; a ManifestError about what the pod says is a refusal.
         """
         return None
 
@@ -283,10 +285,7 @@ class Plugin:
         return None
 
     def tied(self, pods: Sequence[Pod]) -> tuple[frozenset[PodKey], ...] | None:
-        """Say which pods of a gang have to be on one node, because of what they share.
-
-        ``None``: some share what several nodes may reach, so that it is not known.
-        """
+        """Say which pods of a gang have to be on one node, for what they share; ``None``: it is not known."""
         return ()
 
     def placed(self, pod: Pod, row: int) -> None:

@@ -25,12 +25,18 @@ from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import DeviceClass
 from koordcore.model.decisions import Unschedulable
-from koordcore.model.pods import Pod
+from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.snapshot.following import ClusterChanges
 
+_NOTES: Final = ("placed", "removed", "promised", "withdrawn")
 _MOST_KINDS: Final = 4096
 """Kinds of a class that are kept; then all of them are forgotten."""
+
+
+def _takes_note(kind: type[Plugin]) -> bool:
+    """Tell whether plugins of a class look who comes and leaves."""
+    return any(getattr(kind, name) is not getattr(Plugin, name) for name in _NOTES)
 
 
 def _decisive(refusals: Iterable[Refusal]) -> Refusal | None:
@@ -130,6 +136,8 @@ class PluginSet:
             own = {id(plugin): (plugin, setting) for plugin, setting in other.everyone} | own
         self.everyone: list[tuple[Plugin, PluginSetting]] = list(own.values())
         self._placing = [one for one, _ in self.everyone if type(one).placed is not Plugin.placed]
+        # Who takes note of pods that only count as if they ran.
+        self.promising = [one for one, _ in self.everyone if _takes_note(type(one))]
         self._preferring = [one for one in self.plugins if one.prefers]
         self._remarking[:] = [one for one in self.plugins if type(one).remarks is not Plugin.remarks]
         # Who matches the pods of a call all together.
@@ -146,8 +154,8 @@ class PluginSet:
 
     def _begin(self) -> None:
         """Begin a call: who waits is new."""
-        self.refused: dict[SchedulingClass, tuple[int, Unschedulable]] = {}
-        """How each class was last refused in this call, and how long the journal was then."""
+        self.refused: dict[tuple[SchedulingClass, int | PodKey | None], tuple[int, Unschedulable]] = {}
+        """How each class was last refused in this call, by who counted, and how long the journal was then."""
         workspace = self.workspace
         self.sample: NodeSample | None = None
         """Which nodes are looked at; all of them, where there is none."""

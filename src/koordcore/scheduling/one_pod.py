@@ -152,6 +152,14 @@ def feasible_nodes(
 
 
 def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
+    """Count why every node refused; while nobody comes or leaves, it is the same for all pods of a class."""
+    failure = _refused_beside(plugins, scheduling_class, pod)
+    heeded = plugins.nominated.heeded_by(pod)
+    plugins.refused[scheduling_class, heeded] = len(plugins.workspace.journal), failure
+    return refused_likewise(failure, pod.key)
+
+
+def _refused_beside(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
     """Count why every node refused, each beside the pods that are nominated there."""
     nominated, alone = plugins.nominated, np.ones(len(plugins.workspace.layout.names), np.bool_)
     beside = []
@@ -161,14 +169,13 @@ def refused_by_nodes(plugins: PluginSet, scheduling_class: SchedulingClass, pod:
             beside.append(scheduling_class.failure(pod, misled))
         alone &= ~misled
     elif not nominated.concern(pod):
-        return _refused_alike(plugins, scheduling_class, pod)
-    for row in nominated.one_by_one(pod, alone.copy()):
+        return scheduling_class.failure(pod)
+    for rows in nominated.together(scheduling_class, pod, alone.copy()):
         only = np.zeros_like(alone)
-        only[row] = True
-        found = scheduling_class.failure(pod, only)
-        if found.rejections:
-            beside.append(found)
-            alone[row] = False
+        only[rows] = ~scheduling_class.feasible()[rows]
+        if only.any():
+            beside.append(scheduling_class.failure(pod, only))
+            alone &= ~only
     return _together([scheduling_class.failure(pod, alone), *beside])
 
 
@@ -187,17 +194,10 @@ def _together(parts: Sequence[Unschedulable]) -> Unschedulable:
 
 def _refused_before(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable | None:
     """Give how every node refused another pod of the class, if nobody has come or left since."""
-    known = plugins.refused.get(scheduling_class)
-    if known is None or known[0] != len(plugins.workspace.journal) or plugins.nominated.concern(pod):
+    known = plugins.refused.get((scheduling_class, plugins.nominated.heeded_by(pod)))
+    if known is None or known[0] != len(plugins.workspace.journal):
         return None
     return refused_likewise(known[1], pod.key)
-
-
-def _refused_alike(plugins: PluginSet, scheduling_class: SchedulingClass, pod: Pod) -> Unschedulable:
-    """Count why every node refused; while nobody comes or leaves, it is the same for all pods of a class."""
-    failure = scheduling_class.failure(pod)
-    plugins.refused[scheduling_class] = len(plugins.workspace.journal), failure
-    return refused_likewise(failure, pod.key)
 
 
 def place_there(

@@ -183,6 +183,7 @@ class LoadAware(Plugin):
     reads = frozenset((NodeMetric,))
     looks_at = frozenset[str]()  # what evaluators know of nodes is asked of the state, which follows
     by_template = True
+    heeds_promised = False
     arguments = LoadAwareArgs
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:

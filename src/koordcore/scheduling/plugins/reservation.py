@@ -68,6 +68,7 @@ class ReservationPlugin(Plugin):
     reads = frozenset((Reservation,))
     arguments = ReservationArgs
     refuses_at = 1
+    shifts = True
 
     def __init__(self, workspace: Workspace, args: Any = None) -> None:
         super().__init__(workspace, args)

@@ -270,6 +270,10 @@ class LimitEvaluator(Evaluator):
         for volume in volumes:
             self._by_driver.setdefault(volume[0], []).append(volume)
 
+    def shares(self) -> bool:
+        users = self._plugin.attachments.users
+        return any(one in users for ones in self._by_driver.values() for one in ones)
+
     def fits(self, view: NodeView) -> BoolVector:
         attachments, layout = self._plugin.attachments, self._plugin.workspace.layout
         fitting = np.ones(len(layout.names), np.bool_)[view.rows]
