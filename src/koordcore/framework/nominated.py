@@ -83,7 +83,8 @@ class NominatedPods:
         self.fewer = False
         """Within :meth:`only_against`: somebody does not count who did."""
         self._limiting: list[Plugin] | None = None
-        self._promised = PromisedAmounts(workspace, self._on)
+        self._all = self._on
+        self._promised: PromisedAmounts | None = None
         self._priorities: Counter[int] = Counter()
         row_of = workspace.layout.row_of
         named = [pod for pod in pods if pod.nominated_node]
@@ -120,7 +121,8 @@ class NominatedPods:
                 (gone,) = (one for one in self._on[row] if one.key == key)
                 self._on[row] = [one for one in self._on[row] if one is not gone]
                 self._priorities[gone.priority] -= 1
-                self._promised.forget(gone, row)
+                if self._promised is not None:
+                    self._promised.forget(gone, row)
 
     def decided(self, decisions: Iterable[PodDecision]) -> None:
         """Take note of who got a place, if only to wait there, or is nominated anew: each counts as that."""
@@ -159,7 +161,7 @@ class NominatedPods:
     @property
     def _by_priority(self) -> bool:
         """Nothing but priority says who counts against whom."""
-        return self._on is self._promised.on and all(one.asleep for one in self._plugins.ranking)
+        return self._on is self._all and all(one.asleep for one in self._plugins.ranking)
 
     def refusal(self, pod: Pod) -> Refusal | None:
         """Say why a pod is refused on whatever node as long as those who count against it have no place."""
@@ -201,6 +203,8 @@ class NominatedPods:
     ) -> Iterator[tuple[Sequence[int] | IntVector, BoolVector]]:
         """Tell of nodes where pods count against one whether they take it beside these, some at a time."""
         if self._on and self._by_priority and by_amounts(scheduling_class, self._plugins.everyone):
+            if self._promised is None:
+                self._promised = PromisedAmounts(self._workspace, self._all)
             yield self._promised.beside(scheduling_class, pod, self._row.get(pod.key), among)
             return
         for some in self.together(scheduling_class, pod, among):

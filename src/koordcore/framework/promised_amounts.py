@@ -57,7 +57,7 @@ class PromisedAmounts:
     """
 
     def __init__(self, workspace: Workspace, on: Mapping[int, Sequence[Pod]]) -> None:
-        self._workspace, self.on = workspace, on
+        self._workspace, self._on = workspace, on
         self._sums: dict[int, IntCube] = {}
 
     def beside(
@@ -94,7 +94,7 @@ class PromisedAmounts:
             if len(self._sums) >= _SUMS_KEPT:
                 self._sums.clear()
             sums = self._sums[pod.priority] = np.zeros_like(self._workspace.amounts)
-            for row, there in self.on.items():
+            for row, there in self._on.items():
                 for one in there:
                     if one.priority >= pod.priority:
                         sums[:, :, row] += self._change(one)
