@@ -7,7 +7,7 @@ import json
 import attrs
 import pytest
 
-from koordcore import PreemptionRules, Unschedulable, explain, schedule, verify
+from koordcore import Node, PreemptionRules, SchedulingGroup, Unschedulable, explain, schedule, verify
 from koordcore.manifests import named_policy
 from koordcore.model.claims import (
     AllocationMode,
@@ -17,7 +17,10 @@ from koordcore.model.claims import (
     DeviceResult,
     ResourceClaim,
 )
+from koordcore.model.device_slices import ResourceSlice, SliceDevice
 from koordcore.model.pods import Pod, PodKey, PodResourceClaim
+from koordcore.model.scheduling_groups import GroupClaim, SchedulingPodGroup
+from koordcore.model.selectors import NodeSelector, NodeSelectorTerm, Requirement, SelectorOperator
 from koordcore.scheduling.plugins.claims_together import sharing_one_claim
 from tests.scheduling.test_claims import DRIVER, GPU, ONE, cluster, devices, legal, pod
 from tests.scheduling.test_claims_gangs import GANG
@@ -135,3 +138,44 @@ def test_pods_are_tied_by_a_claim_that_two_name_and_through_a_third_that_shares_
         frozenset({d, PodKey("default", "f")}),
     )
     assert sharing_one_claim(named[:2]) == ()
+
+
+def test_a_group_of_which_no_domain_takes_all_gets_what_was_chosen_for_its_members_together() -> None:
+    """Racks are compared by trial; what members with a common claim get is bound again as it was chosen."""
+
+    def of_rack(rack: str) -> ResourceSlice:
+        term = NodeSelectorTerm(expressions=(Requirement("rack", SelectorOperator.IN, (rack,)),))
+        pool, devices = f"rack-{rack}", (SliceDevice(name="gpu-0"),)
+        return ResourceSlice(
+            name=pool, driver=DRIVER, pool=pool, node_selector=NodeSelector(terms=(term,)), devices=devices
+        )
+
+    common, own = PodResourceClaim("c", template="one"), PodResourceClaim("own", template="one")
+    asks = ((2000, True), (1000, False), (2000, False), (500, True), (1000, False))
+    members = [
+        Pod(
+            name=f"g-{number}",
+            uid=f"u{number}",
+            requests={"cpu": cpu},
+            resource_claims=(common, own) if more else (common,),
+            scheduling_group=SchedulingGroup("g"),
+        )
+        for number, (cpu, more) in enumerate(asks)
+    ]
+    nodes = {"n0": ("a", 3000), "n1": ("b", 2000), "n2": ("b", 4000)}
+    snapshot = cluster(
+        {"n0": 1, "n1": 2, "n2": 1},
+        SchedulingPodGroup(
+            name="g", min_count=2, topology_keys=("rack",), claims=(GroupClaim(name="c", template="one"),)
+        ),
+        *map(of_rack, "ab"),
+        pending=members,
+    ).with_nodes(
+        *(
+            Node(name=name, labels={"rack": rack}, allocatable={"cpu": cpu, "pods": 10})
+            for name, (rack, cpu) in nodes.items()
+        )
+    )
+    result = legal(snapshot)
+    assert {nodes[one.node][0] for one in result.bound} == {"b"}
+    assert len(result.bound) == 4

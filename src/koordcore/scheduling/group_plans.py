@@ -22,7 +22,7 @@ from koordcore.framework.workspace import Workspace
 from koordcore.model.certificates import Certificate, CertificateStatus, Limits
 from koordcore.model.decisions import Bound, PodDecision, Unschedulable
 from koordcore.model.gangs import GangFit, NetworkTopologySpec
-from koordcore.model.pods import Pod, PodKey
+from koordcore.model.pods import PodKey
 from koordcore.preemption.problem import Domains
 from koordcore.scheduling.domain_choice import DomainChoice
 from koordcore.scheduling.gang_groups import Job
@@ -30,8 +30,8 @@ from koordcore.scheduling.gang_input import Conflict, PlanningInput, demand_of, 
 from koordcore.scheduling.gang_roles import counts_beyond_amounts
 from koordcore.scheduling.group_tree import GroupTree, units_of
 from koordcore.scheduling.key_domains import KeyDomains, key_domains
-from koordcore.scheduling.nominated_members import beside, bind_nominated
-from koordcore.scheduling.one_pod import place_pod, place_there
+from koordcore.scheduling.nominated_members import beside, bind_each, bind_nominated
+from koordcore.scheduling.one_pod import place_pod
 from koordcore.scheduling.outcomes import NO_REFUSALS, Outcome, all_of, give_up, plan_of, unplaced, weakened
 from koordcore.scheduling.planned import Failed, Planned, plan_and_bind
 from koordcore.snapshot import ClusterSnapshot
@@ -277,19 +277,17 @@ class Groups:
                 best = (value, found, number)
         if best is None:
             return self._refused({}, first, len(domains.names))
-        for key, decision in best[1].bound.items():
-            assert isinstance(decision, Bound)
-            pod = self._pod_of[key]
-            again = place_there(
-                self.workspace, self.plugins, pod, self.workspace.layout.row_of[decision.node]
-            )
-            assert again is not None, "what was bound on the same nodes is bound again"
-            best[1].bound[key] = again
-        return self._written(best[1].bound, best[1], domains.names[best[2]], proven=proven)
-
-    @cached_property
-    def _pod_of(self) -> Mapping[PodKey, Pod]:
-        return {pod.key: pod for pod in self.job.pods}
+        _, planned, number = best
+        pod_of = {pod.key: pod for pod in self.job.pods}
+        nodes = {key: one.node for key, one in planned.bound.items() if isinstance(one, Bound)}
+        again = bind_each(self.workspace, self.plugins, [(pod_of[key], node) for key, node in nodes.items()])
+        planned.bound.update(again)
+        if not again:
+            # Cards or claims of several were chosen together: the same question has the same answer.
+            once_more = self._within(domains.rows[number], domains.tree(number))
+            assert isinstance(once_more, Planned), "what was planned is planned again"
+            planned = once_more
+        return self._written(planned.bound, planned, domains.names[number], proven=proven)
 
     @property
     def _simple(self) -> bool:

@@ -26,12 +26,19 @@ def bind_nominated(
 ) -> dict[PodKey, PodDecision]:
     """Bind those of some pods that are nominated, each on its node; nobody where one of them does not fit."""
     row_of = workspace.layout.row_of
+    nominated = (pod for pod in pods if pod.nominated_node in row_of)
+    return bind_each(workspace, plugins, ((pod, str(pod.nominated_node)) for pod in nominated))
+
+
+def bind_each(
+    workspace: Workspace, plugins: PluginSet, places: Iterable[tuple[Pod, str]]
+) -> dict[PodKey, PodDecision]:
+    """Bind pods one after another, each on the node that is given; nobody where one of them does not fit."""
+    row_of = workspace.layout.row_of
     mark = workspace.checkpoint()
     decisions: dict[PodKey, PodDecision] = {}
-    for pod in pods:
-        if pod.nominated_node not in row_of:
-            continue
-        decision = place_there(workspace, plugins, pod, row_of[str(pod.nominated_node)])
+    for pod, node in places:
+        decision = place_there(workspace, plugins, pod, row_of[node])
         if decision is None:
             workspace.rollback(mark)
             return {}
