@@ -101,3 +101,16 @@ def test_that_pods_of_no_quota_leave_raises_what_quotas_share(mine: tuple[str, .
     result = schedule(snapshot, preempt=RULES)
     assert verify(snapshot, result) == ()
     assert victims(result) == ["taken"]
+
+
+@pytest.mark.parametrize("promised", [1, 10**22])
+def test_nobody_leaves_a_quota_below_what_it_is_promised_however_much_that_is(promised: int) -> None:
+    """``p`` belongs to no quota: it gets room of theirs only where they use more than their promise."""
+    snapshot = ClusterSnapshot(
+        nodes=[node("n", 4, pod("low", 3, "a"))],
+        pending=[pod("p", 4, "", 10)],
+        records=[quota("a", promised, promised)],
+    )
+    result = schedule(snapshot, preempt=RULES)
+    assert verify(snapshot, result) == ()
+    assert [type(one) for one in result.decisions] == [Unschedulable]

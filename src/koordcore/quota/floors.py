@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,10 @@ Leaver = tuple[str, Sequence[int]]
 """The quota of a pod, and what it asks for of each resource that is looked at."""
 
 
+_MOST: Final = 1 << 62
+"""More than anybody can use: quotas may promise any number, and sums of pods are told in 64 bits."""
+
+
 class _Use:
     """What one quota uses now, and what it keeps, of each resource that is looked at."""
 
@@ -22,8 +27,7 @@ class _Use:
 
     def __init__(self, ledger: QuotaLedger, name: str, wanted: Sequence[str]) -> None:
         used, floor = ledger.used_of(name), kept_floor(ledger, name)
-        self.used = [used.get(key, 0) for key in wanted]
-        self.floor = [floor.get(key, 0) for key in wanted]
+        self.used, self.floor = ([min(one.get(key, 0), _MOST) for key in wanted] for one in (used, floor))
 
 
 class Floors:
