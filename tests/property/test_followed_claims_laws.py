@@ -124,6 +124,28 @@ def test_a_line_of_claims_decides_as_a_cluster_made_anew(data: st.DataObject) ->
             line = result.snapshot
 
 
+def taken(line: ClusterSnapshot, name: str) -> tuple[ClusterSnapshot, str]:
+    """Ask for one device on a line; gives what the line is then, and the device, empty for none."""
+    result = schedule(line, [Pod(name=name, requests={"cpu": 100}, resource_claims=(TEMPLATED,))])
+    bound = result.bound
+    got = [str(one.id) for held in bound[0].claims for one in held.allocation.results] if bound else []
+    return result.snapshot, "".join(got)
+
+
+def test_a_claim_of_two_pods_that_gets_another_device_holds_that_alone() -> None:
+    users = (ClaimConsumer("p0"), ClaimConsumer("p1"))
+    before, after = (
+        ResourceClaim(name="c0", spec=ONE, allocation=allocated("a", device), reserved_for=users)
+        for device in "xy"
+    )
+    line = cluster().apply(RecordAdded(before))
+    for user in users:
+        pod = Pod(name=user.name, requests={"cpu": 100}, resource_claims=NAMED[:1])
+        line = line.apply(PodBound(pod.at("a")))
+    assert taken(line, "first")[1] == f"{DRIVER}/a/y"
+    assert taken(line.apply(RecordReplaced(after)), "next")[1] == f"{DRIVER}/a/x"
+
+
 def calls(number: int) -> int:
     """Count the calls of a decision after a claim came, beside as many claims as there are nodes."""
     room = {"cpu": 4000, "pods": 20}

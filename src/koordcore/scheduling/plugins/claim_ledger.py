@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -74,6 +75,7 @@ def _names(pods: Iterable[Pod]) -> Counter[ClaimKey]:
 
 _Place: TypeAlias = tuple[PodKey, int]
 """A pod and the row of its node."""
+_PLACE: Final = itemgetter(0)
 
 
 def _names_of(pod: Pod) -> set[str]:
@@ -160,9 +162,10 @@ class ClaimLedger:
                 pod = self._workspace.pods_on(row).get(key) if row >= 0 else None
                 if pod is not None:
                     places[key, row] = pod
-        for (_, row), pod in places.items():
-            self._count(pod, row, -1)
-            self._count(pod, row, 1)
+        # All of them leave before any comes back: while one uses a claim, it is allocated what it was.
+        for sign in (-1, 1):
+            for (_, row), pod in sorted(places.items(), key=_PLACE):
+                self._count(pod, row, sign)
 
     def stands_on(self, snapshot: ClusterSnapshot) -> bool:
         """Tell whether the devices of the nodes are the same there."""
