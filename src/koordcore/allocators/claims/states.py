@@ -197,6 +197,10 @@ class ClaimStates:
                     number = self._numbers[key] = len(self._states) - 1
         return number
 
+    def take_over(self, before: ClaimStates, number: int, shape: int) -> int:
+        """Give the number of a state that others had, of nodes that are of this shape now."""
+        return self._number(attrs.evolve(before._states[number], shape=shape))
+
     def after(self, number: int, choices: Iterable[Choice]) -> int:
         """Give the number of the state that follows when claims take what was chosen."""
         state = self._states[number]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from itertools import compress, count
+from operator import is_not, itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from koordcore.allocators.claims.pools import PoolKey
 from koordcore.allocators.claims.results import Choice
 from koordcore.allocators.claims.several_nodes import choose_on_nodes
 from koordcore.allocators.claims.states import ClaimStates, DevicesHeld
+from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import ClaimAllocation, ResourceClaim
 from koordcore.model.nodes import NodeState
@@ -72,8 +75,9 @@ def _names(pods: Iterable[Pod]) -> Counter[ClaimKey]:
     )
 
 
-_Place: TypeAlias = tuple[PodKey, int]
-"""A pod and the row of its node."""
+_Place: TypeAlias = tuple[PodKey, str]
+"""A pod and the name of its node."""
+_PLACE: Final = itemgetter(0)
 
 
 def _names_of(pod: Pod) -> set[str]:
@@ -108,16 +112,18 @@ class ClaimLedger:
         self._stale: set[PoolKey] = set()
         empty = np.array(self.states.empty, np.int64)
         self.numbers: IntVector = empty[np.array(self.devices.shape, np.int64)]
+        self._names = workspace.layout.names
+        self._seen: Sequence[Any] = self.devices.pools
+        """By row: what the node saw when its number was worked out."""
         self.version = 0
         for allocation in self.book.standing.values():
             self._stale |= self._held.add(allocation)
         self._journal, self._read = workspace.journal, len(workspace.journal)
         self._led = self._read
-        row_of = workspace.layout.row_of
         for pod in self.book.concerned(workspace.snapshot):
-            self._count(pod, row_of[str(pod.node_name)], 1)
+            self._count(pod, str(pod.node_name), 1)
         for pod, row, sign in workspace.journal[workspace.stands :]:
-            self._count(pod, row, sign)
+            self._count(pod, self._names[row], sign)
         self._refresh()
 
     def lead(self) -> bool:
@@ -126,7 +132,7 @@ class ClaimLedger:
         if snapshot is self._snapshot:
             return True
         book = claim_book(snapshot)
-        if not self.stands_on(snapshot) or not book.follows(before):
+        if not book.follows(before):
             return False
         pairs = records_changed(self._snapshot, snapshot)
         changed = [one for pair in pairs for one in pair if isinstance(one, ResourceClaim)]
@@ -135,11 +141,42 @@ class ClaimLedger:
         self.book, self._snapshot, self._led = book, snapshot, len(self._journal)
         for key in dict.fromkeys((one.namespace, one.name) for one in (*changed, *reserved)):
             self._stand(key, before.standing.get(key), book.standing.get(key))
-        self.update()
+        self._catch_up()
         self._tell(changed)
+        self._look(cluster_devices(snapshot))
         self.version += 1
         self._refresh()
         return True
+
+    def moved(self, moves: NodeMoves) -> bool:
+        """Go on where nodes joined and left; whoever was on these has left before."""
+        self._catch_up()
+        self._names = self._workspace.layout.names
+        self.numbers = moves.by_row(self.numbers)
+        seen = list(self._seen)
+        for at, gone, come in moves.edits:
+            seen[at : at + gone] = [None] * come
+        self._seen = seen
+        return True
+
+    def _look(self, devices: ClusterDevices) -> None:
+        """Go on with these devices: nodes that see the same as before are in the states that they were in."""
+        if devices is self.devices:
+            return
+        known, others = self.states, [*compress(count(), map(is_not, self._seen, devices.pools))]
+        self.devices, self.states, self._seen = devices, claim_states(devices), devices.pools
+        shape = np.array(devices.shape, np.int64)
+        same = np.ones(len(shape), np.bool_)
+        same[others] = False
+        before, first, which = np.unique(self.numbers[same], return_index=True, return_inverse=True)
+        shapes = shape[same][first].tolist()
+        taken = [self.states.take_over(known, *pair) for pair in zip(before.tolist(), shapes, strict=True)]
+        numbers: IntVector = np.array(self.states.empty, np.int64)[shape]
+        numbers[same] = np.array(taken, np.int64)[which]
+        self.numbers = numbers
+        for row in others:
+            if any(self._held.of((one.driver, one.name)) for one in devices.pools[row].pools):
+                numbers[row] = self.states.number_of(row, self._held)
 
     def _stand(self, key: ClaimKey, before: ClaimAllocation | None, after: ClaimAllocation | None) -> None:
         """Hold what stands now instead of what stood; where nothing does, what users have of a claim."""
@@ -156,17 +193,14 @@ class ClaimLedger:
             for name in (claim.name, claim.owner, *(one.name for one in claim.reserved_for)):
                 places |= {one: self._counted[one][0] for one in self._named.get((claim.namespace, name), ())}
                 key = PodKey(claim.namespace, name)
-                row = row_of.get(self._snapshot.location.get(key, ""), -1)
-                pod = self._workspace.pods_on(row).get(key) if row >= 0 else None
+                node = self._snapshot.location.get(key, "")
+                pod = self._workspace.pods_on(row_of[node]).get(key) if node in row_of else None
                 if pod is not None:
-                    places[key, row] = pod
-        for (_, row), pod in places.items():
-            self._count(pod, row, -1)
-            self._count(pod, row, 1)
-
-    def stands_on(self, snapshot: ClusterSnapshot) -> bool:
-        """Tell whether the devices of the nodes are the same there."""
-        return cluster_devices(snapshot) is self.devices
+                    places[key, node] = pod
+        # All of them leave before any comes back: while one uses a claim, it is allocated what it was.
+        for sign in (-1, 1):
+            for (_, node), pod in sorted(places.items(), key=_PLACE):
+                self._count(pod, node, sign)
 
     def allocation(self, key: ClaimKey) -> ClaimAllocation | None:
         """Give what a claim is allocated now."""
@@ -217,17 +251,19 @@ class ClaimLedger:
 
     def update(self) -> None:
         """Take in who came and who left since the last call."""
-        begin, end = self._read, len(self._journal)
-        if begin == end:  # several ask on end about one pod
-            return
-        self._read = end
-        for pod, row, sign in self._journal[begin:end]:
-            self._count(pod, row, sign)
+        if self._read < len(self._journal):  # several ask on end about one pod
+            self._catch_up()
         self._refresh()
 
-    def _count(self, pod: Pod, row: int, sign: int) -> None:
+    def _catch_up(self) -> None:
+        """Count who came and who left since the last call."""
+        begin, self._read = self._read, len(self._journal)
+        for pod, row, sign in self._journal[begin : self._read]:
+            self._count(pod, self._names[row], sign)
+
+    def _count(self, pod: Pod, node: str, sign: int) -> None:
         """Count what a pod on a node has by claims, or take off again what was counted for it."""
-        place = (pod.key, row)
+        place = (pod.key, node)
         if sign > 0:
             if not self.book.concerns(pod):
                 return

@@ -40,6 +40,7 @@ from koordcore.snapshot.following import ClusterChanges
 
 if TYPE_CHECKING:
     # What allocates claims is read for the first pod that has some.
+    from koordcore.allocators.claims.cluster import ClusterDevices
     from koordcore.allocators.claims.near import ClaimSide
     from koordcore.scheduling.plugins.claim_book import ClaimKey
     from koordcore.scheduling.plugins.claim_evaluator import Wish
@@ -68,6 +69,7 @@ class DynamicResources(Plugin):
         super().__init__(workspace, args)
         self.claim_args = args if isinstance(args, ClaimArgs) else ClaimArgs()
         self._ledger: ClaimLedger | None = None
+        self._devices: ClusterDevices | None = None
         self._moved = False
         # It is made anew where nodes or classes change.
         self._by_class = served_by_classes(workspace.snapshot)
@@ -88,7 +90,7 @@ class DynamicResources(Plugin):
 
     def follow(self, changes: ClusterChanges) -> bool:
         # Before anybody asks for devices, all that is known of nodes is what they offer.
-        known = self._ledger is not None and not self._ledger.stands_on(self.workspace.snapshot)
+        known = self._sees_else()
         known = known or ((self._moved or "allocatable" in changes.said) and self._serves_else())
         known = known or (self._ledger is not None and self._ledger.book.reserves_else(changes.pods))
         self._moved = False
@@ -100,6 +102,14 @@ class DynamicResources(Plugin):
     def moved(self, moves: NodeMoves) -> bool:
         self._moved = True
         return True
+
+    def _sees_else(self) -> bool:
+        """Tell whether nodes see other devices now; another plugin may have led the ledger to them."""
+        if self._devices is None:
+            return False
+        from koordcore.allocators.claims.cluster import cluster_devices
+
+        return cluster_devices(self.workspace.snapshot) is not self._devices
 
     def _serves_else(self) -> bool:
         """Tell whether device classes serve other resources now: that hangs on what nodes list."""
@@ -124,7 +134,7 @@ class DynamicResources(Plugin):
             if not ledger.lead():
                 self.workspace.drop(ClaimLedger)
                 ledger = self.workspace.once(ClaimLedger)
-            self._ledger = ledger
+            self._ledger, self._devices = ledger, ledger.devices
             self.workspace.once(NUMASides).enter(self.name, self)
         ledger.update()
         return ledger
