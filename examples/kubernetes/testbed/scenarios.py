@@ -335,7 +335,7 @@ def live(bed: Bed, plan: Plan, outcome: Outcome) -> None:
     outcome.cycles = scheduler.cycles[before:]
     busy = outcome.booked("read", "decide", "verify") / outcome.seconds
     turns = len(outcome.cycles)
-    outcome.note = f"{len(nodes)} nodes, {turns} turns, {busy:.0%} of the time reading and deciding"
+    outcome.note = f"{len(nodes)} nodes, {turns} turns, {busy:.0%} of the time reading, deciding and checking"
 
 
 def _mixture(name: str) -> list[tuple[str, Object]]:
