@@ -14,7 +14,7 @@ T = TypeVar("T", bound=np.generic)
 
 _FEW: Final = 8
 """With more edits one look at every row is cheaper than a copy for each."""
-_SPARE: Final = 32
+SPARE: Final = 32
 """Room is made for a thirty-second more rows at once."""
 
 
@@ -61,7 +61,7 @@ def shifted_rows(block: NDArray[T], number: int, edits: Sequence[Splice]) -> tup
     """
     if len(edits) > _FEW or number + sum(edit.come for edit in edits) > block.shape[-1]:
         moved = moved_rows(block[..., :number], edits)
-        spare = np.zeros((*block.shape[:-1], moved.shape[-1] // _SPARE + _FEW), block.dtype)
+        spare = np.zeros((*block.shape[:-1], moved.shape[-1] // SPARE + _FEW), block.dtype)
         return np.ascontiguousarray(np.concatenate([moved, spare], axis=-1)), moved.shape[-1]
     if not edits:
         return block, number

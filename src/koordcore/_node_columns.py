@@ -12,7 +12,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from koordcore._moved_rows import moved_rows
+from koordcore._moved_rows import SPARE, moved_rows
 from koordcore._vector import Splice
 from koordcore.model.affinity import Taint
 from koordcore.model.nodes import Node
@@ -20,7 +20,6 @@ from koordcore.model.nodes import Node
 K = TypeVar("K", bound=Hashable)
 IntVector: TypeAlias = NDArray[np.int64]
 
-_SPARE: Final = 32
 _STALE: Final = 64
 """Values that no node has any more are kept until there are so many of them, and as many as nodes."""
 
@@ -28,7 +27,7 @@ _STALE: Final = 64
 def _zeros(block: NDArray[np.int64] | None, number: int) -> IntVector:
     """Give so many zeros, of a block of these where that is long enough."""
     if block is None or len(block) < number:
-        block = np.zeros(number + number // _SPARE + 1, np.int64)
+        block = np.zeros(number + number // SPARE + 1, np.int64)
     return block[:number]
 
 

@@ -141,7 +141,8 @@ class StaticResults:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._parts: dict[tuple[int, Hashable], Part] = {}
-        self._results: dict[tuple[int, ...], StaticResult] = {}
+        # With the parts: one that is gone would lend its identity to another.
+        self._results: dict[tuple[int, ...], tuple[tuple[Part, ...], StaticResult]] = {}
 
     def part(self, key: tuple[int, Hashable]) -> Part | None:
         """Give the part of a class that wanted this before."""
@@ -157,12 +158,12 @@ class StaticResults:
         signature = tuple(map(id, telling))
         found = self._results.get(signature)
         if found is None:
-            found = self._results[signature] = StaticResult.of(telling, self._workspace, older)
-        return found
+            found = self._results[signature] = telling, StaticResult.of(telling, self._workspace, older)
+        return found[1]
 
     def forget(self, plugins: Sequence[Plugin]) -> Iterable[StaticResult]:
         """Forget what some plugins have said; gives all that is left."""
         self._parts = {key: part for key, part in self._parts.items() if part.owner not in plugins}
-        known = {*map(id, self._parts.values())}
-        self._results = {key: one for key, one in self._results.items() if known.issuperset(key)}
-        return self._results.values()
+        kept = self._results.items()
+        self._results = {key: one for key, one in kept if all(part.owner not in plugins for part in one[0])}
+        return [result for _, result in self._results.values()]

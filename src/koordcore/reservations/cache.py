@@ -227,6 +227,8 @@ class ReservationLedger:
                 or not moves.resources.isdisjoint(holder.requests)
             )
         self._came = moves.came
+        self._matches.clear()
+        self._screens.clear()
         if not self.states:
             return True
         there = moves.rows(self.row)
@@ -238,8 +240,6 @@ class ReservationLedger:
         self._in_use = {number for number in self._in_use if self.open[number]}
         rows = moves.rows(np.array([*self.by_row], np.int64)).tolist()
         self.by_row = {row: here for row, here in zip(rows, self.by_row.values(), strict=True) if row >= 0}
-        self._matches.clear()
-        self._screens.clear()
         return True
 
     def follow(self, changes: ClusterChanges) -> bool:
