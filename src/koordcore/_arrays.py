@@ -5,7 +5,7 @@ Resource-major matrices ``(R, N)`` of int64, nodes in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import sub
 from typing import Final, TypeAlias
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from koordcore._columns import ClusterColumns, ClusterLayout
 from koordcore._moved_rows import moved_rows
 from koordcore._node_columns import NodeColumns
+from koordcore._offers import Offers
 from koordcore._vector import Names, Splice, Vector
 from koordcore.errors import ModelError
 from koordcore.model.nodes import Node, NodeState
@@ -101,25 +102,33 @@ def compile_layout(states: Sequence[NodeState]) -> ClusterLayout:
     index = {name: row for row, name in enumerate(resources)}
     allocatable = np.zeros((len(resources), len(nodes)), np.int64)
     for row, node in enumerate(nodes):
-        _write_offer(allocatable[:, row], index, node.name, offered[row])
+        for resource, amount in _named(index, node.name, offered[row]):
+            allocatable[resource, row] = amount
     return ClusterLayout(
         names=tuple(node.name for node in nodes),
         row_of={node.name: row for row, node in enumerate(nodes)},
         nodes=nodes,
         resources=resources,
         index=index,
-        allocatable=freeze(allocatable),
+        offers=Offers(allocatable),
         kinds=NodeColumns(nodes),
     )
 
 
-def _write_offer(
-    column: NDArray[np.int64], index: Mapping[str, int], name: str, offered: Mapping[str, int]
-) -> None:
+def _named(index: Mapping[str, int], name: str, offered: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+    """Give row and amount of each resource that is counted."""
     for resource, amount in offered.items():
         if resource in index:
             _check(amount, f"node {name}: allocatable {resource}")
-            column[index[resource]] = amount
+            yield index[resource], amount
+
+
+def _column(layout: ClusterLayout, name: str, offered: Mapping[str, int]) -> list[int]:
+    """Give what a node offers, one amount per resource of the layout."""
+    column = [0] * len(layout.resources)
+    for resource, amount in _named(layout.index, name, offered):
+        column[resource] = amount
+    return column
 
 
 def widened_layout(layout: ClusterLayout, names: Iterable[str]) -> ClusterLayout:
@@ -130,7 +139,7 @@ def widened_layout(layout: ClusterLayout, names: Iterable[str]) -> ClusterLayout
     known = layout.resources[len(FIRST_RESOURCES) :]
     resources = (*FIRST_RESOURCES, *sorted((*known, *more)))
     wider = attrs.evolve(layout, resources=resources, index={name: row for row, name in enumerate(resources)})
-    return attrs.evolve(wider, allocatable=freeze(with_resources(layout.allocatable, wider, more)))
+    return attrs.evolve(wider, offers=Offers(with_resources(layout.allocatable, wider, more)))
 
 
 def with_resources(array: IntMatrix, layout: ClusterLayout, new: Collection[str], fill: int = 0) -> IntMatrix:
@@ -161,31 +170,33 @@ def changed_layout(layout: ClusterLayout, changed: Mapping[int, Node]) -> Cluste
     """
     offered = {row: _offered(node) for row, node in changed.items()}
     layout = widened_layout(layout, (name for amounts in offered.values() for name in amounts))
-    allocatable = layout.allocatable
-    for row, node in changed.items():
-        if offered[row] != _offered(layout.nodes[row]):
-            if allocatable is layout.allocatable:
-                allocatable = allocatable.copy()
-            allocatable[:, row] = 0
-            _write_offer(allocatable[:, row], layout.index, node.name, offered[row])
+    columns = {
+        row: _column(layout, node.name, offered[row])
+        for row, node in changed.items()
+        if offered[row] != _offered(layout.nodes[row])
+    }
     nodes = layout.nodes.changed(changed)
     return attrs.evolve(
         layout,
         nodes=nodes,
-        allocatable=allocatable if allocatable is layout.allocatable else freeze(allocatable),
+        offers=layout.offers.moved((), columns) if columns else layout.offers,
         kinds=layout.kinds.changed(nodes, list(changed)),
     )
 
 
 def moved_layout(
-    layout: ClusterLayout, names: Names, fresh: Mapping[int, NodeState], edits: Sequence[Splice]
+    layout: ClusterLayout,
+    known: Names,
+    names: Names,
+    fresh: Mapping[int, NodeState],
+    edits: Sequence[Splice],
 ) -> ClusterLayout:
     """Give the layout after nodes joined and left.
 
     Parameters
     ----------
-    names
-        Of all nodes.
+    known, names
+        Of all nodes, before and after.
     fresh
         Row, and the node with its pods, of those that joined or say something else.
     edits
@@ -195,18 +206,16 @@ def moved_layout(
     named = {name for amounts in offered.values() for name in amounts}
     named.update(name for state in fresh.values() for pod in state.pods for name in pod.requests)
     layout = widened_layout(layout, named)
-    allocatable = moved_rows(layout.allocatable, edits)
-    for row, state in fresh.items():
-        allocatable[:, row] = 0
-        _write_offer(allocatable[:, row], layout.index, state.name, offered[row])
-    nodes = layout.nodes.spliced(edits, {row: state.node for row, state in fresh.items()})
+    columns = {row: _column(layout, state.name, offered[row]) for row, state in fresh.items()}
+    replaced = {row: state.node for row, state in fresh.items()}
+    nodes = layout.nodes.spliced(edits, replaced, (known.order, names.order))
     return ClusterLayout(
         names=names.order,
         row_of=names,
         nodes=nodes,
         resources=layout.resources,
         index=layout.index,
-        allocatable=freeze(allocatable),
+        offers=layout.offers.moved(edits, columns),
         kinds=layout.kinds.changed(nodes, list(fresh), edits),
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from koordcore._node_columns import NodeColumns
+    from koordcore._offers import Offers
 
 
 @record(eq=False, kw_only=True)
@@ -38,9 +39,8 @@ class ClusterLayout:
         name.
     index
         Resource name to row of the matrices.
-    allocatable
-        ``(R, N)``: milli-CPU, bytes, counts; 0 where a node does not name the resource. What a node
-        keeps back is taken off.
+    offers
+        What nodes allocate; 0 where a node does not name the resource. What a node keeps back is taken off.
     kinds
         Nodes by the values of single labels, by taints, and by whether they are cordoned.
     """
@@ -50,8 +50,13 @@ class ClusterLayout:
     nodes: Vector[Node]
     resources: tuple[str, ...]
     index: Mapping[str, int]
-    allocatable: NDArray[np.int64]
+    offers: Offers
     kinds: NodeColumns
+
+    @property
+    def allocatable(self) -> NDArray[np.int64]:
+        """What nodes offer, ``(R, N)``: milli-CPU, bytes, counts."""
+        return self.offers.matrix
 
 
 @record(eq=False, kw_only=True)

@@ -18,6 +18,26 @@ SPARE: Final = 32
 """Room is made for a thirty-second more rows at once."""
 
 
+def moved_row(row: int, edits: Sequence[Splice]) -> int:
+    """Give the row that something has after some edits by the one that it had; -1 where it was taken out."""
+    for at, gone, come in edits:
+        if row >= at:
+            if row < at + gone:
+                return -1
+            row += come - gone
+    return row
+
+
+def row_before(row: int, edits: Sequence[Splice]) -> int:
+    """Give the row that something had before some edits by the one that it has; -1 where it was put in."""
+    for at, gone, come in reversed(edits):
+        if row >= at:
+            if row < at + come:
+                return -1
+            row += gone - come
+    return row
+
+
 def moved_rows(array: NDArray[T], edits: Sequence[Splice]) -> NDArray[T]:
     """Give an array by row, its last axis, after some rows were taken out and others, of zeros, put in.
 

@@ -142,6 +142,11 @@ def differing(before: Any, after: Any) -> frozenset[str]:
     return frozenset([name for name, old, new in pairs if old is not new and old != new])
 
 
+def fields_of(one: Any) -> tuple[str, ...]:
+    """Give the names of the fields of a record."""
+    return _fields_of(type(one))[0]  # type: ignore[arg-type]  # a class can be hashed
+
+
 def alike_but_for(fields: frozenset[str], before: Any, after: Any) -> bool:
     """Tell whether two records of one class say the same, whatever some of their fields say."""
     values = _values_but_for(type(before), fields)  # type: ignore[arg-type]  # a class can be hashed

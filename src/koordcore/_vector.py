@@ -182,7 +182,12 @@ class Vector(Sequence[T_co]):
         for number, chunk in open_chunks.items():
             self._chunks[number] = tuple(chunk)
 
-    def spliced(self, edits: Iterable[Splice], items: Mapping[int, T_co]) -> Vector[T_co]:
+    def spliced(
+        self,
+        edits: Iterable[Splice],
+        items: Mapping[int, T_co],
+        like: tuple[Vector[Any], Vector[Any]] | None = None,
+    ) -> Vector[T_co]:
         """Give the sequence with some items taken out and others put in.
 
         Parameters
@@ -191,19 +196,27 @@ class Vector(Sequence[T_co]):
             One after another.
         items
             What stands in some places afterwards, all that came in among them.
+        like
+            A sequence, and what these edits made of it.
         """
         made: Vector[T_co] = self._copy()
         edits = tuple(edits)
         if len(edits) == 1 and len(items) == edits[0].come:  # nothing but what comes in there
-            made._splice(edits[0], map(items.__getitem__, range(edits[0].at, edits[0].at + len(items))))
+            came = map(items.__getitem__, range(edits[0].at, edits[0].at + len(items)))
+            made._splice(edits[0], came, None if like is None else self._starts_like(*like))
             return made
         for edit in edits:
             made._splice(edit, repeat(None, edit.come))
         made._write(items)
         return made
 
-    def _splice(self, edit: Splice, items: Iterable[Any]) -> None:
-        """Splice in place."""
+    def _starts_like(self, before: Vector[Any], after: Vector[Any]) -> list[int] | None:
+        """Give where chunks begin after what made one of two sequences of the other, if known."""
+        alike = before._number == self._number and before._starts == self._starts
+        return after._starts if alike else None
+
+    def _splice(self, edit: Splice, items: Iterable[Any], starts: list[int] | None = None) -> None:
+        """Splice in place; ``starts`` are those of the chunks afterwards, where they are known."""
         if self._starts is None:
             self._starts = [number << _BITS for number in range(len(self._chunks))]
         if not self._chunks:
@@ -220,7 +233,9 @@ class Vector(Sequence[T_co]):
         size = len(there) if len(there) <= _LARGEST else _CHUNK
         self._chunks[number : last + 1] = [there[a : a + size] for a in range(0, len(there), size or 1)]
         self._number += edit.come - edit.gone
-        if last == number and 0 < len(there) <= _LARGEST:
+        if starts is not None:
+            self._starts = starts
+        elif last == number and 0 < len(there) <= _LARGEST:
             # To look at each chunk for its length takes longer than to count on.
             further = edit.come - edit.gone
             self._starts = self._starts[: number + 1] + [at + further for at in self._starts[number + 1 :]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from koordcore import Bound, ClusterSnapshot, Node, Pod, Policy, schedule, verif
 from koordcore._arrays import IntMatrix
 from koordcore._line import KEPT, Delta, Line, Place
 from koordcore._moved_rows import moved_rows, shifted_rows
+from koordcore._offers import Offers
 from koordcore._vector import Names, Splice, Table, Vector, gone_and_come
 from koordcore.model.network import ClusterNetworkTopology
 from koordcore.model.policy import PluginSetting
@@ -139,6 +141,45 @@ def test_a_table_of_any_size_is_one_and_leaves_the_older_one_alone(start: int) -
     assert dict(later) == {key: value for key, value in plain.items() if key % 7} | new
     assert len(later) == len(dict(later))
     assert dict(pickle.loads(pickle.dumps(later))) == dict(later)
+
+
+@st.composite
+def offered(draw: st.DrawFn) -> list[int]:
+    """What a node offers of two resources."""
+    return draw(st.sampled_from(([1, 5], [1, 6], [1, 7])))
+
+
+@given(
+    st.lists(offered(), max_size=4),
+    st.lists(st.tuples(st.booleans(), st.lists(offered(), max_size=9), st.randoms()), max_size=7),
+)
+def test_what_nodes_offer_follows_who_joins_and_leaves(
+    start: list[list[int]], steps: list[tuple[bool, list[list[int]], Random]]
+) -> None:
+    """Whoever is asked about, one node or all of them, and whatever was asked before."""
+    plain, offers = start, Offers(np.array(start, np.int64).reshape(-1, 2).T.copy())
+    for all_asked, fresh, chance in steps:
+        before, old = plain, offers
+        after: list[int | None] = [*range(len(plain))]
+        edits, columns = [], {}
+        for _ in fresh:
+            at = chance.randrange(len(after) + 1)
+            edit = Splice(at, chance.randrange(min(3, len(after) - at + 1)), chance.randrange(2))
+            after[edit.at : edit.at + edit.gone] = [None] * edit.come
+            edits.append(edit)
+        for row, one in enumerate(after):
+            if fresh and (one is None or chance.randrange(3) == 0):
+                columns[row] = chance.choice(fresh)
+        plain = [columns[row] if row in columns else before[one or 0] for row, one in enumerate(after)]
+        offers = old.moved(edits, columns)
+        assert [[*offers.at(row)] for row in range(len(plain))] == plain
+        assert [[*old.at(row)] for row in range(len(before))] == before
+        if all_asked:
+            for resource in range(2):
+                amounts = {column[resource] for column in plain}
+                assert offers.alike(resource) == (amounts.pop() if len(amounts) == 1 else None)
+            assert offers.matrix.T.tolist() == plain
+            assert old.matrix.T.tolist() == before
 
 
 splices = st.tuples(

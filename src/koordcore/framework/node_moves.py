@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import ClusterLayout, IntCube, IntVector
 from koordcore._line import Delta
-from koordcore._moved_rows import moved_rows, shifted_rows
+from koordcore._moved_rows import moved_row, moved_rows, shifted_rows
 from koordcore._vector import Splice
 from koordcore.model.nodes import Node, NodeState
 from koordcore.snapshot.following import ClusterChanges, changes_of, moves_of, net_states
 
 T = TypeVar("T", bound=np.generic)
+
+_NOTHING: Final = NodeState(Node(name="-"))
+"""A node of which nothing is known."""
 
 
 class NodeMoves(NamedTuple):
@@ -51,12 +54,7 @@ class NodeMoves(NamedTuple):
 
     def row(self, row: int) -> int:
         """Give the row that a node has afterwards by the one that it had; -1 where it left."""
-        for at, gone, come in self.edits:
-            if row >= at:
-                if row < at + gone:
-                    return -1
-                row += come - gone
-        return row
+        return moved_row(row, self.edits)
 
     def rows(self, rows: IntVector) -> IntVector:
         """Give the rows that nodes have afterwards by those that they had; -1 for those that left."""
@@ -79,7 +77,7 @@ class Departures(NamedTuple):
         By the row that it had, each node that is gone.
     changes
         All else, by the rows of the second snapshot: a node that joined was one before of which nothing is
-        known, without pods.
+        known, not even its name, without pods.
     """
 
     moves: NodeMoves
@@ -112,7 +110,7 @@ def departures_between(
             left[old_row[old.name]] = old
             continue
         row = new_row[new.name]
-        states[row] = (old or NodeState(Node(name=new.name)), new)
+        states[row] = (old or _NOTHING, new)
         if old is None:
             came.append(row)
     edits = tuple(moves_of(pairs, old_row, new_row))

@@ -188,8 +188,9 @@ class Amounts:
     def offer(self, rows: Iterable[int], layout: ClusterLayout) -> None:
         """Take in that nodes offer what a layout says now."""
         for row in rows:
-            self.amounts[FREE, :, row] = layout.allocatable[:, row] - self.requested[:, row]
-            self.amounts[SPARE, :, row] = layout.allocatable[:, row] - self.scored[:, row]
+            offered = layout.offers.at(row)
+            self.amounts[FREE, :, row] = offered - self.requested[:, row]
+            self.amounts[SPARE, :, row] = offered - self.scored[:, row]
             self.touched.append(row)
         self.layout = layout
 

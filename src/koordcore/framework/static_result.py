@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from koordcore._arrays import BoolVector, IntVector
+from koordcore._moved_rows import SPARE
 from koordcore._record import record
 from koordcore.framework.evaluator import Evaluator, Scope
 from koordcore.framework.node_moves import NodeMoves
@@ -16,6 +18,8 @@ from koordcore.framework.node_view import NodeView
 from koordcore.framework.plugin import Plugin
 from koordcore.framework.workspace import Workspace
 from koordcore.model.policy import PluginSetting
+
+T = TypeVar("T", bound=np.generic)
 
 _OF_NODES: Final = frozenset({"fits", "scores"})
 
@@ -81,12 +85,11 @@ class StaticResult:
             What plugins of the same settings said before nodes joined or left.
         """
         number, view = len(workspace.layout.names), NodeView(workspace)
-        mask = np.ones(number, bool)
         told = tuple([(part.evaluator, part.evaluator.alike) for part in parts])
         everyone = all(alike is not None and alike[0] for _, alike in told)
         if everyone and number and older is not None and older.flat is not None and told == older.alike:
-            return cls(mask, np.full(number, older.flat, np.int64), (), older.flat, told)
-        asked, common = [], 0
+            return cls(_of_one(older.mask, number), _of_one(older.score, number), (), older.flat, told)
+        asked, common, mask = [], 0, np.ones(number, bool)
         for part, (_, alike) in zip(parts, told, strict=True):
             if alike is None or not alike[0]:
                 asked.append(part)
@@ -133,6 +136,14 @@ class StaticResult:
         if self.flat is None:
             number = np.unique(2 * self.score + self.mask, return_inverse=True)[1]
         return number.astype(np.int64).tobytes()
+
+
+def _of_one(known: NDArray[T], number: int) -> NDArray[T]:
+    """Give so many entries that all are those of an array, in the same memory where it has room for them."""
+    whole: NDArray[T] = known if known.base is None else known.base
+    if len(whole) < number:
+        whole = np.full(number + number // SPARE + 1, known[0], known.dtype)
+    return whole[:number]
 
 
 class StaticResults:

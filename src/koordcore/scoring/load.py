@@ -120,7 +120,7 @@ class LoadState:
         return self._bare[1]
 
     def _slot(self, row: int) -> int:
-        return row if self._slots is None else int(self._slots.at[row])
+        return row if self._slots is None else int(self._slots.block[row])
 
     def _at(self, rows: Rows) -> Rows:
         """Give where nodes stand in the columns: their rows, until some join or leave."""
@@ -128,7 +128,7 @@ class LoadState:
         if slots is None:
             return rows
         if isinstance(rows, slice) and rows.start is not None and rows.stop == rows.start + 1:
-            slot = int(slots.at[rows.start])  # of one node, as the view of a node has it
+            slot = int(slots.block[rows.start])  # of one node, as the view of a node has it
             return slice(slot, slot + 1)
         return slots.at[rows]
 
@@ -216,10 +216,10 @@ class LoadState:
 
     def move(self, edits: Sequence[Splice]) -> None:
         """Let nodes join and leave, as :meth:`Slots.moved`; those that joined are to be made anew then."""
-        slots = self._slots
-        if slots is None:
-            slots = Slots(np.arange(self._parts.shape[-1]), ())
         self._unshare()
+        slots, number = self._slots, self._parts.shape[-1]
+        if slots is None:
+            slots = Slots(np.arange(number), number, ())
         self._slots = slots.moved(edits, self._nodes.forget, self._grow)
 
     def _grow(self, number: int) -> range:
@@ -238,6 +238,8 @@ class LoadState:
             self._nodes = self._nodes.copied()
             self._clock = self._clock.copy()
             self._limits = self._limits.copy()
+            if self._slots is not None:
+                self._slots = self._slots._replace(block=self._slots.block.copy())
             self._shared = False
 
     def _name_parts(self, parts: IntMatrix) -> None:

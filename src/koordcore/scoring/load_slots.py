@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._arrays import IntVector
+from koordcore._moved_rows import shifted_rows
 from koordcore._vector import Splice
 
 T = TypeVar("T", bound=np.generic)
@@ -22,14 +23,22 @@ class Slots(NamedTuple):
 
     Parameters
     ----------
-    at
-        ``(N,)``: slot of each node, by row.
+    block
+        Slot of each node, by row; longer than there are rows.
+    number
+        How many rows there are.
     free
         Slots that are nobody's.
     """
 
-    at: IntVector
+    block: IntVector
+    number: int
     free: tuple[int, ...]
+
+    @property
+    def at(self) -> IntVector:
+        """Slot of each node, by row: ``(N,)``."""
+        return self.block[: self.number]
 
     def moved(
         self,
@@ -37,7 +46,7 @@ class Slots(NamedTuple):
         forget: Callable[[Sequence[int]], None],
         grow: Callable[[int], Sequence[int]],
     ) -> Slots:
-        """Give the slots after nodes joined and left.
+        """Give the slots after nodes joined and left; the block is written over where it has room for all.
 
         Parameters
         ----------
@@ -48,17 +57,19 @@ class Slots(NamedTuple):
         grow
             Makes so many more slots, and gives them.
         """
-        at, free = self
-        for row, gone, come in edits:
-            left = at[row : row + gone].tolist()
+        block, number, free = self
+        for edit in edits:
+            row, gone, come = edit
+            left = block[row : row + gone].tolist()
             if left:
                 forget(left)
                 free += tuple(left)
             if come > len(free):
-                free += tuple(grow(max(come, len(at) // _SPARE)))
+                free += tuple(grow(max(come, number // _SPARE)))
             new, free = free[:come], free[come:]
-            at = np.concatenate([at[:row], np.array(new, np.int64), at[row + gone :]])
-        return Slots(at, free)
+            block, number = shifted_rows(block, number, (edit,))
+            block[row : row + come] = new
+        return Slots(block, number, free)
 
 
 def grown(array: NDArray[T], blank: NDArray[T], number: int) -> NDArray[T]:

@@ -7,7 +7,7 @@ scheduler libraries and of Koordinator's NodeResourcesFitPlus and ScarceResource
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -67,9 +67,9 @@ class Capacity:
         self._rows: Rows | None = None
         self._last: Capacity | None = None
 
-    def stands_for(self, amounts: IntMatrix) -> bool:
-        """Tell whether some amounts, ``(K, N)``, are those of all nodes that it was made of."""
-        return self.uniform and self.amounts.size > 0 and bool((amounts == self.amounts).all())
+    def stands_for(self, amounts: Iterable[int | None]) -> bool:
+        """Tell whether all nodes that it was made of have some amounts, ``(K,)``; not looked at where not."""
+        return self.uniform and self.amounts.size > 0 and [*amounts] == self.amounts[:, 0].tolist()
 
     @property
     def present(self) -> NDArray[np.bool_]:

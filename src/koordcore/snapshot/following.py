@@ -10,7 +10,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from koordcore._line import Delta, RecordPair
-from koordcore._record import alike_but_for, differing
+from koordcore._record import alike_but_for, differing, fields_of
 from koordcore._vector import Splice, Vector, gone_and_come
 from koordcore.model.mappings import EMPTY
 from koordcore.model.nodes import NodeState
@@ -373,7 +373,8 @@ class ClusterChanges(NamedTuple):
     states
         Row, and the node with its pods before and after, of each that is not the same object.
     said
-        Names of the fields of :class:`Node` in which any node that was replaced says something else.
+        Names of the fields of :class:`Node` in which any node that was replaced says something else; all of
+        them where one joined.
     """
 
     pods: Sequence[tuple[Pod, int, int]]
@@ -412,7 +413,10 @@ def changes_of(states: Mapping[int, tuple[NodeState, NodeState]], path: Sequence
 
 def _said(replaced: Iterable[tuple[Node, Node]]) -> frozenset[str]:
     """Give the names of the fields in which nodes say something else."""
-    return frozenset().union(*(differing(before, after) for before, after in replaced))
+    # Under another name is a node that joined, of which nothing was known.
+    return frozenset().union(
+        *(differing(one, two) if one.name == two.name else fields_of(two) for one, two in replaced)
+    )
 
 
 def _moved(row: int, before: NodeState, after: NodeState) -> Iterable[tuple[Pod, int, int]]:

@@ -92,13 +92,14 @@ def _moved(
             edits.append(Splice(row, int(old is not None), int(state is not None)))
             joined += 1 if old is None else -1
     names = snapshot._names.spliced(edits, {row: state.name for row, state in there.items()})
-    nodes = snapshot._nodes.spliced(edits, there)
+    like = snapshot._names.order, names.order
+    nodes = snapshot._nodes.spliced(edits, there, like)
     made = _derived(snapshot, nodes, tuple(changed), pending, records, names)
     if _kept(snapshot, "layout") is None or not snapshot._names or not names:
         return made
     from koordcore._arrays import moved_layout
 
-    layout = moved_layout(snapshot.layout, names, there, edits)
+    layout = moved_layout(snapshot.layout, snapshot._names, names, there, edits)
     object.__setattr__(made, "layout", layout)
     hand_columns(snapshot, made)
     memo: dict[NodeValueBuilder, Vector[Any]] = {}
@@ -106,7 +107,7 @@ def _moved(
         touched = concerned(build, records)
         if touched is not None:
             anew = {row: build(made, nodes[row]) for row in {*there, *_rows_in(names, touched)}}
-            memo[build] = values.spliced(edits, anew)
+            memo[build] = values.spliced(edits, anew, like)
     object.__setattr__(made, "_node_memo", memo)
     return made
 

@@ -255,24 +255,24 @@ def _reason(name: str) -> str:
 
 
 class Capacities:
-    """One :class:`Capacity` for each list of names, whichever plugin asks, of what nodes offer now."""
+    """One :class:`Capacity` for each list of names, whoever asks; kept while nodes offer the same."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace, self._of = workspace, workspace.layout.allocatable
+        self._workspace, self._of = workspace, workspace.layout.offers
         self._made: dict[tuple[str, ...], Capacity] = {}
-        # Those of before nodes changed, joined or left: mostly all still offer the same.
         self._before: dict[tuple[str, ...], Capacity] = {}
 
-    def of(self, names: tuple[str, ...], index: Rows) -> Capacity:
-        """Give the capacities of some resources on the nodes as they are now."""
-        offered = self._workspace.layout.allocatable
-        if self._of is not offered:
-            self._of, self._made, self._before = offered, {}, self._made
+    def of(self, names: tuple[str, ...], numbers: Sequence[int]) -> Capacity:
+        """Give the capacities of some resources, by name and row, on the nodes as they are now."""
+        offers = self._workspace.layout.offers
+        if self._of is not offers:
+            self._of, self._made, self._before = offers, {}, self._made
         found = self._made.get(names)
         if found is None:
-            amounts, found = offered[index], self._before.get(names)
-            kept = found is not None and found.stands_for(amounts)
-            self._made[names] = found = found if found is not None and kept else Capacity(amounts)
+            found = self._before.get(names)
+            if found is None or not found.stands_for(map(offers.alike, numbers)):
+                found = Capacity(offers.matrix[as_rows(numbers)])
+            self._made[names] = found
         return found
 
     def moved(self, moves: NodeMoves) -> bool:
@@ -296,10 +296,10 @@ class ScoredResources:
     def __init__(self, workspace: Workspace, resources: Iterable[tuple[str, int]], args: FitArgs) -> None:
         self._workspace, layout = workspace, workspace.layout
         kept = [(name, weight) for name, weight in resources if name in layout.index]
-        self.names = tuple(name for name, _ in kept)
-        self.index = as_rows([layout.index[name] for name in self.names])
+        self.names, self._numbers = tuple(name for name, _ in kept), [layout.index[name] for name, _ in kept]
+        self.index = as_rows(self._numbers)
         self._capacities = workspace.once(Capacities)
-        self._capacity, self._offered = self._capacities.of(self.names, self.index), layout.allocatable
+        self._capacity, self._offered = self._capacities.of(self.names, self._numbers), layout.offers
         self._weights: IntMatrix = np.array([weight for _, weight in kept], np.int64)[:, None]
         self._same = len({weight for _, weight in kept}) == 1
         self.table = ratio_table(args.shape) if args.shape else np.zeros(101, np.int64)
@@ -307,9 +307,9 @@ class ScoredResources:
     @property
     def capacity(self) -> Capacity:
         """What nodes have of them now."""
-        offered = self._workspace.layout.allocatable
-        if self._offered is not offered:
-            self._capacity, self._offered = self._capacities.of(self.names, self.index), offered
+        offers = self._workspace.layout.offers
+        if self._offered is not offers:
+            self._capacity, self._offered = self._capacities.of(self.names, self._numbers), offers
         return self._capacity
 
     def hundredfold_spare(self, view: NodeView) -> FloatMatrix:

@@ -229,8 +229,9 @@ class ExactStates:
     def amounts(self, row: int, requested: IntVector) -> NodeAmounts:
         """Give the amounts of one node as a whole, of which so much, ``(R,)``, is requested."""
         layout = self.workspace.layout
+        offered = layout.offers.at(row)
         return NodeAmounts(
-            make_resources({name: int(layout.allocatable[at, row]) for name, at in layout.index.items()}),
+            make_resources({name: int(offered[at]) for name, at in layout.index.items()}),
             make_resources({name: int(requested[at]) for name, at in layout.index.items()}),
         )
 
