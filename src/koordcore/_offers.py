@@ -73,6 +73,19 @@ class Offers:
             self._alike[resource] = int(amounts[0]) if same else None
         return self._alike[resource]
 
+    def suffice(self, amounts: Mapping[int, int]) -> bool:
+        """Tell whether any node offers some amounts, by the resource's row."""
+        alike = {resource: self.alike(resource) for resource in amounts}
+        differ = [resource for resource, offered in alike.items() if offered is None]
+        if any(offered is not None and offered < amounts[one] for one, offered in alike.items()):
+            return False
+        if alike and not differ:
+            return True
+        enough = np.ones(self.matrix.shape[1], np.bool_)
+        for resource in differ:
+            enough &= self.matrix[resource] >= amounts[resource]
+        return bool(enough.any())
+
     def moved(self, edits: Sequence[Splice], columns: Mapping[int, Sequence[int]]) -> Offers:
         """Give what nodes offer after some joined or left, or offer something else.
 

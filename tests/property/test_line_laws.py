@@ -178,6 +178,9 @@ def test_what_nodes_offer_follows_who_joins_and_leaves(
             for resource in range(2):
                 amounts = {column[resource] for column in plain}
                 assert offers.alike(resource) == (amounts.pop() if len(amounts) == 1 else None)
+            for wanted in ({}, {0: 1}, {1: 6}, {0: 1, 1: 7}):
+                fits = any(all(column[one] >= amount for one, amount in wanted.items()) for column in plain)
+                assert offers.suffice(wanted) == fits
             assert offers.matrix.T.tolist() == plain
             assert old.matrix.T.tolist() == before
 

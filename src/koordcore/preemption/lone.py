@@ -296,7 +296,8 @@ class LoneSearch:
         """Bound the damage on nodes that open at the level; the cheapest last."""
         if not self._level:
             return np.stack([rows[::-1], *np.zeros((3, len(rows)), dtype=np.int64)])
-        lacks = dict(zip(self._asked, self._lack[:, rows], strict=True))
+        lack = self._lack if len(rows) == len(self._open) else self._lack[:, rows]
+        lacks = dict(zip(self._asked, lack, strict=True))
         priority = self._levels[self._level]
         fewest = self._fewest_shared(priority)
         there = self._leaving(self._level)

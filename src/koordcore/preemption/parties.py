@@ -196,9 +196,9 @@ class Jobs:
 
     @cached_property
     def slack(self) -> IntVector:
-        """How many pods of each may go without breaking it, shape (J,)."""
+        """How many pods of each may go without breaking it, shape (J,), to be read only."""
         if not self.gang.any():
-            return np.zeros(len(self.least), dtype=np.int64)
+            return np.broadcast_to(np.int64(0), len(self.least))
         slack: IntVector = np.maximum(0, self.running - self.least)
         return slack
 

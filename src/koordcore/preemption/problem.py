@@ -326,9 +326,9 @@ class PreemptionProblem:
 
     @cached_property
     def restart(self) -> IntVector:
-        """Restart cost of every candidate, shape (V,)."""
+        """Restart cost of every candidate, shape (V,), to be read only."""
         given = self.candidates.restart
-        return given if len(given) else np.zeros(len(self.candidates), dtype=np.int64)
+        return given if len(given) else np.broadcast_to(np.int64(0), len(self.candidates))
 
     @cached_property
     def covered(self) -> BoolMatrix:

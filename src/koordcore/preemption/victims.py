@@ -73,9 +73,13 @@ def collect_candidates(
     candidates, jobs
         By node, then key; gangs by name, then pods without one in the order of the candidates.
     """
-    there = ~running.marked(gone) & ~running.leaving
+    there = ~running.leaving
+    if gone:
+        there &= ~running.marked(gone)
     below = running.priority < preemptor.priority if whom is None else whom
-    listed = there & running.evictable & below & ~running.marked(protected)
+    listed = there & running.evictable & below
+    if protected:
+        listed &= ~running.marked(protected)
     # Mostly all that run are less important than who preempts: then nothing is copied.
     every = bool(listed.all())
     ones = running.every if every else np.flatnonzero(listed)

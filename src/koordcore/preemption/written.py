@@ -53,7 +53,7 @@ def deal_members(problem: PreemptionProblem, counts: IntMatrix) -> tuple[dict[st
     left_out
         The others, in rank order.
     """
-    order = _leaf_order(problem, np.flatnonzero(counts.sum(axis=0)).tolist())
+    order = _leaf_order(problem, np.flatnonzero(counts.any(axis=0)).tolist())
     places: list[list[str]] = []
     for row in counts:
         places.append([problem.nodes[node] for node in order for _ in range(int(row[node]))])
@@ -141,7 +141,7 @@ def victims_of(problem: PreemptionProblem, chosen: BoolVector) -> tuple[Victim, 
 def _where(problem: PreemptionProblem, found: Found) -> tuple[str, str]:
     """Name the deepest domain that holds all members."""
     tree = problem.tree
-    used = np.flatnonzero(found.counts.sum(axis=0))
+    used = np.flatnonzero(found.counts.any(axis=0))
     if tree is None or not len(used):
         return "", ""
     for depth in range(len(tree.layers), 0, -1):

@@ -136,7 +136,7 @@ class EvictionQuestions:
 
     def hopeless(self, pending: Mapping[str, tuple[tuple[Pod, ...], int]]) -> bool:
         """Tell whether fewer members than are needed fit nodes on which nobody runs."""
-        offered = self.workspace.layout.allocatable
+        offers = self.workspace.layout.offers
         known: dict[int, bool] = {}
 
         def fits(pod: Pod) -> bool:
@@ -145,8 +145,8 @@ class EvictionQuestions:
             kind = id(scheduling_class)
             if kind not in known:
                 amounts = scheduling_class.amounts
-                asked = amounts > 0
-                known[kind] = bool((amounts[asked, None] <= offered[asked]).all(axis=0).any())
+                asked = np.flatnonzero(amounts > 0).tolist()
+                known[kind] = offers.suffice({resource: int(amounts[resource]) for resource in asked})
             return known[kind]
 
         return any(sum(map(fits, pods)) < least for pods, least in pending.values())
