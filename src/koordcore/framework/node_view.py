@@ -144,6 +144,10 @@ class Amounts:
         self._real_at = len(touched)
         return self._real
 
+    def running(self) -> int:
+        """Count the pods on all nodes."""
+        return int(self.requested[PODS_ROW].sum())
+
     def change_of(self, requested: Shape, scored: Shape) -> IntMatrix:
         """Give what a pod adds to a node's amounts, ``(4, R)``; a pod is one pod, whatever it asks for.
 

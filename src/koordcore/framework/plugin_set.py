@@ -388,7 +388,8 @@ class PluginSet:
             parts.append(part)
         source, opening = source_of(parts)
         found = self._static.of(parts, None if older is None else older.static)
-        change = None if self._fit is None else self.workspace.change_of(*cast("Any", key[self._fit]))
+        amounts: Any = None if self._fit is None else key[self._fit]
+        change = None if amounts is None else self.workspace.change_of(*amounts)
         made = SchedulingClass(
             self.workspace, pod, parts, found, change, self._groups, self._remarking, source
         )

@@ -31,6 +31,8 @@ _NAMED: Final = 3
 def unreadable_on(snapshot: ClusterSnapshot, state: NodeState) -> tuple[str, ...]:
     """Give the pods on a node that may hold more than can be read of them."""
     del snapshot
+    if not state.pods:
+        return ()
     return tuple(str(pod.key) for pod in state.pods if pod.conceals)
 
 

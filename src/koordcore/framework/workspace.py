@@ -282,8 +282,8 @@ class Workspace(Amounts):
 
     def _grows(self) -> bool:
         """Tell whether a pod brought a resource that no column counts."""
-        index, bound = self.layout.index, self._bound.values()
-        return any(name not in index and counted(name) for pod in bound for name in pod.requests)
+        named = frozenset[str]().union(*(pod.requests for pod in self._bound.values()))
+        return any(counted(name) for name in named.difference(self.layout.index))
 
     def advance(
         self,

@@ -263,7 +263,7 @@ class SchedulingCycle:
         return next((pod for pod in (*self._unit(), *ahead) if pod.key == key), None)
 
     def _decide_pod(self, pod: Pod) -> list[PodDecision]:
-        own = again(self.workspace, self.plugins, pod, self.vacate())
+        own = again(self.workspace, self.plugins, pod, kept) if (kept := self.vacate()) else None
         decision = place_pod(self.workspace, self.plugins, pod) if own is None else own
         self.workspace.commit()
         if self._table is not None and isinstance(decision, Bound):
@@ -411,7 +411,7 @@ def take_warm(
         return None
     workspace, plugins = found
     deltas = steps_between(workspace.snapshot, snapshot)
-    if not near(deltas, _FARTHEST * (len(workspace.layout.names) + _FARTHEST)):
+    if not near(deltas, _FARTHEST * (len(workspace.layout.names) + _FARTHEST), workspace.running):
         return None
     known, index = workspace.layout.resources, snapshot.layout.index
     wider = snapshot.layout.resources != known

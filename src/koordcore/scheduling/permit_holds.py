@@ -126,8 +126,8 @@ def kept_until(mark: str) -> int | None:
 
 def _marked(snapshot: ClusterSnapshot) -> _Marked:
     """Give the members that keep a place by the name of their node."""
-    found = ((state.name, _on(state)) for state in snapshot.nodes)
-    return {name: pods for name, pods in found if pods}
+    found = ((state, _on(state)) for state in snapshot.nodes if state.pods)
+    return {state.name: pods for state, pods in found if pods}
 
 
 def _on(state: NodeState) -> tuple[Pod, ...]:

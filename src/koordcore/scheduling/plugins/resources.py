@@ -63,8 +63,7 @@ def _looked_at(
 
 def amounts_column(requests: Mapping[str, int], names: Sequence[str]) -> IntMatrix:
     """Give a pod's amounts of some resources as a column: ``(K, 1)``."""
-    amounts = [min(requests.get(name, 0), AMOUNT_LIMIT) for name in names]
-    return np.array(amounts, np.int64).reshape(-1, 1)
+    return np.array([min(requests.get(name, 0), AMOUNT_LIMIT) for name in names], np.int64)[:, None]
 
 
 class FreeFloor:
@@ -267,13 +266,12 @@ class Capacities:
         offers = self._workspace.layout.offers
         if self._of is not offers:
             self._of, self._made, self._before = offers, {}, self._made
-        found = self._made.get(names)
-        if found is None:
+        if names not in self._made:
             found = self._before.get(names)
             if found is None or not found.stands_for(map(offers.alike, numbers)):
                 found = Capacity(offers.matrix[as_rows(numbers)])
             self._made[names] = found
-        return found
+        return self._made[names]
 
     def moved(self, moves: NodeMoves) -> bool:
         """Go on where nodes joined and left."""
@@ -398,8 +396,7 @@ class BalancedEvaluator(Evaluator):
 
     def __init__(self, requests: Mapping[str, int], scored: ScoredResources) -> None:
         self._scored = scored
-        own = [float(requests.get(name, 0)) for name in scored.names]
-        self.own: FloatMatrix = np.array(own).reshape(-1, 1)
+        self.own: FloatMatrix = np.array([float(requests.get(name, 0)) for name in scored.names])[:, None]
 
     def moved(self) -> bool:
         return True
@@ -438,7 +435,10 @@ class BalancedAllocation(Plugin):
 
     def request_of(self, pod: Pod) -> Hashable | None:
         request = tuple(pod.requests.items())
-        return request if any(amount and name in self._names for name, amount in request) else None
+        for name, amount in request:  # a generator takes as long as all else that a plain pod is asked here
+            if amount and name in self._names:
+                return request
+        return None
 
     def evaluator(self, pod: Pod, request: Any) -> Evaluator:
         requests = dict(request)
