@@ -6,7 +6,7 @@ they are first asked for, and follow nodes that are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -148,6 +148,14 @@ class NodeColumns:
         if self._cordons is None:
             self._cordons = NodeColumn.of([node.unschedulable for node in self._nodes])
         return self._cordons
+
+    def tell_apart(self, pairs: Iterable[tuple[Node, Node]]) -> bool:
+        """Tell whether any of some nodes differ in a label of which somebody has asked for the values."""
+        keys = [*self._labels]
+        return any(
+            one.labels is not two.labels and any(one.labels.get(key) != two.labels.get(key) for key in keys)
+            for one, two in pairs
+        )
 
     def changed(
         self, nodes: Sequence[Node], rows: Sequence[int], edits: Sequence[Splice] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final, cast
 
@@ -10,6 +10,7 @@ from koordcore.errors import ManifestError
 from koordcore.framework.class_sources import source_of
 from koordcore.framework.evaluator import Refusal
 from koordcore.framework.extended_resources import served_by_classes
+from koordcore.framework.left_parts import LeftParts
 from koordcore.framework.node_moves import NodeMoves
 from koordcore.framework.node_states import StateTables
 from koordcore.framework.nominated import NominatedPods
@@ -25,6 +26,7 @@ from koordcore.framework.unmodelled import refuse_unmodelled
 from koordcore.framework.workspace import Workspace
 from koordcore.model.claims import DeviceClass
 from koordcore.model.decisions import Unschedulable
+from koordcore.model.mappings import EMPTY
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import PluginSetting, Policy
 from koordcore.snapshot.following import ClusterChanges
@@ -219,6 +221,7 @@ class PluginSet:
         self._groups = StateGroups(self.workspace)
         # A class keeps some 40 bytes a node and plugin; the oldest go when that becomes too much.
         self._most = max(16, 2**28 // (512 * max(1, len(self.workspace.layout.names))))
+        self._left_parts = LeftParts(self._most)
 
     def _forget_rows(self, gone: Sequence[Plugin]) -> None:
         """Forget what is kept by row, and the classes in which some plugins have a part."""
@@ -227,6 +230,7 @@ class PluginSet:
             self._placing = [one for one in self._placing if one not in gone]
             self._removing = [one for one in self._removing if one not in gone]
         self._last = None
+        self._left_parts = LeftParts(self._most)
         self._static = StaticResults(self.workspace)
         self._groups = StateGroups(self.workspace)
 
@@ -234,11 +238,14 @@ class PluginSet:
         """Forget the classes in which some plugins have a part."""
         self._last = None
         apart = any(plugin.only_refuses for plugin in plugins)
+        self._left_parts.void(plugins)
         for key, one in list(self._classes.items()):
             if apart:
                 one.kinds.clear()
             if any(part.owner in plugins for part in one.parts):
                 self._classes.pop(key).retire()
+                if one.era == self.workspace.era:  # else its rows are those of before nodes joined or left
+                    self._left_parts.leave(key, one.parts)
         self._groups.keep(self._static.forget(plugins))
 
     def of(self, pod: Pod) -> PluginSet:
@@ -328,7 +335,7 @@ class PluginSet:
         if found is not None and found.era != self.workspace.era:
             self._classes[key] = found = self._make(pod, key, found)
         if found is None:
-            made = self._make(pod, key)
+            made = self._make(pod, key, going_on=self._left_parts.take(key))
             if len(self._classes) >= self._most:
                 self._classes.pop(next(iter(self._classes))).retire()
             found = self._classes[key] = made
@@ -363,15 +370,20 @@ class PluginSet:
             found = common.kinds[key] = common.kind(pod, ordered)
         return found
 
-    def _make(self, pod: Pod, key: RequestKey, older: SchedulingClass | None = None) -> SchedulingClass:
-        """Make the class of a key, out of one from before nodes joined or left where there is any."""
-        going_on: dict[Plugin, Part] = {}
+    def _make(
+        self,
+        pod: Pod,
+        key: RequestKey,
+        older: SchedulingClass | None = None,
+        going_on: Mapping[Plugin, Part] = EMPTY,
+    ) -> SchedulingClass:
+        """Make the class of a key, of one from before nodes joined or left, or of parts of another."""
         if older is not None and older.resources == len(self.workspace.layout.resources):
             going_on = {part.plugin: part for part in older.parts if part.moved()}
             on = older.gone_on(going_on, self._static, self._groups)
             if on is not None:
                 return on
-        parts = []
+        made_of: list[Part] = []
         asked = iter(key)
         for number, plugin in enumerate(self.plugins):
             if plugin.joint is None:
@@ -385,13 +397,13 @@ class PluginSet:
             if part is None:
                 evaluator = plugin.evaluator(pod, request)
                 part = Part(plugin, self.settings[number], evaluator, (number, request))
-            parts.append(part)
-        source, opening = source_of(parts)
-        found = self._static.of(parts, None if older is None else older.static)
+            made_of.append(part)
+        source, opening = source_of(made_of)
+        found = self._static.of(made_of, None if older is None else older.static)
         amounts: Any = None if self._fit is None else key[self._fit]
         change = None if amounts is None else self.workspace.change_of(*amounts)
         made = SchedulingClass(
-            self.workspace, pod, parts, found, change, self._groups, self._remarking, source
+            self.workspace, pod, made_of, found, change, self._groups, self._remarking, source
         )
         if opening is not None:
             plain = self._plain_of(pod, key, opening)

@@ -48,6 +48,8 @@ class Workspace(Amounts):
         only. A ledger that reads it needs no undo of its own.
     now
         The clock of the call; ``None`` where the caller gave none.
+    relabelled
+        A node that was replaced before the present call says something else under a label that was looked at.
     """
 
     def __init__(self, snapshot: ClusterSnapshot, now: datetime | None = None) -> None:
@@ -57,6 +59,7 @@ class Workspace(Amounts):
         self.journal: list[tuple[Pod, int, int]] = []
         self.start, self.origin = snapshot, 0
         self.began = self.stands = 0
+        self.relabelled = False
         self._started = 0  # the era in which `start` stands
         self._made: dict[Callable[[Workspace], Any], Any] = {}
         self._pods: dict[int, dict[PodKey, Pod]] = {}
@@ -316,6 +319,7 @@ class Workspace(Amounts):
             layout = snapshot.layout
             if layout.resources != self.layout.resources:
                 return False
+            self.relabelled = self.layout.kinds.tell_apart(changes.nodes.values())
         for pod, row, sign in changes.pods:
             if sign < 0:
                 self.evict(pod.key, row)

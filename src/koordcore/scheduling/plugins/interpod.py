@@ -139,6 +139,9 @@ class InterPodAffinity(Plugin):
             forget_weights(self.workspace)
         return not self.concerned(changes)
 
+    def rereads(self, changes: ClusterChanges) -> bool:
+        return self.workspace.relabelled
+
     def request_of(self, pod: Pod) -> Hashable | None:
         if pod.affinity is None and self._quiet == len(self.workspace.journal):
             return None

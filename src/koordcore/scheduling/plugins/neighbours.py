@@ -44,7 +44,7 @@ def pod_groups(workspace: Workspace) -> PodGroups:
 def follow_nodes(workspace: Workspace, changes: ClusterChanges) -> None:
     """Take note that nodes were replaced: what was made of their labels is void where these are others."""
     if changes.nodes and workspace.made(_Running):
-        workspace.once(_Running).groups.follow(workspace.layout, labels="labels" in changes.said)
+        workspace.once(_Running).groups.follow(workspace.layout, labels=workspace.relabelled)
 
 
 def forget_weights(workspace: Workspace) -> None:
@@ -74,6 +74,9 @@ class Neighbours:
             states = enumerate(self._workspace.start.nodes)
             there = ((pod, row) for row, state in states for pod in state.pods)
             self._own = PodGroups(self._workspace.layout, filter(self._counts, there))
+        if self._own.layout is not self._workspace.layout:
+            # Of a label that was looked at no node says anything else, or this would have been made anew.
+            self._own.follow(self._workspace.layout, labels=False)
         self._journal.extend(filter(self._counts, self._changes.unread()))
         self._own.read(self._journal)
         return self._own

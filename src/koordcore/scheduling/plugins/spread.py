@@ -280,6 +280,9 @@ class TopologySpread(Plugin):
         follow_nodes(self.workspace, changes)
         return not self.concerned(changes)
 
+    def rereads(self, changes: ClusterChanges) -> bool:
+        return "taints" in changes.said or self.workspace.relabelled
+
     def request_of(self, pod: Pod) -> Hashable | None:
         if pod.spread_constraints:
             return self._own(pod)
