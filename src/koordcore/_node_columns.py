@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordcore._moved_rows import SPARE, moved_rows
-from koordcore._vector import Splice
+from koordcore._vector import Splice, Table, Vector
 from koordcore.model.affinity import Taint
 from koordcore.model.nodes import Node
 
 K = TypeVar("K", bound=Hashable)
 IntVector: TypeAlias = NDArray[np.int64]
 
+_MANY: Final = 256
+"""Values beyond which a column with others is not written down anew."""
 _STALE: Final = 64
 """Values that no node has any more are kept until there are so many of them, and as many as nodes."""
 
@@ -65,14 +67,21 @@ class NodeColumn(NamedTuple, Generic[K]):
         edits
             Rows that are taken out and put in before, where nodes join or leave.
         """
-        if not edits and all(self.values[self.ids[row]] == value for row, value in said.items()):
+        if not edits and all(self.values[int(self.ids[row])] == value for row, value in said.items()):
             return self
         values, number = self.values, self.number
-        if any(value not in number for value in said.values()):
-            grown = dict(number)
-            for value in said.values():
-                grown.setdefault(value, len(grown))
-            values, number = tuple(grown), grown
+        new = [value for value in dict.fromkeys(said.values()) if value not in number]
+        if new:
+            places = range(len(values), len(values) + len(new))
+            end = (Splice(len(values), 0, len(new)),)
+            # Of names there are as many as nodes: they share with those of before what is the same.
+            values = Vector(values) if len(values) > _MANY and not isinstance(values, Vector) else values
+            number = Table(number) if len(values) > _MANY and not isinstance(number, Table) else number
+            if isinstance(values, Vector) and isinstance(number, Table):
+                values = values.spliced(end, dict(zip(places, new, strict=True)))
+                number = number.changed((), dict(zip(new, places, strict=True)))
+            else:
+                values, number = (*values, *new), {**number, **dict(zip(new, places, strict=True))}
         if len(number) == 1:  # all nodes say the same
             length = len(self.ids) + sum(come - gone for _, gone, come in edits)
             return NodeColumn(_zeros(self.ids.base, length), values, number)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
+from random import Random
 
 import attrs
 import numpy as np
@@ -11,6 +13,7 @@ from immutabledict import immutabledict
 from numpy.testing import assert_array_equal
 
 from koordcore._arrays import compile_layout
+from koordcore._vector import Splice
 from koordcore.model.affinity import (
     Affinity,
     NodeInclusionPolicy,
@@ -227,3 +230,37 @@ def test_the_loop_sees_what_was_placed_before(
             snapshot = snapshot.assume(pod.at(decision.node))
         else:
             assert not allowed
+
+
+@given(st.integers(0, 3), st.integers(0, 2**32))
+def test_where_counted_groups_are_follows_who_comes_and_which_nodes_join(number: int, seed: int) -> None:
+    """Places, removals, nodes that join and leave, and new groups, with questions at any time."""
+    states = [NodeState(Node(name=f"n{row}")) for row in range(number)]
+    groups, there = PodGroups(compile_layout(states)), dict[Pod, int]()
+    chance = Random(seed)
+    for what in chance.choices("ppppprrmmaaa", k=60):
+        if what == "p" and number:
+            pod = Pod(name=f"p{len(there)}-{chance.random()}", labels={"app": chance.choice("abcd")})
+            there[pod] = chance.randrange(number)
+            groups.place(pod, there[pod])
+        elif what == "r" and there:
+            pod = chance.choice([*there])
+            groups.remove(pod, there.pop(pod))
+        elif what == "m":
+            at = chance.randrange(number + 1)
+            gone = 1 if at < number and at not in there.values() and chance.random() < 0.5 else 0
+            edit, number = Splice(at, gone, 1 - gone), number + 1 - 2 * gone
+            there = {pod: row if row < at else row + 1 - 2 * gone for pod, row in there.items()}
+            states = [NodeState(Node(name=f"n{row}")) for row in range(number)]
+            groups.move(compile_layout(states), [edit], [] if gone else [at])
+        elif what == "a":
+            among = groups.weighed(
+                "who",
+                lambda group: (("zone", 1),) if group.labels["app"] in "ab" else (),
+                lambda: range(len(groups.groups)),
+            )
+            found = Counter[int]()
+            for one in among.values():
+                rows, counts = groups.rows(one)
+                found.update(dict(zip(rows.tolist(), counts.tolist(), strict=True)))
+            assert found == Counter(row for pod, row in there.items() if pod.labels["app"] in "ab")

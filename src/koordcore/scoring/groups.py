@@ -31,6 +31,12 @@ Weights: TypeAlias = tuple[tuple[str, int], ...]
 """Topology keys with what one pod of a group adds to its domain; a key may stand more than once."""
 
 
+_FAR: Final = 1024
+"""Placements that have come since; beyond that it is sooner counted anew where pods of some groups are."""
+_MOST_CELLS: Final = 2**22
+"""Counts by slot that are kept for all kinds together, eight bytes each."""
+
+
 @record(eq=False)
 class Domains:
     """The values of one node label.
@@ -100,6 +106,33 @@ def _tokens(selector: LabelSelector | None) -> Sequence[tuple[str, str]] | None:
     return None
 
 
+class CountedGroups:
+    """Groups that weigh the same for somebody, and where their pods were when it was last asked.
+
+    Attributes
+    ----------
+    numbers
+        Which groups; others may follow.
+    counts
+        Their pods by slot; ``None`` where nobody has asked yet.
+    known
+        How many of the groups are in the counts.
+    read
+        How many of the placements are.
+    """
+
+    __slots__ = ("counts", "known", "numbers", "read")
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.counts: IntVector | None = None
+        self.known = self.read = 0
+
+    def add(self, number: int) -> None:
+        """Take a group in."""
+        self.numbers[number] = len(self.numbers)
+
+
 class PodGroups:
     """The pods of a cluster by group, with every placement since in order.
 
@@ -110,7 +143,8 @@ class PodGroups:
     groups
         Groups in the order in which they were met; their place is their number.
     events
-        ``(group, row, +1 or -1)`` for each pod that came or went; the first ones are those of the start.
+        ``(group, row, +1 or -1, slot)`` for each pod that came or went, the first ones those of the start. A
+        node keeps its slot when rows move.
     term_keys
         Labels that the terms of any group look at.
     """
@@ -120,11 +154,11 @@ class PodGroups:
         self.groups: list[PodGroup] = []
         # For each group the number of its pods by the slot of their node, which it keeps when rows move.
         self._counts: list[dict[int, int]] = []
-        self._slot_of: IntVector = np.arange(len(layout.names))
-        self._row_of: IntVector = self._slot_of
-        self._slots: list[int] | range = range(len(layout.names))
+        self._number_of_slots = len(layout.names)
+        self._slot_of: IntVector = np.arange(self._number_of_slots)
+        self._slots: list[int] | range = range(self._number_of_slots)
         self._sizes: list[int] = []
-        self.events: list[tuple[int, int, int]] = []
+        self.events: list[tuple[int, int, int, int]] = []
         self._number: dict[PodGroup, int] = {}
         self._quick: dict[tuple[str, immutabledict[str, str]], int] = {}
         self._by_label: dict[tuple[str, str], list[int]] = {}
@@ -132,7 +166,8 @@ class PodGroups:
         self._any_term: list[int] = []
         self.term_keys: set[str] = set()
         self._domains: dict[str, Domains] = {}
-        self._weighed: dict[Hashable, tuple[dict[Weights, list[int]], int]] = {}
+        self._weighed: dict[Hashable, tuple[dict[Weights, CountedGroups], int]] = {}
+        self._counting: list[CountedGroups] = []
         self._read = read
         for pod, row in pods:
             self.place(pod, row)
@@ -154,20 +189,40 @@ class PodGroups:
             The rows of those that joined, as rows are afterwards.
         """
         self.follow(layout, labels=True)
-        number = len(self._row_of)
-        slots = moved_rows(self._slot_of, edits)
-        slots[list(came)] = np.arange(number, number + len(came))
-        self._row_of = np.full(number + len(came), -1, np.int64)
-        self._row_of[slots] = np.arange(len(slots))
-        self._slot_of, self._slots = slots, slots.tolist()
+        fresh = range(self._number_of_slots, self._number_of_slots + len(came))
+        self._number_of_slots += len(came)
+        self._slot_of, slots = moved_rows(self._slot_of, edits), [*self._slots]
+        for at, gone, come in edits:
+            slots[at : at + gone] = [0] * come
+        for row, slot in zip(came, fresh, strict=True):
+            self._slot_of[row] = slots[row] = slot
+        self._slots = slots
 
-    def rows(self, numbers: Sequence[int]) -> tuple[IntVector, IntVector]:
-        """Give rows of nodes where pods of some groups are, each maybe more than once, and how many."""
-        found = [self._counts[number] for number in numbers]
+    def rows(self, counted: CountedGroups) -> tuple[IntVector, IntVector]:
+        """Give the rows of the nodes where pods of some groups are, ascending, and how many."""
+        end, events, number = len(self.events), self.events, self._number_of_slots
+        counts, new = counted.counts, [*counted.numbers][counted.known :]
+        if counts is None or end - counted.read > _FAR:
+            if counts is None:
+                self._counting.append(counted)
+            counts, new = np.zeros(number, np.int64), [*counted.numbers]
+        else:
+            if len(counts) < number:
+                counts = np.concatenate([counts, np.zeros(number - len(counts), np.int64)])
+            for group, _, sign, slot in events[counted.read :]:
+                if counted.numbers.get(group, counted.known) < counted.known:
+                    counts[slot] += sign
+        found = [self._counts[group] for group in new]
         slots = np.array([*chain.from_iterable(found)], np.int64)
-        counts = np.array([*chain.from_iterable(map(dict.values, found))], np.int64)
-        there = counts != 0
-        return self._row_of[slots[there]], counts[there]
+        np.add.at(counts, slots, np.array([*chain.from_iterable(map(dict.values, found))], np.int64))
+        counted.counts, counted.known, counted.read = counts, len(counted.numbers), end
+        if len(self._counting) * number > _MOST_CELLS:
+            for one in self._counting:
+                one.counts = None
+            self._counting.clear()
+        by_row = counts[self._slot_of]
+        rows = by_row.nonzero()[0]
+        return rows, by_row[rows]
 
     def group_of(self, pod: Pod) -> int:
         """Give the number of a pod's group."""
@@ -215,7 +270,7 @@ class PodGroups:
 
     def weighed(
         self, key: Hashable, weigh: Callable[[PodGroup], Weights], candidates: Callable[[], Iterable[int]]
-    ) -> Mapping[Weights, Sequence[int]]:
+    ) -> Mapping[Weights, CountedGroups]:
         """Give the groups that weigh anything, by what they weigh; each is asked about once.
 
         Parameters
@@ -233,15 +288,16 @@ class PodGroups:
             few = 0 < end - seen <= _FEW_GROUPS
             for number in range(seen, end) if few else candidates():
                 if number >= seen and (weights := weigh(self.groups[number])):
-                    known.setdefault(weights, []).append(number)
+                    known.setdefault(weights, CountedGroups()).add(number)
             if key not in self._weighed and len(self._weighed) >= _MOST_WEIGHED:
-                self._weighed.clear()
+                self.weigh_anew()
             self._weighed[key] = known, end
         return known
 
     def weigh_anew(self) -> None:
         """Forget what groups weigh: what it hangs on beside them is something else now."""
         self._weighed.clear()
+        self._counting.clear()
 
     def concerned(self, labels: Mapping[str, str]) -> Sequence[int]:
         """Give the groups of which a term may mean a pod of these labels, ascending."""
@@ -256,7 +312,7 @@ class PodGroups:
         counts, slot = self._counts[number], self._slots[row]
         counts[slot] = counts.get(slot, 0) + sign
         self._sizes[number] += sign
-        self.events.append((number, row, sign))
+        self.events.append((number, row, sign, slot))
 
     def place(self, pod: Pod, row: int) -> None:
         """Take note of a pod on a node."""
@@ -307,7 +363,7 @@ class TopologyTally:
         self,
         groups: PodGroups,
         weigh: Callable[[PodGroup], Weights],
-        weighed: Mapping[Weights, Sequence[int]],
+        weighed: Mapping[Weights, CountedGroups],
         eligible: BoolVector | None = None,
         *,
         unlabelled: bool = False,
@@ -321,8 +377,8 @@ class TopologyTally:
         self._read = len(groups.events)
         self.entries = 0
         """How many times a pod counts for a domain now."""
-        for counted, numbers in weighed.items():
-            self._count_all(counted, *groups.rows(numbers))
+        for weights, counted in weighed.items():
+            self._count_all(weights, *groups.rows(counted))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -335,7 +391,7 @@ class TopologyTally:
         end = len(events)
         if self._read == end:
             return
-        for number, row, sign in events[self._read : end]:
+        for number, row, sign, _ in events[self._read : end]:
             counted = self._weights.get(number)
             if counted is None:
                 counted = self._weights[number] = self._weigh(self._groups.groups[number])
