@@ -333,9 +333,10 @@ def live(bed: Bed, plan: Plan, outcome: Outcome) -> None:
             outcome.seconds = bed.kubelets.last_bind - begin
     outcome.expect(outcome.bound == plan.arrivals, f"{outcome.bound} of {plan.arrivals} run")
     outcome.cycles = scheduler.cycles[before:]
-    busy = outcome.booked("read", "decide", "verify") / outcome.seconds
+    busy, checking = (outcome.booked(*names) / outcome.seconds for names in (("read", "decide"), ("verify",)))
     turns = len(outcome.cycles)
-    outcome.note = f"{len(nodes)} nodes, {turns} turns, {busy:.0%} of the time reading, deciding and checking"
+    shares = f"{busy:.0%} of the time reading and deciding, {checking:.0%} checking"
+    outcome.note = f"{len(nodes)} nodes, {turns} turns, {shares}"
 
 
 def _mixture(name: str) -> list[tuple[str, Object]]:
