@@ -15,7 +15,6 @@ from immutabledict import immutabledict
 
 from koordcore._arrays import BoolVector
 from koordcore.framework.evaluator import Refusal
-from koordcore.framework.nominated import assume_nominated, forget_nominated
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.workspace import Workspace
@@ -33,7 +32,7 @@ from koordcore.preemption.problem import Pool, PreemptionProblem
 from koordcore.preemption.running import running_on
 from koordcore.preemption.setup import leaving_pods
 from koordcore.protocol.reserve_pod import is_reserve_pod
-from koordcore.scheduling.dry_runs import Claim, DryRuns, leaving_of, with_offers, with_present
+from koordcore.scheduling.dry_runs import DryRuns, leaving_of, with_offers, with_present
 from koordcore.scheduling.eviction_question import EvictionQuestions
 from koordcore.scheduling.freeing import with_amounts, with_reaching
 from koordcore.scheduling.gang_groups import Job, JobTable
@@ -48,7 +47,7 @@ from koordcore.scheduling.gang_wish import asked_for, own_layers, serving, start
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
-from koordcore.scheduling.reset import unbound
+from koordcore.scheduling.standing_plans import StandingPlans
 
 _MOVED: Final = 16
 """Plans with moves that are tried: one that holds is there already, and the first ones mostly do."""
@@ -80,11 +79,19 @@ class Preemptor:
         self._workspace, self._plugins = workspace, plugins
         self._rules, self._limits = rules, limits
         self._table = table
-        self._claims: list[Claim] = []
-        self.plans: list[PreemptionPlan] = []
+        self._standing = StandingPlans(workspace, plugins)
         self.withdrawn: list[PodKey] = []
         """Pods that have given up in this call what was promised to them."""
         self._questions = EvictionQuestions(workspace, plugins, rules, table.book, self.withdrawn)
+
+    @property
+    def plans(self) -> Sequence[PreemptionPlan]:
+        """The plans that stand."""
+        return self._standing.plans
+
+    def release(self) -> None:
+        """Take the members of all plans off again: they are nominated, not bound."""
+        self._standing.release()
 
     def withdraw(self, found: Sequence[PodDecision], names: Collection[str]) -> None:
         """Give up what was promised to a unit that finds no place and no room, unless its victims still go.
@@ -223,9 +230,9 @@ class Preemptor:
         names = frozenset((job.preemptor, *pods))
         if not self._eligible(trigger, members, classes, names):
             return None
-        gone = frozenset(one for claim in self._claims for one in claim.victims)
+        gone = frozenset(one for claim in self._standing.claims for one in claim.victims)
         leaving = leaving_pods(self._workspace.snapshot, trigger, gone)
-        runs = DryRuns(self._workspace, self._plugins, self._claims, pods, leaving)
+        runs = DryRuns(self._workspace, self._plugins, self._standing.claims, pods, leaving)
         with runs.opened():
             whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
             least = at_least(job) if reclaiming else job
@@ -266,7 +273,7 @@ class Preemptor:
             if isinstance(plan, PreemptionPlan):
                 unknown = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
                 plan = attrs.evolve(plan, certificate=unknown)
-        freed = self._claims or leaving or self._plugins.nominated.fewer
+        freed = self._standing.claims or leaving or self._plugins.nominated.fewer
         if isinstance(plan, NotHelpful) or not (plan.nominations and (plan.victims or freed)):
             return None
         plan = self._completed(problem, plan, runs, pods)
@@ -276,7 +283,7 @@ class Preemptor:
         if reclaiming:
             going = {victim.pod: self._running(victim) for victim in plan.victims}
             plan = attrs.evolve(plan, borrowers=runs.borrowers(going))
-        self._claim(plan, runs, pods)
+        self._standing.stand(plan, runs, pods)
         return nominated_by(plan)
 
     def _planned(
@@ -405,35 +412,6 @@ class Preemptor:
             mask = own.may_fit_after_preemption()
             statuses = {node: "Unschedulable" for node in on_node if mask[row_of[node]]}
         return check_eligible(trigger, members, on_node, statuses, jobs).eligible
-
-    # -- standing plans --------------------------------------------------------------------------------
-
-    def _claim(self, plan: PreemptionPlan, runs: DryRuns, pods: Mapping[str, Pod]) -> None:
-        """Hold the members' room: until the victims have gone nobody else may count on it."""
-        workspace = self._workspace
-        row_of = workspace.layout.row_of
-        victims = tuple((victim.pod, row_of[victim.node]) for victim in plan.victims)
-        charged = runs.charged(victims)
-        kept = runs.promised(plan.nominations, victims)
-        members = [
-            assume_nominated(workspace, self._plugins, pods[key], node, kept.get(pods[key].key, ()))
-            for key, node in plan.nominations.items()
-        ]
-        for move in plan.moves:
-            pod = workspace.pods_on(row_of[move.victim.node])[move.victim.pod]
-            # It runs where it ran until it is made anew, under a name of its own.
-            anew = attrs.evolve(unbound(pod), name=f"{pod.name}~moved", uid="")
-            members.append(assume_nominated(workspace, self._plugins, anew, move.node))
-        self._claims.append(Claim(tuple(members), victims, charged))
-        self._plugins.nominated.claimed += members
-        self.plans.append(plan)
-
-    def release(self) -> None:
-        """Take the members off again: they are nominated, not bound."""
-        self._plugins.nominated.claimed.clear()
-        for claim in self._claims:
-            for pod in claim.members:
-                forget_nominated(self._workspace, self._plugins, pod)
 
 
 def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:
