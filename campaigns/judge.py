@@ -410,9 +410,10 @@ class Judge:
             one["metadata"]["name"]: parsed(one["spec"]["min"]["cpu"]) for one in self.of["ElasticQuota"]
         }
         used: Counter[str] = Counter()
-        for place in self.after:
-            name = place.pod["metadata"].get("labels", {}).get(f"{_QUOTA}name", "")
-            used[name if name in least else ""] += requests_of(place.pod).get("cpu", 0)
+        nominated = [self.pods[str(one.pod)] for one in self.result.decisions if isinstance(one, Nominated)]
+        for pod in (*(place.pod for place in self.after), *nominated):
+            name = pod["metadata"].get("labels", {}).get(f"{_QUOTA}name", "")
+            used[name if name in least else ""] += requests_of(pod).get("cpu", 0)
         room = sum(self.allocatable(name).get("cpu", 0) for name in self.nodes) - used[""]
         promised = max(1, sum(least.values()))
         for name in names:

@@ -13,7 +13,7 @@ from koordcore import ClusterSnapshot, ModelError, Policy, Unschedulable, schedu
 from koordcore.cli import main
 from koordcore.manifests import snapshot_from_objects
 from koordcore.model.policy import PluginSetting
-from koordcore.model.preemption import PreemptionRules
+from koordcore.model.preemption import PreemptionRules, Relocation
 from koordcore.model.quotas import NamedCheck, QuotaPod, QuotaPolicy
 from koordcore.result import ScheduleResult
 from tests.manifests.builders import container, node, pod
@@ -393,3 +393,25 @@ def test_nobody_gives_back_more_than_is_promised_to_a_gang(promised: int, starte
     assert verify(snapshot, result) == ()
     assert evictions(result) == {"default/g": ["r"]}
     assert [key.split("/")[1] for key in result.preemptions[0].nominations] == started
+
+
+def test_who_moves_for_one_job_counts_once_when_another_one_reclaims() -> None:
+    """The quota of ``r1`` uses 3 of 4 cores before and after ``r2`` has moved to the other node."""
+    closed = node("n2", {"cpu": "9", "memory": "9Gi", "pods": "9"})
+    closed["spec"] = {"taints": [{"key": "closed", "effect": "NoSchedule"}]}
+    moving = work("r2", 2, "theirs", on="n1")
+    moving["spec"]["tolerations"] = [{"operator": "Exists"}]
+    snapshot = cluster(
+        closed,
+        quota("ours", 3, 9),
+        quota("theirs", 4, 9),
+        work("r1", 1, "theirs", on="n1", priority=10),
+        moving,
+        work("one", 2, "ours", priority=10),
+        work("two", 1, "ours"),
+        cpu=3,
+    )
+    result = schedule(snapshot, preempt=PreemptionRules(relocation=Relocation.FIRST))
+    assert verify(snapshot, result) == ()
+    assert evictions(result) == {"default/one": ["r2"]}
+    assert [move.node for plan in result.preemptions for move in plan.moves] == ["n2"]

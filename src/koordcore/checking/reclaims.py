@@ -37,6 +37,7 @@ def check_reclaims(
         return
     turns = _Turns(snapshot, result, elsewhere)
     seen: set[str] = set()
+    moving = {move.victim.pod for plan in result.preemptions for move in plan.moves}
     for key in kept:
         turns.comes(key)
     for one in result.decisions:
@@ -48,7 +49,8 @@ def check_reclaims(
                 seen.add(plan.job)
                 yield from turns.check(plan)
             for victim in one.victims:
-                turns.leaves(victim.pod)
+                if victim.pod not in moving:  # else it uses elsewhere what it used
+                    turns.leaves(victim.pod)
             turns.comes(one.pod)
         elif one.pod in kept:
             turns.leaves(one.pod)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from koordcore.framework.evaluator import Scope
+from koordcore.framework.plugin import Plugin
 
 if TYPE_CHECKING:
     from koordcore.framework.roles import Roles
@@ -27,6 +28,11 @@ class ClassQuestions:
     def looks_elsewhere(self) -> bool:
         """A filter looks at more than the node in question."""
         return bool(self._roles.cluster_filters)
+
+    @property
+    def heeds_unnamed(self) -> bool:
+        """Such a filter does not name who is in the way on other nodes (:meth:`Plugin.reaching`)."""
+        return any(type(part.owner).reaching is Plugin.reaching for part in self._roles.cluster_filters)
 
     @property
     def undercounts(self) -> bool:

@@ -33,6 +33,8 @@ class PreemptingJob:
         Pending members by gang, and how many of them each gang still needs.
     serves
         Whether it could start with members on these nodes, by ``namespace/name``.
+    partly
+        Room is made for the others apart: a place for which nobody has to leave will do as well.
     """
 
     preemptor: str
@@ -41,6 +43,7 @@ class PreemptingJob:
     waiting: tuple[Pod, ...] = ()
     parts: immutabledict[str, tuple[tuple[Pod, ...], int]]
     serves: Callable[[Mapping[str, str]], bool] = _always
+    partly: bool = False
 
 
 def triggering(pods: Sequence[Pod], other: Pod | None = None) -> Pod:

@@ -211,6 +211,7 @@ def _at_depth(
         # A cut leaves out parts of the plan as well: they cost less, and have been looked at, if it is the
         # cheapest, and if what others do elsewhere makes no difference to its node.
         several = bool(problem.pools) or int(np.count_nonzero(answer.counts.sum(axis=0))) > 1
+        several = several or conflict.unnamed
         doubtful = doubtful or not answer.certificate.proven or (conflict.elsewhere and several)
         conflicts += [conflict, *(one for one in conflict.others if one not in conflicts)]
     return CertificateStatus.HEURISTIC

@@ -87,6 +87,8 @@ class Conflict:
         Candidates that had left it, shape (V,).
     elsewhere
         A filter had a say that looks at other nodes, too.
+    unnamed
+        And it does not tell who is in the way from there: whoever comes or leaves may make a difference.
     ways
         Candidates on the node, in sets: those members fit there only if one of the sets has left; ``None``
         where that is not known.
@@ -104,6 +106,7 @@ class Conflict:
     ways: tuple[frozenset[int], ...] | None = None
     others: tuple[Conflict, ...] = ()
     beside: tuple[tuple[int, IntVector], ...] = ()
+    unnamed: bool = False
 
 
 @record(eq=False)

@@ -197,8 +197,8 @@ class DryRuns:
         """Bind every member where the plan has it, without the victims, and then whoever moves."""
         victims = leaving_of(problem, chosen)
         coming = self._coming(problem, counts, moves)
-        moving = bool(len(movers(moves)))
-        with self.without(victims, self.charged(victims)):
+        moving = {key_of(problem.candidates.keys[one]) for one in movers(moves).tolist()}
+        with self.without(victims, self.charged(victims) - moving):
             mark = self._workspace.checkpoint()
             conflict = self._in_turn(problem, coming, chosen)
             if conflict is not None and conflict.node >= 0 and not moving:
@@ -220,23 +220,35 @@ class DryRuns:
     def _in_turn(
         self, problem: PreemptionProblem, coming: Sequence[Coming], chosen: BoolVector
     ) -> Conflict | None:
-        """Bind one after the other; or say who did not fit beside whom."""
+        """Bind one after the other; or say who did not fit beside whom.
+
+        Where it hangs on the others whether a node takes one, its turn may come after theirs.
+        """
         taken = np.zeros((len(problem.all_shapes), len(problem.nodes)), dtype=np.int64)
         budgets = self._budgets()
-        for pod, shape, row in coming:
-            taken[shape, row] += 1
-            scheduling_class = self._plugins.class_of(pod)
-            if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
-                # No node is at fault: somebody else has to leave, such as another pod of the quota.
-                nowhere = np.zeros(len(problem.all_shapes), dtype=np.int64)
-                if shape >= len(problem.shapes):
-                    nowhere[shape] = taken[shape].sum()
-                return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
-            moves = shape >= len(problem.shapes)
-            with self._plugins.nominated.for_others() if moves else nullcontext():
-                placed = place_there(self._workspace, self._plugins, pod, row, tried=True)
-            if placed is None or (placed.on_loan and moves):
-                return Conflict(row, taken[:, row], chosen, scheduling_class.looks_elsewhere)
+        left, waiting = [*coming], list[Coming]()
+        while left:
+            for pod, shape, row in left:
+                taken[shape, row] += 1
+                scheduling_class = self._plugins.class_of(pod)
+                if isinstance(scheduling_class, Refusal) or scheduling_class.refuse() is not None:
+                    # No node is at fault: somebody else has to leave, such as another pod of the quota.
+                    nowhere = np.zeros(len(problem.all_shapes), dtype=np.int64)
+                    if shape >= len(problem.shapes):
+                        nowhere[shape] = taken[shape].sum()
+                    return Conflict(-1, nowhere, chosen | ~self._giving(problem, budgets))
+                moves = shape >= len(problem.shapes)
+                with self._plugins.nominated.for_others() if moves else nullcontext():
+                    placed = place_there(self._workspace, self._plugins, pod, row, tried=True)
+                if placed is not None and not (placed.on_loan and moves):
+                    continue
+                elsewhere = scheduling_class.looks_elsewhere
+                if placed is not None or not elsewhere or len(waiting) + 1 == len(left):
+                    unnamed = scheduling_class.heeds_unnamed
+                    return Conflict(row, taken[:, row], chosen, elsewhere, unnamed=unnamed)
+                taken[shape, row] -= 1
+                waiting.append((pod, shape, row))
+            left, waiting = waiting, []
         return None
 
     def _together(

@@ -9,6 +9,7 @@ import numpy as np
 from koordcore._arrays import BoolVector, IntMatrix
 from koordcore._record import record
 from koordcore.framework.class_sources import lifted_in
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.scheduling_class import SchedulingClass
 from koordcore.framework.sources import Source
@@ -158,3 +159,11 @@ class EvictionQuestions:
         return Wanted(
             id(scheduling_class), scheduling_class.may_fit_after_preemption(), scheduling_class.amounts
         )
+
+
+def unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:
+    """Tell that a pod is refused whoever leaves, and whatever the node."""
+    if isinstance(scheduling_class, Refusal):
+        return True
+    refused = scheduling_class.refuse()
+    return refused is not None and not refused[1].resolvable

@@ -10,6 +10,7 @@ import numpy as np
 
 from koordcore.allocators.gang.check import placement_violations
 from koordcore.allocators.gang.demand import GangDemand, Shape
+from koordcore.framework.evaluator import Refusal
 from koordcore.framework.plugin_set import PluginSet
 from koordcore.framework.workspace import Workspace
 from koordcore.model.decisions import Bound, PodDecision
@@ -33,16 +34,26 @@ def bind_nominated(
 def bind_each(
     workspace: Workspace, plugins: PluginSet, places: Iterable[tuple[Pod, str]]
 ) -> dict[PodKey, PodDecision]:
-    """Bind pods one after another, each on the node that is given; nobody where one of them does not fit."""
+    """Bind pods one after another, each on the node that is given; nobody where one of them does not fit.
+
+    Where it hangs on the others whether a node takes one, its turn may come after theirs.
+    """
     row_of = workspace.layout.row_of
     mark = workspace.checkpoint()
     decisions: dict[PodKey, PodDecision] = {}
-    for pod, node in places:
-        decision = place_there(workspace, plugins, pod, row_of[node])
-        if decision is None:
-            workspace.rollback(mark)
-            return {}
-        decisions[pod.key] = decision
+    left, waiting = [*places], list[tuple[Pod, str]]()
+    while left:
+        for pod, node in left:
+            decision = place_there(workspace, plugins, pod, row_of[node])
+            if decision is not None:
+                decisions[pod.key] = decision
+                continue
+            waiting.append((pod, node))
+            own = plugins.class_of(pod)
+            if isinstance(own, Refusal) or not own.looks_elsewhere or len(waiting) == len(left):
+                workspace.rollback(mark)
+                return {}
+        left, waiting = waiting, []
     return decisions
 
 

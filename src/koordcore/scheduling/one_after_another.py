@@ -140,17 +140,21 @@ class OneAfterAnother:
                 yield depth, rows
 
     def _steps(self, rows: BoolVector) -> list[Step]:
-        """Place one member after another on some nodes, ``(N,)``; who finds no place is passed over."""
+        """Place one member after another on some nodes, ``(N,)``; who finds none may once others have."""
         steps: list[Step] = []
         stuck = set[int]()  # shapes that found no place since anybody else came
-        for pod in self._inputs.members:
-            shape = self._inputs.shape_of[str(pod.key)]
-            row = -1 if shape in stuck or self._left <= 0 else self._place(pod, rows)
-            if row < 0:
-                stuck.add(shape)
-            else:
-                stuck.clear()
-                steps.append((pod, row))
+        left, waiting = [*self._inputs.members], list[Pod]()
+        while left:
+            for pod in left:
+                shape = self._inputs.shape_of[str(pod.key)]
+                row = -1 if shape in stuck or self._left <= 0 else self._place(pod, rows)
+                if row < 0:
+                    stuck.add(shape)
+                    waiting.append(pod)
+                else:
+                    stuck.clear()
+                    steps.append((pod, row))
+            left, waiting = waiting if len(waiting) < len(left) else [], []
         return steps
 
     def _place(self, pod: Pod, rows: BoolVector) -> int:

@@ -29,11 +29,11 @@ from koordcore.preemption.identify import PreemptingJob, at_least, identify_job,
 from koordcore.preemption.lone import is_lone
 from koordcore.preemption.plan import MOST_ROUNDS, plan_preemption
 from koordcore.preemption.problem import Pool, PreemptionProblem
-from koordcore.preemption.running import running_on
+from koordcore.preemption.running import Leaving, running_on
 from koordcore.preemption.setup import leaving_pods
 from koordcore.protocol.reserve_pod import is_reserve_pod
 from koordcore.scheduling.dry_runs import DryRuns, leaving_of, with_offers, with_present
-from koordcore.scheduling.eviction_question import EvictionQuestions
+from koordcore.scheduling.eviction_question import EvictionQuestions, unresolvable
 from koordcore.scheduling.freeing import with_amounts, with_reaching
 from koordcore.scheduling.gang_groups import Job, JobTable
 from koordcore.scheduling.gang_roles import (
@@ -47,7 +47,7 @@ from koordcore.scheduling.gang_wish import asked_for, own_layers, serving, start
 from koordcore.scheduling.group_goals import Answer, Ask, fewer
 from koordcore.scheduling.nominating import counted_on, nominated_by
 from koordcore.scheduling.relocating import Relocator
-from koordcore.scheduling.standing_plans import StandingPlans
+from koordcore.scheduling.standing_plans import StandingPlans, joined
 
 _MOVED: Final = 16
 """Plans with moves that are tried: one that holds is there already, and the first ones mostly do."""
@@ -88,6 +88,16 @@ class Preemptor:
     def plans(self) -> Sequence[PreemptionPlan]:
         """The plans that stand."""
         return self._standing.plans
+
+    def _runs(self, job: PreemptingJob) -> DryRuns:
+        leaving = leaving_pods(self._workspace.snapshot, job.trigger, self._gone)
+        pods = {str(pod.key): pod for pod in job.pending}
+        return DryRuns(self._workspace, self._plugins, self._standing.claims, pods, leaving)
+
+    @property
+    def _gone(self) -> frozenset[Leaving]:
+        """Who leaves by the plans that stand, with the rows of their nodes."""
+        return frozenset(one for claim in self._standing.claims for one in claim.victims)
 
     def release(self) -> None:
         """Take the members of all plans off again: they are nominated, not bound."""
@@ -134,7 +144,7 @@ class Preemptor:
         if job.lacking() or any(pod.gated for pod in job.pods):
             return []  # nobody's leaving helps
         placed = {one.pod: one.node for one in decisions if isinstance(one, Bound)}
-        job = with_hope(job, {pod.key for pod in job.pods if _unresolvable(self._plugins.class_of(pod))})
+        job = with_hope(job, {pod.key for pod in job.pods if unresolvable(self._plugins.class_of(pod))})
         if job.tree is not None:
             # Who starts now evicts nobody now: the rest may in the next cycle.
             return [] if placed or not job.pods else self._for_groups(job)
@@ -152,6 +162,8 @@ class Preemptor:
             for asked in asked_for(self._workspace, self._plugins, job, everybody=everybody):
                 with self._plugins.nominated.only_against(asked.trigger):
                     found += self._preempt_or_reclaim(asked, spec, bound, own_layers(job)) or ()
+                    if not found and spec is None:
+                        found += self._one_by_one(asked, bound)
                 if found:
                     break
         if self._rules.members is not Members.EACH or not starts_later(job, placed):
@@ -163,6 +175,29 @@ class Preemptor:
                 if ready and (job.optional or job.started_with(there)):
                     found += self._for_one(job, part, pod, there, job.name)
         return found
+
+    def _one_by_one(self, job: PreemptingJob, bound: Sequence[str]) -> list[Nominated]:
+        """Make room for one member after another, where it hangs on the others which nodes take it."""
+        classes = map(self._plugins.class_of, job.pending)
+        like = all(pod.priority == job.trigger.priority for pod in job.pending)  # all may evict the same pods
+        if not like or not any(isinstance(one, SchedulingClass) and one.looks_elsewhere for one in classes):
+            return []
+        number, held, needed = len(self.plans), set[PodKey](), 0
+        for name, (pods, least) in job.parts.items():
+            needed += len(pods) if self._rules.members is Members.ALL else max(0, least)
+            for pod in (*pods, *pods):  # who finds no place may find one once others have
+                if len(held) < needed and pod.key not in held:
+                    part = immutabledict({name: ((pod,), 1)})
+                    one = attrs.evolve(identify_job(pod), preemptor=job.preemptor, parts=part, partly=True)
+                    if self._preempt_or_reclaim(one, None, bound):
+                        held.add(pod.key)
+        plans = self._standing.take_back(number)
+        all_held = len(held) == needed and any(one.victims for one in plans)
+        plan = joined(plans, job.pending) if all_held else None
+        if plan is None or not job.serves(plan.nominations):
+            return []
+        self._standing.stand(plan, self._runs(job), {str(pod.key): pod for pod in job.pending})
+        return nominated_by(plan)
 
     def _for_one(
         self, job: Job, part: JobPart, pod: Pod, there: Mapping[PodKey, str], name: str
@@ -224,15 +259,14 @@ class Preemptor:
         if not members or any(pod.gated for pod in members) or not self._workspace.layout.names:
             return None
         classes = {pod.key: self._plugins.class_of(pod) for pod in members}
-        if any(map(_unresolvable, classes.values())) or self._questions.hopeless(job.parts):
+        if any(map(unresolvable, classes.values())) or self._questions.hopeless(job.parts):
             return None
         pods = {str(pod.key): pod for pod in members}
         names = frozenset((job.preemptor, *pods))
         if not self._eligible(trigger, members, classes, names):
             return None
-        gone = frozenset(one for claim in self._standing.claims for one in claim.victims)
-        leaving = leaving_pods(self._workspace.snapshot, trigger, gone)
-        runs = DryRuns(self._workspace, self._plugins, self._standing.claims, pods, leaving)
+        gone, runs = self._gone, self._runs(job)
+        leaving = runs.leaving
         with runs.opened():
             whom = self._whom(runs, job, reclaiming=reclaiming) if self._rules.reclaim else None
             least = at_least(job) if reclaiming else job
@@ -273,7 +307,7 @@ class Preemptor:
             if isinstance(plan, PreemptionPlan):
                 unknown = Certificate(CertificateStatus.HEURISTIC, plan.certificate.objective)
                 plan = attrs.evolve(plan, certificate=unknown)
-        freed = self._standing.claims or leaving or self._plugins.nominated.fewer
+        freed = job.partly or self._standing.claims or leaving or self._plugins.nominated.fewer
         if isinstance(plan, NotHelpful) or not (plan.nominations and (plan.victims or freed)):
             return None
         plan = self._completed(problem, plan, runs, pods)
@@ -412,11 +446,3 @@ class Preemptor:
             mask = own.may_fit_after_preemption()
             statuses = {node: "Unschedulable" for node in on_node if mask[row_of[node]]}
         return check_eligible(trigger, members, on_node, statuses, jobs).eligible
-
-
-def _unresolvable(scheduling_class: SchedulingClass | Refusal) -> bool:
-    """Tell that a pod is refused whoever leaves, and whatever the node."""
-    if isinstance(scheduling_class, Refusal):
-        return True
-    refused = scheduling_class.refuse()
-    return refused is not None and not refused[1].resolvable
