@@ -336,9 +336,8 @@ class PreemptionProblem:
     @cached_property
     def covered(self) -> BoolMatrix:
         """Budgets that select every candidate, shape (B, V)."""
-        if len(self.budgets):
-            return self.candidates.covered
-        return np.zeros((0, len(self.candidates)), dtype=np.bool_)
+        none = np.zeros((0, len(self.candidates)), dtype=np.bool_)
+        return self.candidates.covered if len(self.budgets) else none
 
     @cached_property
     def usable(self) -> BoolVector:
