@@ -435,9 +435,10 @@ class PluginSet:
             if any(own is plugin for own in one.plugins):
                 one._preferring.append(plugin)  # noqa: SLF001  # a set of the same policy
 
-    def placed(self, pod: Pod, row: int) -> None:
-        """Tell every plugin that keeps a ledger of a bound pod, but for those that sleep on."""
-        self.wake(pod)
+    def placed(self, pod: Pod, row: int, *, read: bool = False) -> None:
+        """Tell every plugin that keeps a ledger of a bound pod; one that was ``read`` wakes nobody now."""
+        if not read:
+            self.wake(pod)
         for plugin in self._placing:
             if not plugin.asleep:
                 plugin.placed(pod, row)

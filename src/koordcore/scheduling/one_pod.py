@@ -248,5 +248,5 @@ def _take(
             decision = attrs.evolve(decision, dropped=stale)
     bound = bind(pod, decision)
     workspace.bind(bound, row, scheduling_class.change)
-    plugins.placed(bound, row)
+    plugins.placed(bound, row, read=not decision.annotations)
     return decision
