@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from koordcore import schedule
 from koordcore.errors import ManifestError
 from koordcore.manifests import SourceLimits, load, snapshot_from_objects
 from koordcore.model.containers import Container, effective_requests
@@ -67,6 +68,17 @@ def test_long_keys_do_not_make_long_messages() -> None:
 def test_a_nameless_object_with_half_a_character_is_kept() -> None:
     odd = {"apiVersion": "v1", "kind": "Oddity", "spec": {"text": "\ud800"}}
     assert snapshot_from_objects([odd]).unread == {"Oddity": 1}
+
+
+def test_half_a_character_in_the_name_of_a_claims_entry_or_in_an_identity_ends_no_call() -> None:
+    entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
+    ask = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
+    template = obj("ResourceClaimTemplate", "t", "resource.k8s.io/v1", spec={"spec": {"devices": ask}})
+    odd = pod("odd", resourceClaims=[{**entry, "name": "\ud800"}])
+    known = pod("known", metadata={"uid": "\ud800"}, resourceClaims=[entry])
+    read = snapshot_from_objects([template, odd, known, node("n")])
+    assert [one.path for one in read.problems] == ["spec.resourceClaims[0].name"]
+    assert len(schedule(read.snapshot).decisions) == 2
 
 
 def test_null_where_a_quantity_belongs_is_called_null() -> None:
