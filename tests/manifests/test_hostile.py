@@ -71,14 +71,27 @@ def test_a_nameless_object_with_half_a_character_is_kept() -> None:
 
 
 def test_half_a_character_in_the_name_of_a_claims_entry_or_in_an_identity_ends_no_call() -> None:
-    entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
-    ask = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
-    template = obj("ResourceClaimTemplate", "t", "resource.k8s.io/v1", spec={"spec": {"devices": ask}})
-    odd = pod("odd", resourceClaims=[{**entry, "name": "\ud800"}])
-    known = pod("known", metadata={"uid": "\ud800"}, resourceClaims=[entry])
-    read = snapshot_from_objects([template, odd, known, node("n")])
+    def dra(kind: str, name: str, **rest: Any) -> dict[str, Any]:
+        return obj(kind, name, "resource.k8s.io/v1", **rest)
+
+    ask = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "1"}}}
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": "a", **shared}, {"name": "b", **shared}]
+    entry, half = {"name": "gpu", "resourceClaimTemplateName": "t"}, "\ud800"
+    objects = [
+        dra("DeviceClass", "gpu", spec={}),
+        dra("ResourceSlice", "s", spec={"driver": "d", "nodeName": "n", "pool": pool, "devices": devices}),
+        dra("ResourceClaimTemplate", "t", spec={"spec": ask}),
+        dra("ResourceClaim", "c", spec=ask, metadata={"uid": half}),
+        pod("entry", resourceClaims=[{**entry, "name": half}]),
+        pod("identity", metadata={"uid": half}, resourceClaims=[entry]),
+        pod("share", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}]),
+        node("n", {"cpu": "8", "memory": "8Gi", "pods": "9"}),
+    ]
+    read = snapshot_from_objects(objects)
     assert [one.path for one in read.problems] == ["spec.resourceClaims[0].name"]
-    assert len(schedule(read.snapshot).decisions) == 2
+    assert {one.pod.name for one in schedule(read.snapshot).bound} == {"identity", "share"}
 
 
 def test_null_where_a_quantity_belongs_is_called_null() -> None:
