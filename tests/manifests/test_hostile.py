@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from koordcore import schedule
 from koordcore.errors import ManifestError
 from koordcore.manifests import SourceLimits, load, snapshot_from_objects
 from koordcore.model.containers import Container, effective_requests
@@ -67,6 +68,30 @@ def test_long_keys_do_not_make_long_messages() -> None:
 def test_a_nameless_object_with_half_a_character_is_kept() -> None:
     odd = {"apiVersion": "v1", "kind": "Oddity", "spec": {"text": "\ud800"}}
     assert snapshot_from_objects([odd]).unread == {"Oddity": 1}
+
+
+def test_half_a_character_in_the_name_of_a_claims_entry_or_in_an_identity_ends_no_call() -> None:
+    def dra(kind: str, name: str, **rest: Any) -> dict[str, Any]:
+        return obj(kind, name, "resource.k8s.io/v1", **rest)
+
+    ask = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "1"}}}
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": "a", **shared}, {"name": "b", **shared}]
+    entry, half = {"name": "gpu", "resourceClaimTemplateName": "t"}, "\ud800"
+    objects = [
+        dra("DeviceClass", "gpu", spec={}),
+        dra("ResourceSlice", "s", spec={"driver": "d", "nodeName": "n", "pool": pool, "devices": devices}),
+        dra("ResourceClaimTemplate", "t", spec={"spec": ask}),
+        dra("ResourceClaim", "c", spec=ask, metadata={"uid": half}),
+        pod("entry", resourceClaims=[{**entry, "name": half}]),
+        pod("identity", metadata={"uid": half}, resourceClaims=[entry]),
+        pod("share", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}]),
+        node("n", {"cpu": "8", "memory": "8Gi", "pods": "9"}),
+    ]
+    read = snapshot_from_objects(objects)
+    assert [one.path for one in read.problems] == ["spec.resourceClaims[0].name"]
+    assert {one.pod.name for one in schedule(read.snapshot).bound} == {"identity", "share"}
 
 
 def test_null_where_a_quantity_belongs_is_called_null() -> None:

@@ -282,6 +282,8 @@ def test_a_priority_that_is_not_that_of_its_class_is_named() -> None:
 def test_each_version_has_its_own_words() -> None:
     assert told(group("v1alpha2", disruptionMode={"all": {}}))[0].startswith("spec.disruptionMode: expected")
     assert told(group("v1beta1", disruptionMode="PodGroup"))[0].startswith("spec.disruptionMode: expected")
+    (text,) = told(group("v1beta1", disruptionMode={"all": "yes"}))
+    assert text.startswith("spec.disruptionMode.all: expected")
     later = group("v1alpha2", preemptionPolicy="Never")
     assert told(later) == ["spec.preemptionPolicy: v1alpha2 has no such field: it is not looked at"]
     (one,) = read(later).of(SchedulingPodGroup)

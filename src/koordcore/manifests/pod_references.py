@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from koordcore.errors import ManifestError
-from koordcore.manifests._reading import Reading
+from koordcore.manifests._reading import Reading, as_name
 from koordcore.model.pods import Pod, PodResourceClaim, SchedulingGroup
 from koordcore.protocol.fields import Json, as_list, as_mapping, as_str, collect, list_of, optional, required
 
@@ -30,7 +30,7 @@ def _claims(value: Json) -> tuple[PodResourceClaim, ...]:
 def _claim(value: Json) -> PodResourceClaim:
     raw = as_mapping(value)
     claim = PodResourceClaim(
-        name=required(raw, "name", as_str),
+        name=required(raw, "name", as_name),
         claim=optional(raw, "resourceClaimName", as_str, ""),
         template=optional(raw, "resourceClaimTemplateName", as_str, ""),
     )

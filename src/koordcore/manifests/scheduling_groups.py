@@ -225,6 +225,7 @@ def _union_of_mode(value: Json) -> DisruptionMode:
     if len(chosen) != 1:
         exactly = "must specify exactly one of" if chosen else "must specify one of"
         raise ManifestError.at("", f"Invalid value: {exactly}: `all`, `single`")
+    required(raw, chosen[0], as_mapping)
     return chosen[0]
 
 

@@ -198,7 +198,8 @@ def claim_name(owner: Owner, entry: str) -> str:
         base = "-".join(parts)
     import hashlib  # few name claims, and it takes longer to import than all that is around it
 
-    digest = hashlib.sha256(f"{owner.namespace}/{owner.name}/{owner.uid}/{entry}".encode()).digest()
+    text = f"{owner.namespace}/{owner.name}/{owner.uid}/{entry}"
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return f"{base}-{digest[:_SUFFIX].translate(_LETTERS).decode()}"
 
 

@@ -62,7 +62,7 @@ def choice_of(claim: ClaimForms, forms: Sequence[Form], devices: Sequence[Sequen
 def share_id(claim: ResourceClaim, number: int) -> str:
     """Make the id of a share: the same for the same claim and place, in the form of a UUID."""
     text = f"{claim.namespace}/{claim.name}/{claim.uid}/{number}"
-    digits = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    digits = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
