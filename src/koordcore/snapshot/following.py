@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from koordcore._line import Delta, RecordPair
 from koordcore._record import alike_but_for, differing, fields_of
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from koordcore.model.pods import Pod
     from koordcore.snapshot.cluster import ClusterSnapshot
 
+
+_FEW: Final = 192
+"""Three for each node that changed: so few are followed, whatever pods have left them."""
 
 T = TypeVar("T")
 NodeValueBuilder: TypeAlias = "Callable[[ClusterSnapshot, NodeState], Any]"
@@ -182,7 +185,7 @@ def near(deltas: Sequence[Delta], most: int, number: Callable[[], int]) -> bool:
         Counts the pods that run in the first snapshot: where most of them leave, the few that stay are sooner
         taken in anew. Nodes are, too, some eight in the time of one pod.
     """
-    if 3 * sum(len(delta.nodes) for delta in deltas) <= most:
+    if 3 * sum(len(delta.nodes) for delta in deltas) <= min(most, _FEW):
         return True
     told = [delta.nodes for delta in deltas if delta.nodes]
     nodes = left = 0
