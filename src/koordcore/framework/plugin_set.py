@@ -393,7 +393,7 @@ class PluginSet:
             if request is None:
                 continue
             # What does not depend on the pods that are bound is shared by all classes that ask the same.
-            part = going_on.get(plugin) or self._static.part((number, request))
+            part = (going_on and going_on.get(plugin)) or self._static.part((number, request))
             if part is None:
                 evaluator = plugin.evaluator(pod, request)
                 part = Part(plugin, self.settings[number], evaluator, (number, request))

@@ -157,7 +157,7 @@ class StaticResults:
 
     def part(self, key: tuple[int, Hashable]) -> Part | None:
         """Give the part of a class that wanted this before."""
-        return self._parts.get(key)
+        return self._parts.get(key) if self._parts else None  # what is wanted takes long to hash
 
     def of(self, parts: Sequence[Part], older: StaticResult | None = None) -> StaticResult:
         """Give what the static ones of some parts say together; see :meth:`StaticResult.of`."""
@@ -165,7 +165,9 @@ class StaticResults:
         for part in static:
             self._parts.setdefault(part.key, part)
         # Who says nothing of nodes makes no difference to what is said of them.
-        telling = tuple([part for part in static if not part.evaluator.answers.isdisjoint(_OF_NODES)])
+        telling: tuple[Part, ...] = ()
+        if static:
+            telling = tuple([part for part in static if not part.evaluator.answers.isdisjoint(_OF_NODES)])
         signature = tuple(map(id, telling))
         found = self._results.get(signature)
         if found is None:
