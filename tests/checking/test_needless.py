@@ -25,9 +25,9 @@ from koordcore.model.containers import Container
 from koordcore.model.decisions import Nominated, Victim
 from koordcore.model.device_slices import ResourceSlice, SliceDevice
 from koordcore.model.gangs import PodGroup
-from koordcore.model.nodes import NodeState
+from koordcore.model.nodes import Node, NodeState
 from koordcore.model.pods import HostPort, Pod, PodKey, PodResourceClaim
-from koordcore.model.preemption import Move, PreemptionPlan, PreemptionRules
+from koordcore.model.preemption import Move, PreemptionPlan, PreemptionRules, Relocation
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.selectors import LabelSelector
 from koordcore.result import ScheduleResult, with_victims_leaving
@@ -266,3 +266,22 @@ def test_what_others_of_the_quota_were_promised_is_reason_enough() -> None:
     result = schedule(snapshot, [one for one in snapshot.pending if one.name == "p"], preempt=RULES)
     assert verify(snapshot, result) == ()
     assert [victim.pod.name for plan in result.preemptions for victim in plan.victims] == ["a"]
+
+
+def test_who_makes_way_for_another_one_that_moves_beside_a_nominated_pod_is_needed() -> None:
+    """``waits`` has the rest of the memory of the other node, and ``goes`` leaves it that."""
+    gib = 1 << 30
+    here = Node(name="a", labels={"own": "a"}, allocatable={"cpu": 4000, "memory": 8 * gib, "pods": 9})
+    there = Node(name="b", allocatable={"cpu": 16_000, "memory": 4 * gib, "pods": 9})
+    stays = Pod(name="stays", requests={"cpu": 3000}, priority=1000, node_name="a")
+    goes = Pod(name="goes", requests={"cpu": 1000, "memory": gib}, node_name="a")
+    one = Pod(name="one", requests={"memory": gib}, node_name="b")
+    two = Pod(name="two", requests={"memory": gib}, priority=1000, node_name="b")
+    new = Pod(name="new", requests={"cpu": 1000}, priority=100, node_selector={"own": "a"})
+    waits = Pod(name="waits", requests={"memory": 2 * gib}, priority=10, nominated_node="b")
+    nodes = [NodeState(here, (goes, stays)), NodeState(there, (one, two))]
+    snapshot = ClusterSnapshot(nodes=nodes, pending=[new, waits])
+    result = schedule(snapshot, [new], preempt=PreemptionRules(relocation=Relocation.FIRST))
+    (plan,) = result.preemptions
+    assert {move.victim.pod.name: move.node for move in plan.moves} == {"goes": "b", "one": "a"}
+    assert verify(snapshot, result) == ()

@@ -8,7 +8,7 @@ quota have a say, or a plugin of one's own, the victim has the benefit of the do
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, TypeAlias
 
@@ -28,6 +28,7 @@ from koordcore.model.nodes import NodeState
 from koordcore.model.numa import NodeResourceTopology
 from koordcore.model.pods import Pod, PodKey
 from koordcore.model.policy import Policy
+from koordcore.model.preemption import Move
 from koordcore.model.quotas import ElasticQuota, QuotaPolicy
 from koordcore.model.reservations import Reservation
 from koordcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -270,7 +271,7 @@ def check_needed(
             later=frozenset(came - beside),
             gone=leaving_anyhow(snapshot, least).union(gone),
             coming=coming,
-            promised=_promised(snapshot, own, placed),
+            promised=_promised(snapshot, own, placed, plan.moves),
             everywhere=everywhere,
             elsewhere=elsewhere,
             given_up=given_up,
@@ -300,10 +301,16 @@ def _has_own_rules(policy: Policy, pod: Pod) -> bool:
 
 
 def _promised(
-    snapshot: ClusterSnapshot, own: Sequence[Pod], placed: set[PodKey]
+    snapshot: ClusterSnapshot, own: Sequence[Pod], placed: set[PodKey], moves: Iterable[Move]
 ) -> Mapping[str, Sequence[Pod]]:
-    """Pods of others that were nominated before and are as important, or may have been promised it."""
+    """Pods of others that were nominated before and are as important, or may have been promised it.
+
+    Where pods move to, as important as these: they leave them their room.
+    """
     least = min(pod.priority for pod in own)
+    there: dict[str, int] = {}
+    for move in moves:
+        there[move.node] = min(there.get(move.node, least), move.victim.priority)
     quotas = in_force(snapshot.of(ElasticQuota))
     spaces = spaces_of(quotas)
     found: dict[str, list[Pod]] = defaultdict(list)
@@ -311,7 +318,7 @@ def _promised(
         if not pod.nominated_node or pod.key in placed:
             continue
         quota = quotas.get(quota_of(pod, quotas, spaces))
-        if pod.priority >= least or (quota is not None and quota.min):
+        if pod.priority >= there.get(pod.nominated_node, least) or (quota is not None and quota.min):
             found[pod.nominated_node].append(pod)
     return found
 
